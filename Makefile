@@ -1,0 +1,51 @@
+# Needs Python 3.11 or later and make; everything else is installed into .venv.
+# `make test` also installs the database servers it lacks (see tests/services).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# Two workers by default: the servers under test share the machine with them.
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check unit services format clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
+
+venv: $(STAMP)  ## Build .venv with the package (editable) and all tools
+
+# The build backend is installed first and used without isolation, so that it is pinned too.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) hatchling editables
+	$(PIP_INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## See Ratchet at work
+	@$(BIN)/python -m ratchet demo
+
+test: $(STAMP) check  ## Everything: checks, then all tests on real servers
+	@$(BIN)/python -m tests.services install
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+check: $(STAMP)  ## Lint, format, types, floors
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: $(STAMP)  ## Only the tests that need no server
+	@$(BIN)/python -m pytest tests/unit
+
+format: $(STAMP)  ## Apply the formatter and the safe fixes
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print their URLs
+	@$(BIN)/python -m tests.services up --pgbouncer
+
+clean:  ## Remove what was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov

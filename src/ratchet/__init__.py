@@ -1,0 +1,1 @@
+"""Background jobs that survive crashes, kept in the database you already have."""

@@ -1,0 +1,1 @@
+"""What user code holds: builders, handles, the job context, events."""

@@ -1,0 +1,94 @@
+"""What builders, handles and facades need of the scheduler that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from ratchet.model.decision import CanceledJob
+from ratchet.model.events import JobEvent
+from ratchet.model.identifiers import IdSource
+from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.options import Options
+from ratchet.model.status import Priority
+from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.store import JobStore
+
+
+class Backend(Protocol):
+    """
+    The scheduler as the floor below it sees it.
+
+    Everything that user code holds (a builder, a handle, ``scheduler.jobs``) reaches the store, the
+    clock and the running node through this and nothing else.
+    """
+
+    @property
+    def store(self) -> JobStore:
+        """The store, opened and with its schema checked."""
+        ...
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        ...
+
+    @property
+    def targets(self) -> InvocationResolver:
+        """Names targets and finds them again."""
+        ...
+
+    @property
+    def ids(self) -> IdSource:
+        """Makes job ids."""
+        ...
+
+    def now(self) -> datetime:
+        """The engine's time."""
+        ...
+
+    def caller(self) -> str | None:
+        """On whose behalf the calling code submits."""
+        ...
+
+    def allow_type(self, module: str, qualname: str) -> bool:
+        """True if a stored value of this class may be restored here."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Wait before a submission is sent again."""
+        ...
+
+    def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+        """The row of a job once it has ended; None when *timeout* seconds are over first."""
+        ...
+
+    async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+        """The same without blocking the event loop, or a thread."""
+        ...
+
+    def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
+        """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
+        ...
+
+    def ensure_limit(self, name: str, concurrent: int) -> None:
+        """A concurrency key was used with this limit; it is stored when this process first sees it."""
+        ...
+
+    def interrupt(self, canceled: Sequence[CanceledJob]) -> None:
+        """Stop the runs of these jobs that are in this process; the others learn it with their beat."""
+        ...
+
+    def hears(self, event: type[JobEvent]) -> bool:
+        """True if somebody listens for *event*: only then is it worth making."""
+        ...
+
+    def publish(self, event: JobEvent) -> None:
+        """Tell the listeners of this process."""
+        ...

@@ -1,0 +1,366 @@
+"""
+Batches: many jobs of one target that are counted together.
+
+The items are children of a BATCH_PARENT job, which waits until all of them have ended; what
+follows the batch hangs on that job, under conditions about the counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, overload
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.batch_handles import BatchHandle
+from ratchet.api.builders import Branch
+from ratchet.api.call import Call
+from ratchet.api.checks import count_of, fraction_of, text_of
+from ratchet.api.conditions import Condition
+from ratchet.api.context import enlisted_connection
+from ratchet.api.drafts import StepDraft
+from ratchet.api.steps import Step
+from ratchet.api.submission import CHUNK, Submission, persisted, send, specs_for
+from ratchet.api.threads import in_thread
+from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.errors import CommitUnknown, InvalidJob, StoreUnavailable
+from ratchet.model.job import JobSpec
+from ratchet.model.payload import encode
+from ratchet.model.results import BatchContext
+from ratchet.model.status import JobStatus, JobType, Priority
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: What a BATCH_PARENT job is called; a worker runs nothing for it and only asks its conditions.
+BATCH_TARGET: Final = "ratchet:batch"
+#: Up to here a batch is stored whole; a larger one is stored in chunks and sealed with the last.
+WHOLE: Final = 5000
+
+
+class BatchDraft(StepDraft):
+    """A batch as yet only described; ``with_…`` configures its items, or the follower named last."""
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        self._armed = False
+        self._name_text = text_of(name, "the name of a batch")
+        super().__init__(backend)
+        self._items: Step | None = None
+        self._source: Iterable[Any] = ()
+        self._step = self._children = Step(_nothing, (), {})
+        self._followers: list[Branch] = []
+        self._parent = Step(_nothing, (), {})
+        self._progress: Callable[..., Any] | None = None
+        self._chunk = CHUNK
+
+    def _label(self) -> str:
+        return f"the batch {self._name_text!r}"
+
+    def on_progress(self, report: Callable[[BatchContext], Any]) -> Self:
+        """Call ``report(batch_context)``, an importable function, as items end; not once for each of them."""
+        with self._editing():
+            self._progress = report
+        return self
+
+    @overload
+    def then_on_batch_success(
+        self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    @overload
+    def then_on_batch_success(
+        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_on_batch_success(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+        """Run *target* when every item has succeeded."""
+        return self._follow(Condition.batch_success, target, args, kwargs)
+
+    @overload
+    def then_on_batch_failure(
+        self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    @overload
+    def then_on_batch_failure(
+        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_on_batch_failure(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+        """Run *target* when all items have ended and some did not succeed."""
+        return self._follow(Condition.batch_failure, target, args, kwargs)
+
+    def then_when_success_rate(
+        self, rate: float, target: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Self:
+        """Run *target* when at least this share (0 to 1) of the items succeeded."""
+        return self._follow(
+            lambda: Condition.success_rate(fraction_of(rate, "a success rate")), target, args, kwargs
+        )
+
+    def then_when_failure_count(
+        self, count: int, target: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Self:
+        """Run *target* when so many items or more failed."""
+        return self._follow(
+            lambda: Condition.failure_count(count_of(count, "a failure count", at_least=1)),
+            target,
+            args,
+            kwargs,
+        )
+
+    def then_when_batch(
+        self,
+        predicate: Callable[[BatchContext], Any],
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Self:
+        """Run *target* when ``predicate(batch_context)``, an importable function, is true."""
+        return self._follow(lambda: Condition.batch(predicate), target, args, kwargs)
+
+    def _follow(
+        self,
+        condition: Callable[[], Condition],
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Self:
+        with self._editing():
+            step = Step(target, args, kwargs)
+            self._followers.append(Branch(self._parent, step, condition(), 0, None))
+            self._step = step
+        return self
+
+    def _take(self, items: Iterable[Any], target: Any) -> None:
+        if isinstance(target, Call):
+            raise InvalidJob("each item is the one argument of the target; pass the function, not call(...)")
+        if isinstance(items, str | bytes):
+            raise InvalidJob(f"the items of a batch are a list or an iterator, not {items!r}")
+        self._children.target = target
+        self._source = items
+
+    # --- becoming jobs ---
+
+    def _store(self, within: object | None) -> BatchHandle:
+        with self._editing():
+            if self._children.target is _nothing:
+                raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
+            batch_id = self._children.identified(self._backend)
+            joined = within if within is not None else enlisted_connection()
+            items = iter(self._source)
+            head = list(islice(items, None if joined is not None else self._first_chunk))
+            rest = list(islice(items, 1)) if joined is None else []
+            self._insert(batch_id, head, sealed=not rest, within=joined)
+            self._armed = False
+            if rest:
+                self._stream(batch_id, _chain(rest, items))
+        self._spend("submitted")
+        return BatchHandle(self._backend, batch_id, self._name_text)
+
+    _wanted = ".for_each(items, function)"
+
+    @property
+    def _first_chunk(self) -> int:
+        return WHOLE
+
+    def _insert(self, batch_id: UUID, items: Sequence[Any], *, sealed: bool, within: object | None) -> None:
+        """The batch, its parent, what follows it, and the first items: all or none."""
+        now = self._backend.now()
+        parent_id = self._parent.identified(self._backend)
+        caller = self._backend.caller()
+        parent = JobSpec(
+            job_id=parent_id,
+            target=BATCH_TARGET,
+            payload=encode((), {}),
+            scheduled_at=now,
+            status=JobStatus.WAITING,
+            type=JobType.BATCH_PARENT,
+            batch_id=batch_id,
+            caller=caller,
+        )
+        submission = Submission(limits=dict(self._children.limits))
+        submission.batch = BatchSpec(
+            batch_id=batch_id,
+            name=self._name_text,
+            parent=parent,
+            total=len(items),
+            sealed=sealed,
+            progress_target=self._progress_target(),
+        )
+        for position, branch in enumerate(self._followers):
+            submission.limits |= branch.step.limits
+            submission.specs.append(
+                branch.step.prepare(self._backend).spec(
+                    branch.step.identified(self._backend),
+                    now,
+                    status=JobStatus.WAITING,
+                    type=JobType.WORKFLOW_BRANCH,
+                    root_id=parent_id,
+                    parent_id=parent_id,
+                    needs=1,
+                    caller=caller,
+                )
+            )
+            submission.edges.append(self._edge(parent_id, branch, position))
+        submission.specs += self._child_specs(batch_id, items)
+        send(self._backend, submission, now, within=within)
+
+    def _edge(self, parent_id: UUID, branch: Branch, position: int) -> Edge:
+        return Edge(
+            parent_id=parent_id,
+            child_id=branch.step.identified(self._backend),
+            kind=branch.condition.edge,
+            position=position,
+            condition=branch.condition.stored(
+                self._backend, order=branch.order, description=branch.description
+            ),
+        )
+
+    def _child_specs(self, batch_id: UUID, items: Sequence[Any]) -> list[JobSpec]:
+        if not items:
+            return []
+        return specs_for(
+            self._backend,
+            self._children,
+            [(item,) for item in items],
+            self._backend.now(),
+            type=JobType.BATCH_CHILD,
+            batch_id=batch_id,
+            parent_id=self._parent.identified(self._backend),
+        )
+
+    def _progress_target(self) -> str | None:
+        if self._progress is None:
+            return None
+        return self._backend.targets.describe(self._progress, (None,), {}).target
+
+    def _stream(self, batch_id: UUID, items: Iterator[Any]) -> None:
+        """
+        Store the rest in chunks, then seal the batch.
+
+        A source that raises cancels the batch: what has not started will not, and no follower is
+        told of a success that is only a part.
+        """
+        try:
+            while chunk := list(islice(items, self._chunk)):
+                self._append(batch_id, self._child_specs(batch_id, chunk))
+        except StoreUnavailable:
+            raise
+        except BaseException:
+            self._backend.store.cancel_batch(
+                batch_id, reason="the source of the batch failed", now=self._backend.now()
+            )
+            raise
+        persisted(self._backend, lambda: self._backend.store.seal(batch_id, now=self._backend.now()))
+        self._backend.submitted((), due=True, priority=Priority.NORMAL)
+
+    def _append(self, batch_id: UUID, specs: list[JobSpec]) -> None:
+        store = self._backend.store
+
+        def write() -> bool:
+            try:
+                return store.append_children(batch_id, specs, now=self._backend.now())
+            except CommitUnknown:
+                # one transaction: if one of them is there, all of them are
+                if specs[-1].job_id in store.results([specs[-1].job_id]):
+                    return True
+                raise
+
+        if not persisted(self._backend, write):
+            raise InvalidJob(f"the batch {self._name_text!r} was canceled while its items were being stored")
+        self._backend.submitted(specs, due=True, priority=specs[0].priority)
+
+
+class BatchBuilder(BatchDraft):
+    """A batch while it is being described; ``submit()`` stores it."""
+
+    def for_each(self, items: Iterable[T], target: Callable[[T], Any]) -> Self:
+        """One job per item, which is the target's one argument."""
+        with self._editing():
+            self._take(items, target)
+        return self
+
+    def submit(self, *, within: object | None = None) -> BatchHandle:
+        """Store the batch and return its handle; an empty one succeeds at once."""
+        return self._store(within)
+
+    @property
+    def aio(self) -> AsyncBatchSubmit:
+        """``await builder.aio.submit()``."""
+        return AsyncBatchSubmit(self)
+
+
+class AsyncBatchSubmit:
+    """The awaitable last verb of a `BatchBuilder`."""
+
+    __slots__ = ("_builder",)
+
+    def __init__(self, builder: BatchBuilder) -> None:
+        self._builder = builder
+
+    async def submit(self, *, within: object | None = None) -> BatchHandle:
+        """See `BatchBuilder.submit`."""
+        run_sync = getattr(within, "run_sync", None)
+        if run_sync is not None:
+            handle: BatchHandle = await run_sync(self._builder._store)
+            return handle
+        return await in_thread(self._builder._store, within)
+
+
+class StreamingBatchBuilder(BatchDraft):
+    """A batch whose items are read while the first of them already run; memory stays flat."""
+
+    _VERB = "start()"
+    _wanted = ".from_iterable(items).process(function)"
+
+    def from_iterable(self, items: Iterable[Any]) -> Self:
+        """Where the items come from; read once, by ``start()``."""
+        with self._editing():
+            self._take(items, self._children.target)
+        return self
+
+    def process(self, target: Callable[[Any], Any]) -> Self:
+        """The function that gets each item as its one argument."""
+        with self._editing():
+            self._take(self._source, target)
+        return self
+
+    def with_chunk_size(self, size: int) -> Self:
+        """How many items are stored in one transaction."""
+        with self._editing():
+            self._chunk = count_of(size, "the chunk size", at_least=1, at_most=100_000)
+        return self
+
+    @property
+    def _first_chunk(self) -> int:
+        return self._chunk
+
+    def start(self) -> BatchHandle:
+        """Read and store all items, and return the batch's handle; a source that raises cancels the batch."""
+        return self._store(None)
+
+    @property
+    def aio(self) -> AsyncBatchStart:
+        """``await builder.aio.start()``."""
+        return AsyncBatchStart(self)
+
+
+class AsyncBatchStart:
+    """The awaitable last verb of a `StreamingBatchBuilder`."""
+
+    __slots__ = ("_builder",)
+
+    def __init__(self, builder: StreamingBatchBuilder) -> None:
+        self._builder = builder
+
+    async def start(self) -> BatchHandle:
+        """See `StreamingBatchBuilder.start`; the source is read on another thread."""
+        return await in_thread(self._builder.start)
+
+
+def _nothing() -> None:
+    """Stands for a target that was not named yet."""
+
+
+def _chain(first: list[Any], rest: Iterator[Any]) -> Iterator[Any]:
+    yield from first
+    yield from rest

@@ -1,0 +1,119 @@
+"""`circuit_breaker`: which outside service a target depends on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from ratchet.api.checks import exceptions_of, text_of
+from ratchet.model.errors import InvalidJob
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+_PROTECTION: Final = "__ratchet_breaker__"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    """When a breaker opens, and how it finds out that the service is back."""
+
+    failure_rate: float
+    window: int
+    minimum_calls: int
+    wait: timedelta
+    probes: int
+
+
+class BreakerProfile(Enum):
+    """Ready-made settings: how many failures of the last calls open the breaker, and for how long."""
+
+    DEFAULT = BreakerSettings(0.5, 100, 5, timedelta(seconds=30), 3)
+    FAST = BreakerSettings(0.5, 20, 3, timedelta(seconds=5), 1)
+    CRITICAL = BreakerSettings(0.25, 50, 3, timedelta(seconds=60), 5)
+    EXTERNAL_API = BreakerSettings(0.5, 50, 5, timedelta(seconds=60), 3)
+
+    @property
+    def settings(self) -> BreakerSettings:
+        """The numbers behind the name."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What `circuit_breaker` left on a function or class."""
+
+    service: str
+    profile: BreakerProfile = BreakerProfile.DEFAULT
+    record: tuple[type[BaseException], ...] = ()
+    ignore: tuple[type[BaseException], ...] = ()
+
+
+def circuit_breaker(
+    service: str,
+    *,
+    profile: BreakerProfile = BreakerProfile.DEFAULT,
+    record: tuple[type[BaseException], ...] = (),
+    ignore: tuple[type[BaseException], ...] = (),
+) -> Callable[[T], T]:
+    """
+    Let jobs of this function, or of this class's methods, wait while *service* is down.
+
+    A job behind an open breaker is not started and consumes no attempt. *record*: only these
+    exceptions count as failures of the service; *ignore*: these never do.
+    """
+    if not isinstance(service, str):
+        raise InvalidJob(
+            f"write @circuit_breaker('service-name') with the name of the service, not {service!r}"
+        )
+    if not isinstance(profile, BreakerProfile):
+        raise InvalidJob(
+            f"a breaker's profile is one of {', '.join(BreakerProfile.__members__)}, not {profile!r}"
+        )
+    protection = Protection(
+        text_of(service, "the name of a service"),
+        profile,
+        exceptions_of(record, "record"),
+        exceptions_of(ignore, "ignore"),
+    )
+
+    def protect(target: T) -> T:
+        setattr(target, _PROTECTION, protection)
+        return target
+
+    return protect
+
+
+def protection_of(target: Any) -> Protection | None:
+    """What `circuit_breaker` said about a function or method: its own word, else its class's."""
+    function = getattr(target, "__func__", target)
+    own = getattr(function, _PROTECTION, None)
+    if isinstance(own, Protection):
+        return own
+    owner = _class_of(target)
+    inherited = getattr(owner, _PROTECTION, None) if owner is not None else None
+    return inherited if isinstance(inherited, Protection) else None
+
+
+def breaker_of(target: Any) -> str | None:
+    """The service that *target* depends on; None if none was named."""
+    protection = protection_of(target)
+    return None if protection is None else protection.service
+
+
+def _class_of(target: Any) -> type | None:
+    if inspect.ismethod(target):
+        receiver = target.__self__
+        return receiver if isinstance(receiver, type) else type(receiver)
+    path = getattr(target, "__qualname__", "").split(".")[:-1]
+    if not path or "<locals>" in path:
+        return None
+    found: Any = getattr(target, "__globals__", {})
+    for position, name in enumerate(path):
+        found = found.get(name) if position == 0 else vars(found).get(name)
+        if not isinstance(found, type):
+            return None
+    return found

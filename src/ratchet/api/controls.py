@@ -1,0 +1,185 @@
+"""
+What a person does to jobs that exist: cancel, pause, resume, retry, move, replace.
+
+Each verb is one call of the store; the process that made the change tells its listeners, and stops
+a run that is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
+from ratchet.api.reasons import Reason
+from ratchet.api.steps import Step
+from ratchet.api.submission import persisted, publish_canceled
+from ratchet.model.composition import SignalSpec
+from ratchet.model.decision import CanceledJob
+from ratchet.model.durations import Duration
+from ratchet.model.errors import InvalidJob
+from ratchet.model.events import JobCanceled, JobEvent, JobPaused, JobResumed
+from ratchet.model.job import JobFilter, JobSpec
+from ratchet.model.payload import encode_value
+from ratchet.model.status import JobStatus, Priority
+
+#: Who asked, where a person canceled the job and gave no reason.
+BY_REQUEST = "requested"
+MOST = 1_000_000
+
+
+class Controls:
+    """Changes jobs by id or by filter, on behalf of a scheduler and its handles."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def cancel(self, job_id: Any, reason: str = BY_REQUEST) -> bool:
+        """Cancel a job and its dependants; False if it has ended."""
+        now = self._backend.now()
+        canceled = self._backend.store.cancel(
+            id_of(job_id), reason=text_of(reason, "the reason", limit=2000), now=now
+        )
+        self._canceled(canceled, now)
+        return bool(canceled)
+
+    def cancel_matching(self, where: JobFilter, limit: int | None) -> int:
+        """Cancel matching jobs, oldest first; how many matched and were canceled."""
+        _require_filter(where, "cancel_jobs")
+        now = self._backend.now()
+        canceled = self._backend.store.cancel_matching(
+            where, limit=_limit(limit), reason=BY_REQUEST, now=now
+        )
+        self._canceled(canceled, now)
+        return len(canceled)
+
+    def _canceled(self, canceled: Sequence[CanceledJob], now: datetime) -> None:
+        running = [job for job in canceled if job.previous is JobStatus.RUNNING]
+        if running:
+            self._backend.interrupt(running)
+        if self._backend.hears(JobCanceled):
+            for job in canceled:
+                publish_canceled(self._backend, job.job_id, now, job.previous)
+
+    def pause(self, job_id: Any) -> bool:
+        """Take a PENDING or FAILED job out of the queue; True also if it was paused."""
+        identity, now = id_of(job_id), self._backend.now()
+        before = self._backend.store.get(identity) if self._backend.hears(JobPaused) else None
+        paused = self._backend.store.pause(identity, now=now)
+        if paused and before is not None and before.status is not JobStatus.PAUSED:
+            self._publish(JobPaused, identity, now)
+        return paused
+
+    def resume(self, job_id: Any) -> bool:
+        """Put a paused job back to where it was; False if it was not paused."""
+        identity, now = id_of(job_id), self._backend.now()
+        resumed = self._backend.store.resume(identity, now=now)
+        if resumed:
+            self._wake()
+            self._publish(JobResumed, identity, now)
+        return resumed
+
+    def retry(self, job_id: Any) -> bool:
+        """Run a FAILED job again, with all its attempts; False if it is in another state."""
+        retried = self._backend.store.retry(id_of(job_id), now=self._backend.now())
+        if retried:
+            self._wake()
+        return retried
+
+    def retry_matching(self, where: JobFilter, limit: int | None) -> int:
+        """Run matching FAILED jobs again, oldest first; how many."""
+        _require_filter(where, "retry_jobs")
+        retried = self._backend.store.retry_matching(where, limit=_limit(limit), now=self._backend.now())
+        if retried:
+            self._wake()
+        return len(retried)
+
+    def reschedule(self, job_id: Any, at: datetime | Duration) -> bool:
+        """Move the due time of a job that has not started."""
+        now = self._backend.now()
+        moment = moment_of(at, "the new time") if isinstance(at, datetime) else after(now, at, "the delay")
+        moved = self._backend.store.reschedule(id_of(job_id), moment, now=now)
+        if moved and moment <= now:
+            self._wake()
+        return moved
+
+    def replace(self, job_id: Any, step: Step, due: datetime | Duration | None) -> JobSpec | None:
+        """Cancel a job that has not started and store another in its place, atomically; None: too late."""
+        identity, now = id_of(job_id), self._backend.now()
+        prepared = step.prepare(self._backend)
+        prepared.require_no_placeholders()
+        if isinstance(due, datetime):
+            at = moment_of(due, "the new job's time")
+        else:
+            at = now if due is None else after(now, due, "the delay")
+        old = self._backend.store.get(identity)
+        spec = prepared.spec(
+            step.identified(self._backend),
+            now,
+            scheduled_at=at,
+            caller=self._backend.caller(),
+            business_key=old.business_key if old is not None else None,
+        )
+        canceled = persisted(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
+        if canceled is None:
+            return None
+        self._canceled([canceled], now)
+        self._backend.submitted([spec], due=at <= now, priority=spec.priority)
+        return spec
+
+    def signal(
+        self, key: str, payload: Any = None, *, job_id: Any = None, rejected: str | None = None
+    ) -> int:
+        """Release the jobs that wait for *key*; how many."""
+        now = self._backend.now()
+        signal = SignalSpec(
+            signal_id=self._backend.ids(),
+            key=text_of(key, "the key of a signal"),
+            payload=None
+            if payload is None
+            else encode_value(payload, name="the payload", limit=self._backend.options.payload_limit),
+            job_id=None if job_id is None else id_of(job_id),
+            rejected=None if rejected is None else text_of(rejected, "the rejection's reason", limit=2000),
+            keep_until=now + self._backend.options.signal_retention,
+        )
+        released = persisted(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
+        if released:
+            self._wake()
+        return len(released)
+
+    def explain(self, job_id: Any) -> list[Reason]:
+        """Why a job is not running; empty when it would be claimed now."""
+        found = self._backend.store.explain(id_of(job_id), now=self._backend.now())
+        return [Reason(*reason) for reason in found]
+
+    def _wake(self) -> None:
+        self._backend.submitted((), due=True, priority=Priority.NORMAL)
+
+    def _publish(self, event: type[JobEvent], job_id: UUID, now: datetime) -> None:
+        if not self._backend.hears(event) or (record := self._backend.store.get(job_id)) is None:
+            return
+        self._backend.publish(
+            event(
+                job_id=job_id,
+                target=record.target,
+                status=record.status,
+                attempt=record.attempts,
+                priority=record.priority,
+                business_key=record.business_key,
+                node_id=record.node_id,
+                at=now,
+            )
+        )
+
+
+def _require_filter(where: object, verb: str) -> None:
+    if not isinstance(where, JobFilter):
+        raise InvalidJob(f"{verb} takes a JobFilter, not {where!r}")
+    where.require_criterion(verb)
+
+
+def _limit(limit: int | None) -> int:
+    return MOST if limit is None else count_of(limit, "the limit", at_least=1, at_most=MOST)

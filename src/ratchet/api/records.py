@@ -1,0 +1,102 @@
+"""From what a store returns to what users see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ratchet.api.backend import Backend
+from ratchet.model.errors import RatchetError
+from ratchet.model.job import Job, JobRecord
+from ratchet.model.payload import decode, decode_result, decode_value
+
+
+class TruncatedResult(str):
+    """
+    The beginning of a result that was too large to keep; ``Options.result_limit`` says how large.
+
+    Text, whatever the job returned: what it was made of cannot be rebuilt from a part of it.
+    """
+
+    __slots__ = ()
+    truncated = True
+
+
+def job_of(record: JobRecord, backend: Backend) -> Job:
+    """*record* with payload, params and result decoded as far as this process can."""
+    args, kwargs = _arguments(record.payload, backend)
+    return Job(
+        id=record.job_id,
+        target=record.target,
+        args=args,
+        kwargs=kwargs,
+        status=record.status,
+        type=record.type,
+        priority=record.priority,
+        queue=record.stream.queue,
+        tags=record.tags,
+        params=_value(record.params, backend) or {},
+        created_at=record.created_at,
+        scheduled_at=record.scheduled_at,
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        expires_at=record.expires_at,
+        attempts=record.attempts,
+        max_retries=record.max_retries,
+        crashes=record.crashes,
+        error=record.error,
+        error_type=record.error_type,
+        result=_result(record, backend),
+        progress=record.progress,
+        node_id=record.node_id,
+        business_key=record.business_key,
+        idempotency_key=record.idempotency_key,
+        parent_id=record.parent_id,
+        batch_id=record.batch_id,
+        schedule=record.schedule,
+        superseded_by=record.superseded_by,
+        canceled_reason=record.canceled_reason,
+        caller=record.caller,
+        lane=record.stream.lane,
+        resource=record.stream.resource,
+        root_id=record.root_id,
+        timeout=record.timeout,
+        result_truncated=record.result_truncated,
+        archived=record.archived,
+    )
+
+
+def _arguments(text: str, backend: Backend) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    try:
+        return decode(text, allow_type=backend.allow_type, strict=False)
+    except RatchetError:
+        raw = _raw(text)
+    if isinstance(raw, dict) and isinstance(raw.get("args"), list) and isinstance(raw.get("kwargs"), dict):
+        return tuple(raw["args"]), raw["kwargs"]
+    return (raw,), {}
+
+
+def _value(text: str | None, backend: Backend) -> Any:
+    if text is None:
+        return None
+    try:
+        return decode_value(text, allow_type=backend.allow_type, strict=False)
+    except RatchetError:
+        return _raw(text)
+
+
+def _result(record: JobRecord, backend: Backend) -> Any:
+    try:
+        value = decode_result(record.result, allow_type=backend.allow_type, strict=False)
+    except RatchetError:
+        value = _raw(record.result or "null")
+    return TruncatedResult(value) if record.result_truncated else value
+
+
+def _raw(text: str) -> Any:
+    """Stored JSON as it stands, or the text itself: whoever looks at a damaged job wants to see it."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,228 @@
+"""
+From what was described to what is stored: specs and edges, sent once and announced after the commit.
+
+A submission whose answer was lost is sent again with the same ids, which the store recognizes: the
+job is neither lost nor doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.context import enlisted_connection
+from ratchet.api.steps import Step, parameter_types
+from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.decision import CanceledJob
+from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreUnavailable
+from ratchet.model.events import JobCanceled, JobSubmitted
+from ratchet.model.job import Insertion, JobSpec
+from ratchet.model.payload import encode
+from ratchet.model.status import Busy, JobStatus, Priority
+
+#: How long a submission is repeated while the store cannot be reached, and the rests in between.
+PATIENCE = 5.0
+RESTS = (0.1, 0.5, 1.5)
+#: Jobs per round trip of a bulk submission.
+CHUNK = 1000
+
+
+@dataclass(slots=True)
+class Submission:
+    """Everything that one ``submit()`` stores, all or none."""
+
+    specs: list[JobSpec] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    batch: BatchSpec | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Submission) -> None:
+        """Take over what *other* would store."""
+        self.specs += other.specs
+        self.edges += other.edges
+        self.limits |= other.limits
+
+
+def send(
+    backend: Backend, submission: Submission, now: datetime, *, within: object | None = None
+) -> list[Insertion]:
+    """
+    Store *submission*; one `Insertion` per spec.
+
+    *within* is the caller's transaction: the commit is the caller's, so nothing is repeated and
+    nobody is woken here. Inside ``ctx.transaction()`` that block's transaction is taken.
+    """
+    joined = within if within is not None else enlisted_connection()
+    for name, limit in submission.limits.items():
+        backend.ensure_limit(name, limit)
+    if joined is not None:
+        return backend.store.insert(
+            submission.specs, now=now, edges=submission.edges, batch=submission.batch, within=joined
+        )
+    try:
+        insertions = persisted(
+            backend,
+            lambda: backend.store.insert(
+                submission.specs, now=now, edges=submission.edges, batch=submission.batch
+            ),
+        )
+    except BusinessKeyBusy as busy:
+        _stop_superseded(backend, submission, busy)
+        raise
+    announce(backend, submission.specs, insertions, now)
+    return insertions
+
+
+def persisted(backend: Backend, write: Any) -> Any:
+    """
+    What *write* returns, repeated while the store cannot be reached, for a few seconds.
+
+    An unknown commit is always asked about once more: the same ids give the true answer.
+    """
+    started = backend.monotonic()
+    for rest in (*RESTS, None):
+        try:
+            return write()
+        except StoreUnavailable as error:
+            late = backend.monotonic() - started > PATIENCE
+            if rest is None or (late and not isinstance(error, CommitUnknown)):
+                raise
+            backend.rest(rest)
+    raise AssertionError("unreachable")
+
+
+def announce(
+    backend: Backend, specs: Sequence[JobSpec], insertions: Sequence[Insertion], now: datetime
+) -> None:
+    """Wake pollers and tell listeners about jobs that were committed."""
+    created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
+    if created:
+        ready = [
+            spec.priority
+            for spec in created
+            if spec.status is JobStatus.PENDING and spec.scheduled_at <= now
+        ]
+        backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
+        if backend.hears(JobSubmitted):
+            for spec in created:
+                backend.publish(_submitted(spec, now))
+    if backend.hears(JobCanceled):
+        for insertion in insertions:
+            if insertion.replaced is not None:
+                publish_canceled(backend, insertion.replaced, now)
+
+
+def _submitted(spec: JobSpec, now: datetime) -> JobSubmitted:
+    return JobSubmitted(
+        job_id=spec.job_id,
+        target=spec.target,
+        status=spec.status,
+        attempt=0,
+        priority=spec.priority,
+        business_key=spec.business_key,
+        node_id=None,
+        at=now,
+    )
+
+
+def publish_canceled(
+    backend: Backend, job_id: UUID, now: datetime, previous: JobStatus = JobStatus.PENDING
+) -> None:
+    """Tell listeners that a job is CANCELED, with the facts the store has of it."""
+    record = backend.store.get(job_id)
+    if record is None:
+        return
+    backend.publish(
+        JobCanceled(
+            job_id=job_id,
+            target=record.target,
+            status=JobStatus.CANCELED,
+            attempt=record.attempts,
+            priority=record.priority,
+            business_key=record.business_key,
+            node_id=record.node_id,
+            at=now,
+            previous=previous,
+            reason=record.canceled_reason or "superseded",
+        )
+    )
+
+
+def _stop_superseded(backend: Backend, submission: Submission, busy: BusinessKeyBusy) -> None:
+    """Busy.REPLACE canceled a RUNNING holder: its run may be in this process."""
+    if not any(spec.business_key == busy.key and spec.busy is Busy.REPLACE for spec in submission.specs):
+        return
+    holder = CanceledJob(job_id=busy.holder, target="", previous=JobStatus.RUNNING, reason="superseded")
+    row = backend.store.results([busy.holder]).get(busy.holder)
+    if row is not None and row.status is JobStatus.CANCELED:
+        backend.interrupt([holder])
+
+
+# --- many jobs of one target ----------------------------------------------------------------------
+
+
+def send_many(
+    backend: Backend, step: Step, arguments: Iterable[Any], *, chunk: int = CHUNK
+) -> list[tuple[UUID, str]]:
+    """Store one job per argument tuple, in chunks; the ids with their target. An error leaves earlier chunks stored."""
+    found: list[tuple[UUID, str]] = []
+    source = iter(arguments)
+    while items := list(islice(source, chunk)):
+        now = backend.now()
+        specs = specs_for(backend, step, items, now)
+        send(backend, Submission(specs=specs), now)
+        found.extend((spec.job_id, spec.target) for spec in specs)
+    return found
+
+
+def specs_for(
+    backend: Backend, step: Step, items: Sequence[Any], now: datetime, **given: Any
+) -> list[JobSpec]:
+    """One spec per argument tuple, all configured like *step*; written for a hundred thousand of them."""
+    function, _, _ = step.call()
+    first = Step(function, arguments_of(items[0]), {})
+    first.given, first.tags, first.params, first.limits = step.given, step.tags, step.params, step.limits
+    prepared = first.prepare(backend)
+    prepared.require_no_placeholders()
+    pattern = prepared.spec(backend.ids(), now, caller=backend.caller(), **given)
+    fixed = {
+        name: value
+        for name in JobSpec.__struct_fields__
+        if (value := getattr(pattern, name)) != _DEFAULTS.get(name, _ABSENT)
+    }
+    del fixed["job_id"], fixed["payload"]
+    describe, ids, types = backend.targets.describe, backend.ids, parameter_types(function)
+    limit, allow_type = backend.options.payload_limit, backend.allow_type
+    specs = [pattern]
+    for item in islice(items, 1, None):
+        args = arguments_of(item)
+        describe(function, args, {})
+        payload = encode(args, {}, limit=limit, types=types, allow_type=allow_type)
+        specs.append(JobSpec(job_id=ids(), payload=payload, **fixed))
+    return specs
+
+
+def arguments_of(item: Any) -> tuple[Any, ...]:
+    """One entry of a bulk submission as positional arguments."""
+    if isinstance(item, tuple):
+        return item
+    if isinstance(item, list):
+        return tuple(item)
+    raise InvalidJob(
+        f"each entry must be a tuple of arguments, not {item!r}; for one argument write ({item!r},)"
+    )
+
+
+_ABSENT: Any = object()
+_DEFAULTS: dict[str, Any] = dict(
+    zip(
+        JobSpec.__struct_fields__[-len(JobSpec.__struct_defaults__) :],
+        JobSpec.__struct_defaults__,
+        strict=True,
+    )
+)

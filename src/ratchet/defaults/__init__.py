@@ -1,0 +1,1 @@
+"""Stock implementations of the replaceable parts in ``ratchet.spi``."""

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.context import BaseContext
+from threading import Thread
+
+
+class DefaultExecutorProvider:
+    """Daemon threads, and processes that are spawned."""
+
+    def thread(self, run: Callable[[], None], *, name: str) -> Thread:
+        """A daemon thread, not yet started, that calls *run* once."""
+        return Thread(target=run, name=name, daemon=True)
+
+    def process_context(self) -> BaseContext:
+        """The "spawn" context: slower to start than "forkserver", but it works everywhere."""
+        return multiprocessing.get_context("spawn")

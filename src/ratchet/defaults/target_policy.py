@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ratchet.model.errors import ConfigurationError
+
+_NAME = r"[^\W\d]\w*"
+_PREFIX = re.compile(rf"{_NAME}(?:\.{_NAME})*(?::{_NAME}(?:\.{_NAME})*)?")
+
+
+class PrefixTargetPolicy:
+    """
+    Allows the targets under the given prefixes, and without any: nothing.
+
+    A prefix is a module or package (``shop``, ``shop.jobs``) or a class or function in one
+    (``shop.jobs:OrderService``). It matches whole names only: ``shop`` allows ``shop:run`` and
+    ``shop.jobs:run``, not ``shopping:run``.
+    """
+
+    def __init__(self, prefixes: Iterable[str] = ()) -> None:
+        if isinstance(prefixes, str):
+            raise ConfigurationError(
+                f"allow takes a list of module prefixes; write allow=[{prefixes!r}] instead of allow={prefixes!r}"
+            )
+        self.prefixes = tuple(dict.fromkeys(prefixes))
+        for prefix in self.prefixes:
+            if not (isinstance(prefix, str) and _PREFIX.fullmatch(prefix)):
+                raise ConfigurationError(
+                    f"{prefix!r} is not a module prefix; write a plain dotted name such as 'shop' or 'shop.jobs' "
+                    f"(it includes everything below), or 'shop.jobs:OrderService' for one class or function"
+                )
+        self._beginnings = tuple(p + mark for p in self.prefixes for mark in ".:")
+
+    def allows(self, target: str) -> bool:
+        """True if *target* is one of the prefixes or continues one at a dot or colon."""
+        return target.startswith(self._beginnings) or target in self.prefixes
+
+    def hint(self, target: str) -> str:
+        """The narrowest module prefix that would allow *target*."""
+        return f"add {target.partition(':')[0]!r} to allow, or declare the function with @scheduler.job"
+
+    def __repr__(self) -> str:
+        return f"PrefixTargetPolicy({list(self.prefixes)!r})"

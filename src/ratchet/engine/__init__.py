@@ -1,0 +1,1 @@
+"""What runs jobs: passive parts with ``run_once``, driven by services."""

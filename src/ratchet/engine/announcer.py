@@ -1,0 +1,247 @@
+"""The announcer: what follows, in this process, from an answered completion."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from ratchet.engine.completer import Ended, Ending
+from ratchet.engine.coordinator import Coordinator
+from ratchet.engine.events import EventBus
+from ratchet.engine.run import Run
+from ratchet.model.clock import Clock
+from ratchet.model.cluster import Rescue
+from ratchet.model.composition import BatchRecord
+from ratchet.model.decision import (
+    CanceledJob,
+    Completion,
+    CompletionAnswer,
+    CountCrash,
+    Fail,
+    HandBack,
+    Reschedule,
+    Retry,
+    Succeed,
+)
+from ratchet.model.events import (
+    BatchCompleted,
+    JobCallbackFailed,
+    JobCanceled,
+    JobCompleted,
+    JobDeadLettered,
+    JobFailed,
+    JobRescheduled,
+    JobRescued,
+    JobRetrying,
+    JobStarted,
+    JobTimedOut,
+)
+from ratchet.model.job import JobRecord
+from ratchet.model.status import JobStatus, JobType, Priority
+
+logger = logging.getLogger("ratchet.engine")
+
+
+class Reading(Protocol):
+    """What the announcer may have to look up."""
+
+    def get(self, job_id: UUID) -> JobRecord | None: ...
+
+    def batch(self, batch_id: UUID) -> BatchRecord | None: ...
+
+
+class Announcer:
+    """Frees the run, publishes events, wakes the poller and whoever waits for results."""
+
+    def __init__(
+        self,
+        *,
+        bus: EventBus,
+        coordinator: Coordinator,
+        clock: Clock,
+        store: Reading,
+        wake: Callable[[], None],
+        notice: Callable[[Sequence[UUID]], None],
+        alert: Callable[[JobDeadLettered], None] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._coordinator = coordinator
+        self._clock = clock
+        self._store = store
+        self._wake = wake
+        self._notice = notice
+        self._alert = alert
+
+    def started(self, run: Run) -> None:
+        """A run's target is about to be called."""
+        if self._bus.wants(JobStarted):
+            self._bus.publish(JobStarted(**self._facts(run, JobStatus.RUNNING)))
+
+    def timed_out(self, run: Run) -> None:
+        """A run has exceeded its timeout."""
+        timeout = run.job.claim.timeout
+        if timeout is not None and self._bus.wants(JobTimedOut):
+            self._bus.publish(JobTimedOut(**self._facts(run, JobStatus.RUNNING), timeout=timeout))
+
+    def answered(self, ended: Ended, answer: CompletionAnswer | None) -> None:
+        """The store has answered."""
+        run = ended.run
+        self._coordinator.release(run)
+        if ended.ending is Ending.PARK:
+            logger.warning(
+                "job %s: %s; it is parked until a node that can import it comes", run.job_id, ended.outcome
+            )
+        if answer is None or ended.completion is None:
+            self._notice([run.job_id])
+            return
+        if not answer.won:
+            logger.info(
+                "job %s: this run no longer held it (canceled, rescued or finished elsewhere); its result is discarded",
+                run.job_id,
+            )
+            return
+        self._publish(run, ended.completion, answer)
+        self.canceled(answer.canceled)
+        self._batches(answer.finished_batches)
+        self._notice([run.job_id])
+        if answer.released or ended.completion.callback is not None or _comes_back(ended.completion):
+            self._wake()
+
+    def canceled(self, jobs: Sequence[CanceledJob]) -> None:
+        """Jobs were canceled by this process: by a person, a cascade, expiry or a replacement."""
+        for job in jobs:
+            if job.previous is JobStatus.RUNNING:
+                self._coordinator.cancel(job.job_id)
+            self._notice([job.job_id])
+            if not self._bus.wants(JobCanceled):
+                continue
+            facts = self._looked_up(job.job_id, job.target, job.status)
+            if job.status is JobStatus.CANCELED:
+                self._bus.publish(JobCanceled(**facts, previous=job.previous, reason=job.reason))
+
+    def rescued(self, rescue: Rescue) -> None:
+        """A dead node's work was taken back."""
+        if self._bus.wants(JobRescued):
+            for job_id in (*rescue.requeued, *rescue.suspects):
+                facts = self._looked_up(job_id, "", JobStatus.PENDING)
+                self._bus.publish(JobRescued(**facts, from_node=rescue.node_id))
+        for job_id in rescue.dead_lettered:
+            self._dead_lettered_elsewhere(job_id)
+        self.canceled(rescue.canceled)
+        self._wake()
+
+    def _dead_lettered_elsewhere(self, job_id: UUID) -> None:
+        record = self._store.get(job_id)
+        if record is None:
+            return
+        facts = self._looked_up(job_id, record.target, JobStatus.FAILED)
+        event = JobDeadLettered(
+            **facts,
+            error=record.error or "",
+            reason=record.dead_letter_reason or "",
+            attempts=record.attempts,
+        )
+        self._bus.publish(event)
+        self._tell_alert(event)
+        self._notice([job_id])
+
+    def _publish(self, run: Run, completion: Completion, answer: CompletionAnswer) -> None:
+        match completion.decision:
+            case Succeed():
+                if self._bus.wants(JobCompleted):
+                    duration = run.elapsed(self._clock.monotonic())
+                    self._bus.publish(
+                        JobCompleted(**self._facts(run, JobStatus.SUCCEEDED), duration=duration)
+                    )
+            case Retry(at=at, error=error):
+                facts = self._facts(run, JobStatus.PENDING)
+                self._bus.publish(
+                    JobFailed(**facts, error=error.message, error_type=error.type, will_retry=True)
+                )
+                self._bus.publish(JobRetrying(**facts, error=error.message, scheduled_at=at))
+            case Fail() as failure:
+                self._failed(run, failure, answer)
+            case Reschedule(at=at, reason=reason):
+                self._bus.publish(
+                    JobRescheduled(**self._facts(run, JobStatus.PENDING), scheduled_at=at, reason=reason)
+                )
+            case CountCrash():
+                if answer.dead_lettered:
+                    self._dead_lettered_elsewhere(run.job_id)
+            case HandBack():
+                pass
+
+    def _failed(self, run: Run, failure: Fail, answer: CompletionAnswer) -> None:
+        facts = self._facts(run, JobStatus.FAILED)
+        error = failure.error
+        logger.error(
+            "job %s (%s) is a dead letter: %s [%s]", run.job_id, run.target, error.message, failure.reason
+        )
+        self._bus.publish(JobFailed(**facts, error=error.message, error_type=error.type, will_retry=False))
+        event = JobDeadLettered(
+            **facts, error=error.message, reason=failure.reason, attempts=run.attempt, alerted=answer.alerted
+        )
+        self._bus.publish(event)
+        if answer.alerted:
+            self._tell_alert(event)
+        if run.job.claim.type is JobType.CALLBACK:
+            self._bus.publish(JobCallbackFailed(**facts, error=error.message, parent_id=run.parent_id))
+
+    def _tell_alert(self, event: JobDeadLettered) -> None:
+        if self._alert is None:
+            return
+        try:
+            self._alert(event)
+        except Exception:
+            logger.exception("the alert hook raised")
+
+    def _batches(self, batch_ids: Sequence[UUID]) -> None:
+        if not batch_ids or not self._bus.wants(BatchCompleted):
+            return
+        for batch_id in batch_ids:
+            record = self._store.batch(batch_id)
+            if record is None:
+                continue
+            self._bus.publish(
+                BatchCompleted(
+                    **self._looked_up(record.parent_id, record.name, JobStatus.PENDING),
+                    batch_id=batch_id,
+                    total_items=record.total,
+                    completed_items=record.completed,
+                    failed_items=record.failed,
+                    canceled_items=record.canceled,
+                )
+            )
+
+    def _facts(self, run: Run, status: JobStatus) -> dict[str, Any]:
+        claim = run.job.claim
+        return {
+            "job_id": claim.job_id,
+            "target": run.job.body.target,
+            "status": status,
+            "attempt": run.attempt,
+            "priority": claim.priority,
+            "business_key": run.job.body.business_key,
+            "node_id": claim.node_id,
+            "at": self._clock.now(),
+        }
+
+    def _looked_up(self, job_id: UUID, target: str, status: JobStatus) -> dict[str, Any]:
+        record = self._store.get(job_id)
+        return {
+            "job_id": job_id,
+            "target": target or (record.target if record is not None else ""),
+            "status": status,
+            "attempt": record.attempts if record is not None else 0,
+            "priority": record.priority if record is not None else Priority.NORMAL,
+            "business_key": record.business_key if record is not None else None,
+            "node_id": record.node_id if record is not None else None,
+            "at": self._clock.now(),
+        }
+
+
+def _comes_back(completion: Completion) -> bool:
+    """True if the job waits in the queue again, perhaps due before the poller's next look."""
+    return isinstance(completion.decision, Retry | Reschedule | HandBack | CountCrash)

@@ -1,0 +1,204 @@
+"""The assembly: the parts of one node, wired once, for threads or for step-by-step use."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from ratchet.engine.announcer import Announcer
+from ratchet.engine.completer import Completer
+from ratchet.engine.coordinator import Coordinator
+from ratchet.engine.decide import Judge
+from ratchet.engine.events import EventBus
+from ratchet.engine.heartbeat import Heartbeat
+from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.lanes.lane import JobLane
+from ratchet.engine.logs import JobLogHandler, LogWriter
+from ratchet.engine.maintenance import ExpirySweep, Housekeeping
+from ratchet.engine.orphans import OrphanRecovery
+from ratchet.engine.poller import Poller
+from ratchet.engine.recurring import RecurringRuns
+from ratchet.engine.task import JobTask, Middleware, TaskTools
+from ratchet.engine.watch import RunWatch
+from ratchet.model.clock import Clock
+from ratchet.model.events import JobDeadLettered
+from ratchet.model.identifiers import IdSource
+from ratchet.model.options import Options
+from ratchet.model.payload import AllowType
+from ratchet.model.status import Lane
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.executor_provider import ExecutorProvider
+from ratchet.spi.instance_resolver import InstanceResolver
+from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.polling_strategy import PollingStrategy
+from ratchet.spi.resilience import ResilienceStrategy
+from ratchet.spi.retry_policy import RetryPolicy
+from ratchet.spi.store import JobStore
+
+
+@dataclass(kw_only=True)
+class NodeParts:
+    """Everything a node is made of that can be replaced."""
+
+    store: JobStore
+    options: Options
+    clock: Clock
+    ids: IdSource
+    bus: EventBus
+    invocations: InvocationResolver
+    instances: InstanceResolver
+    sanitizer: ErrorSanitizer
+    retry_policy: RetryPolicy
+    resilience: ResilienceStrategy
+    executor: ExecutorProvider
+    polling: Callable[[], PollingStrategy]
+    cluster: ClusterCoordinator | None = None
+    middleware: Sequence[Middleware] = ()
+    allow_type: AllowType | None = None
+    version: str = "0"
+    notice: Callable[[Sequence[UUID]], None] = field(default=lambda job_ids: None)
+    alert: Callable[[JobDeadLettered], None] | None = None
+    dice: random.Random | None = None
+    supervised: bool = False  # another process beats for this one
+
+
+LaneFactory = Callable[["Assembly"], Sequence[JobLane]]
+
+
+class Assembly:
+    """One node's parts. Nothing here has a thread: a `Service` or a test drives them."""
+
+    def __init__(
+        self, parts: NodeParts, lanes: LaneFactory, *, wake: Callable[[], None], is_open: Callable[[], bool]
+    ) -> None:
+        options = parts.options
+        self.parts = parts
+        self.identity = NodeIdentity(parts.ids, options.node_name)
+        judge = Judge(
+            retry_policy=parts.retry_policy,
+            sanitizer=parts.sanitizer,
+            max_crashes=options.max_crashes,
+            error_limit=options.error_limit,
+            traceback_limit=options.traceback_limit,
+            dice=parts.dice,
+        )
+        self.tools = TaskTools(
+            store=parts.store,
+            clock=parts.clock,
+            ids=parts.ids,
+            judge=judge,
+            invocations=parts.invocations,
+            instances=parts.instances,
+            sanitizer=parts.sanitizer,
+            resilience=parts.resilience,
+            middleware=parts.middleware,
+            allow_type=parts.allow_type,
+            result_limit=options.result_limit,
+            state_limit=options.state_limit,
+            condition_limit=options.condition_timeout.total_seconds(),
+        )
+        self.task = JobTask(self.tools)
+        self.coordinator = Coordinator({}, self.tools, parts.clock)
+        self.announcer = Announcer(
+            bus=parts.bus,
+            coordinator=self.coordinator,
+            clock=parts.clock,
+            store=parts.store,
+            wake=wake,
+            notice=parts.notice,
+            alert=parts.alert,
+        )
+        self.log_handler = JobLogHandler(
+            sanitizer=parts.sanitizer,
+            level=options.log_level,
+            lines_per_run=options.log_lines_per_run,
+            line_limit=options.log_line_limit,
+        )
+        self.log_writer = LogWriter(self.log_handler, parts.store)
+        self.completer = Completer(
+            transitions=parts.store,
+            task=self.task,
+            clock=parts.clock,
+            on_answer=self.announcer.answered,
+            on_expired=self.announcer.canceled,
+            before_flush=self.log_writer.run_once,
+            batch=options.completion_batch,
+            alert_window=options.dlq_alert_window,
+        )
+        for lane in lanes(self):
+            self.coordinator.lanes[lane.lane] = lane
+        self.poller = self._poller(is_open)
+        self.heartbeat = self._heartbeat()
+        self.orphans = OrphanRecovery(
+            nodes=parts.store,
+            heartbeat=self.heartbeat,
+            identity=self.identity,
+            clock=parts.clock,
+            max_crashes=options.max_crashes,
+            on_rescue=self.announcer.rescued,
+        )
+        self.watch = RunWatch(
+            coordinator=self.coordinator,
+            completer=self.completer,
+            transitions=parts.store,
+            clock=parts.clock,
+            interrupt_grace=options.interrupt_grace,
+            hand_back_after=options.hand_back_after,
+            on_timed_out=self.announcer.timed_out,
+        )
+        self.expiry = ExpirySweep(parts.store, self.announcer.canceled)
+        self.housekeeping = Housekeeping(
+            store=parts.store, options=options, identity=self.identity, ids=parts.ids, clock=parts.clock
+        )
+        self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=wake)
+
+    def _poller(self, is_open: Callable[[], bool]) -> Poller:
+        parts, options = self.parts, self.parts.options
+        return Poller(
+            claims=parts.store,
+            coordinator=self.coordinator,
+            identity=self.identity,
+            ids=parts.ids,
+            clock=parts.clock,
+            strategy=parts.polling(),
+            invocations=parts.invocations,
+            queues=None if options.queues is None else frozenset(options.queues),
+            boost_interval=options.priority_boost_interval,
+            is_open=is_open,
+        )
+
+    def _heartbeat(self) -> Heartbeat:
+        parts, options = self.parts, self.parts.options
+        liveness = options.liveness(supervised=parts.supervised)
+        return Heartbeat(
+            nodes=parts.store,
+            coordinator=self.coordinator,
+            identity=self.identity,
+            clock=parts.clock,
+            interval=liveness.heartbeat,
+            silence=liveness.silence,
+            version=parts.version,
+            info=self._info,
+            skew_warning=options.clock_skew_warning,
+        )
+
+    def _info(self) -> str:
+        lanes: dict[str, Any] = {
+            str(lane): executor.slots for lane, executor in self.coordinator.lanes.items()
+        }
+        queues = self.parts.options.queues
+        return json.dumps({"lanes": lanes, "queues": None if queues is None else sorted(queues)})
+
+
+def lane_slots(options: Options, cores: int) -> dict[Lane, int]:
+    """How many jobs each lane runs at once."""
+    return {
+        Lane.THREAD: options.concurrency,
+        Lane.ASYNC: options.async_concurrency,
+        Lane.PROCESS: options.process_concurrency or cores,
+    }

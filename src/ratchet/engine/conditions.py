@@ -1,0 +1,132 @@
+"""
+Branch conditions: evaluated on the worker before the completion, outside its transaction.
+
+A condition that raises, or takes too long, fails its branch's job and not the parent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ratchet.model.composition import BatchRecord, Condition, Edge
+from ratchet.model.decision import Fail, Succeed, Verdict, VerdictKind
+from ratchet.model.errors import ConditionFailed
+from ratchet.model.payload import decode_result
+from ratchet.model.results import BatchContext, JobResult
+from ratchet.model.status import JobStatus
+
+if TYPE_CHECKING:
+    from ratchet.engine.run import Run
+    from ratchet.engine.task import TaskTools
+
+
+class ConditionCheck:
+    """Asks the conditions on a job's outgoing edges."""
+
+    def __init__(self, tools: TaskTools, limit: float) -> None:
+        self._tools = tools
+        self._limit = limit
+
+    def verdicts(self, run: Run, decision: Succeed | Fail) -> tuple[Verdict, ...]:
+        """One verdict per conditional edge, lower order first."""
+        ended = self._ended(run, decision)
+        return tuple(self._verdict(edge, ended, run) for edge in self._tools.store.conditions_of(run.job_id))
+
+    def _ended(self, run: Run, decision: Succeed | Fail) -> JobResult:
+        succeeded = isinstance(decision, Succeed)
+        return JobResult(
+            job_id=run.job_id,
+            status=JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED,
+            result=decode_result(decision.result, allow_type=self._tools.allow_type)
+            if isinstance(decision, Succeed)
+            else None,
+            error=decision.error.message if isinstance(decision, Fail) else None,
+            error_type=decision.error.type if isinstance(decision, Fail) else None,
+            attempts=run.attempt,
+            duration=run.elapsed(self._tools.clock.monotonic()),
+        )
+
+    def _verdict(self, edge: Edge, ended: JobResult, run: Run) -> Verdict:
+        condition = edge.condition
+        try:
+            taken = condition is not None and self._holds(condition, ended, run)
+        except BaseException as error:
+            text = condition.predicate or condition.kind if condition is not None else "condition"
+            failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return Verdict(
+                child_id=edge.child_id, kind=VerdictKind.ERROR, error=self._tools.judge.record(failure)
+            )
+        return Verdict(child_id=edge.child_id, kind=VerdictKind.TAKEN if taken else VerdictKind.NOT_TAKEN)
+
+    def _holds(self, condition: Condition, ended: JobResult, run: Run) -> bool:
+        match condition.kind:
+            case "result":
+                return ended.succeeded and bool(self._ask(condition, ended.result))
+            case "job_result":
+                return bool(self._ask(condition, ended))
+            case kind:
+                return self._holds_for_batch(kind, condition, run)
+
+    def _holds_for_batch(self, kind: str, condition: Condition, run: Run) -> bool:
+        record = None if run.batch_id is None else self._tools.store.batch(run.batch_id)
+        if record is None:
+            raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {run.job_id} has none")
+        context = batch_context(record)
+        argument: Any = None if condition.argument is None else json.loads(condition.argument)
+        match kind:
+            case "batch_success":
+                return context.completed_items == context.total_items
+            case "batch_failure":
+                return context.completed_items < context.total_items
+            case "success_rate":
+                return context.success_rate >= float(argument)
+            case "failure_count":
+                return context.failed_items >= int(argument)
+            case "batch_predicate":
+                return bool(self._ask(condition, context))
+        raise ConditionFailed(f"unknown condition {kind!r}; a newer version of Ratchet may have stored it")
+
+    def _ask(self, condition: Condition, value: Any) -> Any:
+        if condition.predicate is None:
+            raise ConditionFailed(f"the condition {condition.kind!r} has no predicate")
+        invocation = self._tools.invocations.resolve(condition.predicate)
+        predicate = invocation.bind(self._tools.instances)
+        return within_limit(lambda: predicate(value), self._limit)
+
+
+def batch_context(record: BatchRecord) -> BatchContext:
+    """A batch's counters as conditions and handles see them."""
+    return BatchContext(
+        batch_id=record.batch_id,
+        total_items=record.total,
+        completed_items=record.completed,
+        failed_items=record.failed,
+        canceled_items=record.canceled,
+        is_complete=record.finished_at is not None,
+    )
+
+
+def within_limit(work: Callable[[], Any], limit: float) -> Any:
+    """What *work* returns or raises; `ConditionFailed` if it has not ended after *limit* seconds."""
+    answer: list[Any] = []
+    failure: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            answer.append(work())
+        except BaseException as error:
+            failure.append(error)
+
+    # A thread of its own, so that a predicate that hangs costs its branch and not the worker.
+    thread = threading.Thread(target=ask, name="ratchet-condition", daemon=True)
+    thread.start()
+    thread.join(limit)
+    if failure:
+        raise failure[0]
+    if not answer:
+        raise ConditionFailed(f"it did not answer within {limit:g} s")
+    return answer[0]

@@ -1,0 +1,143 @@
+"""The coordinator: knows every claim this node holds, and which lane has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from ratchet.engine.lanes.lane import JobLane
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.task import TaskTools
+from ratchet.model.claim import SUSPECT_AFTER, ClaimedJob
+from ratchet.model.clock import Clock
+from ratchet.model.status import Lane
+
+
+class Coordinator:
+    """
+    Dispatches claimed jobs to lanes and keeps count of what is held.
+
+    A run is held from its claim until the store has answered its completion, so that a beat can
+    tell a claim whose answer was lost from one that is merely being written.
+    """
+
+    def __init__(self, lanes: Mapping[Lane, JobLane], tools: TaskTools, clock: Clock) -> None:
+        self.lanes = dict(lanes)
+        self._tools = tools
+        self._clock = clock
+        self._held: dict[UUID, Run] = {}
+        self._asking: set[UUID] = set()
+        self._lock = threading.Lock()
+
+    # --- claiming ---
+
+    def asking(self, claim_id: UUID) -> None:
+        """A claim under this token is on its way to the store."""
+        with self._lock:
+            self._asking.add(claim_id)
+
+    def answered(self, claim_id: UUID) -> None:
+        """That claim's answer arrived, or was given up."""
+        with self._lock:
+            self._asking.discard(claim_id)
+
+    def accept(self, lane: Lane, jobs: Sequence[ClaimedJob]) -> None:
+        """Take over claimed jobs, in claim order."""
+        now = self._clock.monotonic()
+        runs = [Run(job, self._tools, now) for job in jobs]
+        with self._lock:
+            for run in runs:
+                self._held[run.job_id] = run
+        self.lanes[lane].accept(runs)
+
+    def release(self, run: Run) -> None:
+        """The store has answered: this run is no longer ours."""
+        with self._lock:
+            if self._held.get(run.job_id) is run:
+                del self._held[run.job_id]
+
+    # --- asking ---
+
+    def tokens(self) -> list[UUID]:
+        """Every claim token that may stand in the store under this node's name with good reason."""
+        with self._lock:
+            return list({run.job.claim.claim_id for run in self._held.values()} | self._asking)
+
+    def held(self) -> list[Run]:
+        """Every run that is not settled yet."""
+        with self._lock:
+            return list(self._held.values())
+
+    def running(self) -> list[Run]:
+        """Every run whose target is being called."""
+        return [run for lane in self.lanes.values() for run in lane.running()]
+
+    def has_suspect(self) -> bool:
+        """True while this node runs a job that was there in two crashes."""
+        return any(run.job.claim.crashes >= SUSPECT_AFTER for run in self.held())
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing is held."""
+        return not self._held
+
+    @property
+    def utilization(self) -> float:
+        """The busy share of all slots, 0 to 1."""
+        slots = sum(lane.slots for lane in self.lanes.values())
+        return min(1.0, len(self.running()) / slots) if slots else 0.0
+
+    @property
+    def stuck(self) -> int:
+        """Threads that ignore their interruption."""
+        return sum(lane.stuck for lane in self.lanes.values())
+
+    # --- stopping ---
+
+    def interrupt(self, run: Run, reason: Stop) -> None:
+        """Stop one run, or keep it from starting."""
+        for lane in self.lanes.values():
+            if any(other is run for other in lane.holding()):
+                lane.interrupt(run, reason)
+                return
+        run.request_stop(reason)
+
+    def cancel(self, job_id: UUID) -> bool:
+        """A job of this node was canceled; True if it was here."""
+        with self._lock:
+            run = self._held.get(job_id)
+        if run is None:
+            return False
+        self.interrupt(run, Stop.CANCELED)
+        return True
+
+    def reconcile(self, claims: Mapping[UUID, UUID], known_before: Sequence[Run]) -> list[Run]:
+        """
+        Interrupt what the store no longer gives to this node; what that was.
+
+        Only runs that were held before the store was asked: a newer claim is not in its answer yet.
+        """
+        lost = [
+            run
+            for run in known_before
+            if not run.finished and claims.get(run.job_id) != run.job.claim.claim_id and run.committed is None
+        ]
+        for run in lost:
+            self.interrupt(run, Stop.CANCELED if run.job_id not in claims else Stop.LOST)
+        return lost
+
+    def withdraw(self, before: float) -> list[Run]:
+        """Unstarted runs that were accepted before *before*; they are no longer held."""
+        runs = [run for lane in self.lanes.values() for run in lane.withdraw(before)]
+        for run in runs:
+            self.release(run)
+        return runs
+
+    def abandon(self, reason: Stop) -> int:
+        """Everything this node held belongs to others now."""
+        dropped = self.withdraw(float("inf"))
+        held = self.held()
+        for run in held:
+            self.interrupt(run, reason)
+        return len(dropped) + len(held)

@@ -1,0 +1,187 @@
+"""
+What follows from an outcome: the failure pipeline, as one pure function.
+
+The order is the specification's: count the attempt, `do_not_retry` and `no_retry_for`, the retry
+policy, the attempt counter, the delay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import traceback
+from datetime import datetime, timedelta
+
+from ratchet.model.backoff import backoff_delay
+from ratchet.model.claim import ClaimedJob
+from ratchet.model.decision import (
+    CountCrash,
+    Crashed,
+    Decision,
+    ErrorRecord,
+    Fail,
+    HandBack,
+    Interrupted,
+    NotStarted,
+    Outcome,
+    Postponed,
+    Raised,
+    Reschedule,
+    Retry,
+    Returned,
+    Succeed,
+    TimedOut,
+)
+from ratchet.model.durations import format_duration
+from ratchet.model.errors import JobTimeout, do_not_retry_reason
+from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.retry_policy import RetryPolicy
+
+logger = logging.getLogger("ratchet.engine")
+
+#: A retry of a run whose code has not ended waits for it, but not forever.
+LINGER_LIMIT = timedelta(seconds=60)
+
+
+class Judge:
+    """Turns outcomes into decisions; holds what the pipeline consults and nothing that changes."""
+
+    def __init__(
+        self,
+        *,
+        retry_policy: RetryPolicy,
+        sanitizer: ErrorSanitizer,
+        max_crashes: int,
+        error_limit: int = 2000,
+        traceback_limit: int = 16 * 1024,
+        dice: random.Random | None = None,
+    ) -> None:
+        self._policy = retry_policy
+        self._sanitizer = sanitizer
+        self._max_crashes = max_crashes
+        self._error_limit = error_limit
+        self._traceback_limit = traceback_limit
+        self._dice = dice or random.Random()
+
+    def decide(self, outcome: Outcome, job: ClaimedJob, *, now: datetime) -> Decision:
+        """The decision for one run of *job* that ended with *outcome* at *now*."""
+        match outcome:
+            case Returned(result, truncated):
+                return Succeed(result=result, truncated=truncated)
+            case Raised(error):
+                return self._failure(error, job, now)
+            case TimedOut(timeout, stopped):
+                error = JobTimeout(f"the run exceeded its timeout of {format_duration(timeout)}")
+                return self._failure(error, job, now, timed_out=True, lingers=not stopped)
+            case Postponed(delay, counted, reason):
+                if counted:
+                    return self._failure(_Postponement(reason or "not ready yet"), job, now, delay=delay)
+                return Reschedule(at=now + delay, reason=reason)
+            case Interrupted() | NotStarted():
+                return HandBack()
+            case Crashed(detail):
+                return CountCrash(detail=detail, max_crashes=self._max_crashes)
+
+    def failure(self, error: BaseException, reason: str) -> Fail:
+        """A dead letter without a pipeline: for errors that no retry could mend."""
+        record = self.record(error)
+        return Fail(error=record, reason=reason, error_hash=error_hash(record))
+
+    def record(self, error: BaseException) -> ErrorRecord:
+        """*error* as it may be stored: sanitized once, capped, with its traceback."""
+        message = self._sanitizer.sanitize(error)[: self._error_limit]
+        lines = "".join(traceback.format_exception(error))
+        return ErrorRecord(
+            message=message,
+            type=type(error).__qualname__,
+            traceback=_tail(self._sanitizer.sanitize_text(lines), self._traceback_limit),
+        )
+
+    def _failure(
+        self,
+        error: BaseException,
+        job: ClaimedJob,
+        now: datetime,
+        *,
+        timed_out: bool = False,
+        lingers: bool = False,
+        delay: timedelta | None = None,
+    ) -> Decision:
+        attempt = job.claim.attempt
+        record = self.record(error)
+        refusal = self._refusal(error, job, attempt)
+        if refusal is not None:
+            return Fail(error=record, reason=refusal, error_hash=error_hash(record), timed_out=timed_out)
+        wait = delay if delay is not None else self._delay(error, job, attempt)
+        if lingers:
+            wait = max(wait, LINGER_LIMIT)
+        return Retry(at=now + wait, error=record, timed_out=timed_out)
+
+    def _refusal(self, error: BaseException, job: ClaimedJob, attempt: int) -> str | None:
+        """Why there is no further attempt; None if there is one."""
+        marked = do_not_retry_reason(type(error))
+        if marked is not None:
+            return f"do_not_retry: {marked}" if marked else "do_not_retry"
+        named = _named_in(type(error), job.body.no_retry_for)
+        if named is not None:
+            return f"no_retry_for: {named}"
+        if not self._allows(attempt, error):
+            return "retry policy refused"
+        if attempt > job.claim.max_retries:
+            retries = job.claim.max_retries
+            return (
+                f"retries exhausted ({attempt} of {retries + 1} attempts)"
+                if retries
+                else "no retries configured"
+            )
+        return None
+
+    def _allows(self, attempt: int, error: BaseException) -> bool:
+        try:
+            return self._policy.should_retry(attempt, error)
+        except Exception:
+            logger.exception("the retry policy raised; the attempt counter decides alone")
+            return True
+
+    def _delay(self, error: BaseException, job: ClaimedJob, attempt: int) -> timedelta:
+        try:
+            chosen = self._policy.delay(attempt, error)
+        except Exception:
+            logger.exception("the retry policy raised; the job's own backoff is used")
+            chosen = timedelta()
+        if chosen > timedelta():
+            return chosen
+        body = job.body
+        return backoff_delay(body.backoff, body.backoff_base, attempt, body.jitter, self._dice.random())
+
+
+class _Postponement(Exception):
+    """RetryLater(count=True): a failure with a delay of its own."""
+
+
+def error_hash(record: ErrorRecord) -> str:
+    """What makes two errors the same alert: class and message."""
+    return hashlib.sha256(f"{record.type}\n{record.message}".encode(errors="replace")).hexdigest()
+
+
+def class_names(cls: type) -> tuple[str, str]:
+    """The two ways in which ``no_retry_for`` may name a class once it is stored."""
+    return f"{cls.__module__}.{cls.__qualname__}", cls.__qualname__
+
+
+def _named_in(cls: type[BaseException], names: tuple[str, ...]) -> str | None:
+    if not names:
+        return None
+    for base in cls.__mro__:
+        for name in class_names(base):
+            if name in names:
+                return name
+    return None
+
+
+def _tail(text: str, limit: int) -> str:
+    """The end of a traceback says more than its beginning."""
+    if len(text.encode(errors="replace")) <= limit:
+        return text
+    return "...\n" + text.encode(errors="replace")[-(limit - 4) :].decode(errors="ignore")

@@ -1,0 +1,81 @@
+"""
+Events: listeners of this process, called on one thread, in commit order, at most once.
+
+A listener that raises is logged and does not disturb the others. The queue is bounded: when
+listeners cannot keep up, the oldest rule of observers applies and events are dropped, with a count.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ratchet.model.events import JobEvent
+
+logger = logging.getLogger("ratchet.events")
+
+E = TypeVar("E", bound=JobEvent)
+Listener = Callable[[Any], object]
+
+
+class EventBus:
+    """Takes events from the engine and gives them to listeners when `run_once` is called."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._listeners: dict[type[JobEvent], list[Listener]] = {}
+        self._queue: deque[JobEvent] = deque()
+        self._dispatching = threading.Lock()
+        self.dropped = 0
+        self.on_event: Callable[[], None] = lambda: None
+
+    def subscribe(self, kind: type[E], listener: Callable[[E], object]) -> None:
+        """Call *listener* for every event of *kind* and of what derives from it."""
+        self._listeners.setdefault(kind, []).append(listener)
+
+    def unsubscribe(self, kind: type[JobEvent], listener: Listener) -> None:
+        """Call it no more."""
+        if listener in self._listeners.get(kind, ()):
+            self._listeners[kind].remove(listener)
+
+    def wants(self, kind: type[JobEvent]) -> bool:
+        """True if anybody listens; events nobody hears are not even made."""
+        return bool(self._listeners) and any(
+            listeners and issubclass(kind, heard) for heard, listeners in self._listeners.items()
+        )
+
+    def publish(self, event: JobEvent) -> None:
+        """Queue *event*; never blocks and never raises."""
+        if not self.wants(type(event)):
+            return
+        if len(self._queue) >= self._limit:
+            self.dropped += 1
+            if self.dropped == 1 or self.dropped % 1000 == 0:
+                logger.warning("listeners are too slow: %d events dropped so far", self.dropped)
+            return
+        self._queue.append(event)
+        self.on_event()
+
+    def run_once(self) -> int:
+        """Deliver what is queued; how many events that was."""
+        delivered = 0
+        with self._dispatching:
+            while self._queue:
+                self._deliver(self._queue.popleft())
+                delivered += 1
+        return delivered
+
+    flush = run_once
+
+    def _deliver(self, event: JobEvent) -> None:
+        for kind, listeners in list(self._listeners.items()):
+            if not isinstance(event, kind):
+                continue
+            for listener in list(listeners):
+                try:
+                    listener(event)
+                except Exception:
+                    logger.exception("a listener for %s raised", type(event).__name__)

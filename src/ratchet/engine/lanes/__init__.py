@@ -1,0 +1,1 @@
+"""Where jobs run: threads, the event loop, processes; or the calling thread in tests."""

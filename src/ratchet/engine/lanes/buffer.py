@@ -1,0 +1,71 @@
+"""Claimed runs that wait for a slot, and how many more a lane should have."""
+
+from __future__ import annotations
+
+from ratchet.engine.run import Run
+
+
+class Rate:
+    """Starts per second, measured over the recent past."""
+
+    __slots__ = ("_count", "_since", "per_second")
+
+    def __init__(self) -> None:
+        self.per_second = 0.0  # 0 until measured
+        self._count = 0
+        self._since: float | None = None
+
+    def tick(self, now: float) -> None:
+        """One start at *now* (monotonic)."""
+        if self._since is None:
+            self._since = now
+        self._count += 1
+        elapsed = now - self._since
+        if elapsed >= 0.05:
+            measured = self._count / elapsed
+            self.per_second = measured if not self.per_second else 0.5 * self.per_second + 0.5 * measured
+            self._count, self._since = 0, now
+
+    def idle(self, now: float) -> None:
+        """Nothing to start: what was measured grows stale."""
+        if self._since is not None and now - self._since > 1.0:
+            self.per_second, self._count, self._since = 0.0, 0, None
+
+
+class RunBuffer:
+    """
+    Accepted runs by job id, in order.
+
+    Worker and withdrawal race for a run by popping it: a dict's pop is atomic, so one of them has it.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Run] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, run: Run) -> None:
+        """A run that waits for its slot."""
+        self._waiting[id(run)] = run
+
+    def take(self, run: Run) -> bool:
+        """True if the run is still here, and now the caller's."""
+        return self._waiting.pop(id(run), None) is not None
+
+    def take_older(self, before: float) -> list[Run]:
+        """Everything accepted before *before*."""
+        older = [run for run in list(self._waiting.values()) if run.accepted < before]
+        return [run for run in older if self.take(run)]
+
+    def runs(self) -> list[Run]:
+        """What waits, in order."""
+        return list(self._waiting.values())
+
+
+def prefetch(free: int, waiting: int, rate: float, window: float, limit: int) -> int:
+    """Free slots plus what will start within *window* seconds at the measured rate, less what waits."""
+    ahead = min(limit, int(rate * window))
+    return max(0, free + ahead - waiting)

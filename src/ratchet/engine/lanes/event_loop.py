@@ -1,0 +1,207 @@
+"""The async lane: coroutines on one event-loop thread, so that no worker thread waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ratchet.api.context import entered
+from ratchet.engine.lanes.buffer import Rate, RunBuffer, prefetch
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.task import Completing, JobTask, Prepared
+from ratchet.model.clock import Clock
+from ratchet.model.decision import Outcome
+from ratchet.model.status import Lane
+from ratchet.spi.executor_provider import ExecutorProvider
+
+logger = logging.getLogger("ratchet.engine")
+
+
+class EventLoopLane:
+    """
+    Runs up to ``slots`` coroutines at once.
+
+    A run is stopped by canceling its task. One that swallows the cancellation is given up: its
+    attempt has failed, and its slot counts as free.
+    """
+
+    lane = Lane.ASYNC
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        task: JobTask,
+        completer: Completing,
+        clock: Clock,
+        executor: ExecutorProvider,
+        on_started: Callable[[Run], None] = lambda run: None,
+        on_room: Callable[[], None] = lambda: None,
+        max_prefetch: int = 500,
+        prefetch_window: float = 0.1,
+        on_lingered: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        self.slots = slots
+        self._task = task
+        self._completer = completer
+        self._clock = clock
+        self._executor = executor
+        self._on_started = on_started
+        self._on_room = on_room
+        self._on_lingered = on_lingered
+        self._max_prefetch = max_prefetch
+        self._prefetch_window = prefetch_window
+        self._buffer = RunBuffer()
+        self._inbox: deque[Run] = deque()
+        self._running: dict[int, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._rate = Rate()
+        self._low_water = 0
+        self._stuck = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._answered_at: float | None = None
+        self._asked = False
+        self._reported = False
+
+    def start(self) -> None:
+        ready = threading.Event()
+
+        def run_loop() -> None:
+            loop = asyncio.new_event_loop()
+            if sys.version_info >= (3, 12):
+                loop.set_task_factory(asyncio.eager_task_factory)
+            asyncio.set_event_loop(loop)
+            self._loop = loop
+            loop.call_soon(ready.set)
+            try:
+                loop.run_forever()
+            finally:
+                loop.run_until_complete(loop.shutdown_asyncgens())
+                loop.close()
+
+        self._thread = self._executor.thread(run_loop, name="ratchet-event-loop")
+        self._thread.start()
+        ready.wait()
+
+    def accept(self, runs: Sequence[Run]) -> None:
+        assert self._loop is not None
+        self._low_water = len(runs) // 2 if len(runs) > self.slots else 0
+        for run in runs:
+            self._buffer.add(run)
+        self._inbox.extend(runs)
+        self._loop.call_soon_threadsafe(self._fill)
+
+    def wanted(self) -> int:
+        waiting = len(self._buffer)
+        if not waiting and not self._running:
+            self._rate.idle(self._clock.monotonic())
+        free = self.slots - len(self._running)
+        return prefetch(free, waiting, self._rate.per_second, self._prefetch_window, self._max_prefetch)
+
+    def withdraw(self, before: float) -> list[Run]:
+        return self._buffer.take_older(before)
+
+    def running(self) -> list[Run]:
+        return list(self._running.values())
+
+    def holding(self) -> list[Run]:
+        return [*self._buffer.runs(), *self._running.values()]
+
+    def interrupt(self, run: Run, reason: Stop) -> None:
+        if not run.request_stop(reason):
+            return
+        run.interrupted_at = self._clock.monotonic()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def replace(self, run: Run) -> None:
+        self._stuck += 1
+        if self._running.pop(id(run), None) is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._fill)
+
+    @property
+    def stuck(self) -> int:
+        return self._stuck
+
+    def stop(self, timeout: float) -> None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout)
+        if not thread.is_alive():
+            self._loop = self._thread = None
+
+    def watch(self, now: float, limit: float = 0.5) -> None:
+        """Log the frame that blocks the event loop, once per blockage; called now and then by the engine."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or thread.ident is None:
+            return
+        if not self._asked:
+            self._asked, self._reported, self._answered_at = True, False, now
+            loop.call_soon_threadsafe(self._answer)
+        elif not self._reported and self._answered_at is not None and now - self._answered_at > limit:
+            self._reported = True
+            frame = sys._current_frames().get(thread.ident)
+            stack = "".join(traceback.format_stack(frame)[-4:]) if frame is not None else "unknown"
+            logger.warning(
+                "the event loop has been blocked for over %.1f s; async jobs must not block. It is in:\n%s",
+                limit,
+                stack,
+            )
+
+    def _answer(self) -> None:
+        self._asked = False
+
+    def _fill(self) -> None:
+        """Start what waits, as far as there are slots; on the loop."""
+        assert self._loop is not None
+        while self._inbox and len(self._running) < self.slots:
+            run = self._inbox.popleft()
+            if not self._buffer.take(run):
+                continue
+            self._running[id(run)] = run
+            self._rate.tick(self._clock.monotonic())
+            task = self._loop.create_task(self._perform(run))
+            if not task.done():
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        if len(self._buffer) <= self._low_water:
+            self._on_room()
+
+    async def _perform(self, run: Run) -> None:
+        run.handle = asyncio.current_task()
+        outcome = await self._outcome(run)
+        if not run.finish():
+            self._stuck -= 1
+            self._on_lingered(run)
+            return
+        self._running.pop(id(run), None)
+        if run.job.body.has_conditions and self._loop is not None:
+            # Conditions are users' code and may block: not on this thread.
+            await self._loop.run_in_executor(None, self._completer.put, run, outcome)
+        else:
+            self._completer.put(run, outcome)
+        if self._inbox and self._loop is not None:
+            self._loop.call_soon(self._fill)
+        elif not self._buffer:
+            self._on_room()
+
+    async def _outcome(self, run: Run) -> Outcome:
+        with entered(run.context):
+            prepared = self._task.prepare(run)
+            if not isinstance(prepared, Prepared):
+                return prepared
+            self._on_started(run)
+            return await self._task.invoke_async(run, prepared)
+
+    def _cancel(self, run: Run) -> None:
+        task = run.handle
+        if isinstance(task, asyncio.Task) and not task.done():
+            task.cancel()

@@ -1,0 +1,169 @@
+"""
+The child side of the process lane: performs one call after the other, sent over a pipe.
+
+The pipe is multiprocessing's, between a parent and the child it started; what travels on it was
+decoded, and its target allowed, by the parent. Nothing from the database is unpickled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import Any
+from uuid import UUID
+
+from ratchet.api.context import JobContext, JobTransaction, entered
+from ratchet.model.composition import Signal
+from ratchet.model.errors import JobInterrupted, RatchetError, RetryLater
+
+
+@dataclass(slots=True)
+class Call:
+    """One job, as it is sent to the child."""
+
+    module: str
+    qualname: str
+    method: str | None
+    is_coroutine: bool
+    arguments: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    job_id: UUID
+    attempt: int
+    node_id: str
+    target: str
+    batch_id: UUID | None = None
+    parent_id: UUID | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
+
+
+class RemoteRun:
+    """A run as the child sees it: everything that is stored goes through the parent."""
+
+    def __init__(self, call: Call, ask: Callable[[str, Any], Any]) -> None:
+        self._call = call
+        self._ask = ask
+        self.job_id = call.job_id
+        self.attempt = call.attempt
+        self.node_id = call.node_id
+        self.target = call.target
+        self.batch_id = call.batch_id
+        self.parent_id = call.parent_id
+
+    def params(self) -> dict[str, Any]:
+        """The job's params."""
+        return self._call.params
+
+    def signal(self) -> Signal | None:
+        """Not sent to the child: jobs that wait for signals read them in the thread or async lane."""
+        return None
+
+    def load_state(self) -> dict[str, Any]:
+        """The checkpoint of an earlier attempt."""
+        return self._call.state
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        """Store the checkpoint, under the claim's fence."""
+        self._ask("state", dict(state))
+
+    def save_progress(self, fraction: float, message: str | None) -> None:
+        """Store progress, under the claim's fence."""
+        self._ask("progress", (fraction, message))
+
+    def interruption(self) -> str | None:
+        """Why the run should stop; the parent kills the child soon after anyway."""
+        reason: str | None = self._ask("interruption", None)
+        return reason
+
+    def transaction(self, within: object | None) -> AbstractContextManager[JobTransaction]:
+        """Refused: the node's connection cannot be shared with another process."""
+        raise RatchetError(
+            "ctx.transaction() is not available in the process lane: the job's success is committed by the "
+            "node, in another process. Run the job in the thread or async lane, or make its writes idempotent"
+        )
+
+
+class PipeHandler(logging.Handler):
+    """Sends log records to the parent, which keeps them with the job."""
+
+    def __init__(self, ask: Callable[[str, Any], Any]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record."""
+        if JobContext.current_or_none() is not None:
+            self._ask("log", (record.name, record.levelno, self.format(record)))
+
+
+def serve(pipe: Connection) -> None:
+    """Perform calls until the parent closes the pipe."""
+    # Ctrl-C in a terminal reaches the whole group: the parent decides what becomes of its children.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def ask(kind: str, content: Any) -> Any:
+        pipe.send((kind, content))
+        well, answer = pipe.recv()
+        if not well:
+            raise answer
+        return answer
+
+    handler = PipeHandler(ask)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("ratchet.job").setLevel(logging.INFO)
+    try:
+        while True:
+            _send(pipe, _perform(pipe.recv(), ask))
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
+    context = JobContext(RemoteRun(call, ask))
+    with entered(context):
+        try:
+            value = _target(call)(*call.args, **call.kwargs)
+            if call.is_coroutine:
+                value = asyncio.run(value)
+        except RetryLater as later:
+            return "postponed", (later.delay, later.count, later.reason)
+        except JobInterrupted as error:
+            return "interrupted", str(error)
+        except BaseException as error:
+            return "raised", error
+    return "returned", (value, context.touched_state)
+
+
+def _target(call: Call) -> Callable[..., Any]:
+    found: Any = importlib.import_module(call.module)
+    for name in call.qualname.split("."):
+        found = getattr(found, name)
+    if call.method is not None:
+        found = getattr(found(), call.method)
+    function: Callable[..., Any] = found
+    return function
+
+
+def _send(pipe: Connection, answer: tuple[str, Any]) -> None:
+    try:
+        pipe.send(answer)
+    except (EOFError, OSError):
+        raise
+    except Exception as error:
+        # A result or an exception that cannot travel is a failure of the attempt, not of the child.
+        kind, content = answer
+        text = (
+            f"{type(content).__name__}: {content}"
+            if kind == "raised"
+            else f"the result cannot be sent: {error}"
+        )
+        pipe.send(("raised", RuntimeError(text)))

@@ -1,0 +1,258 @@
+"""The process lane: CPU-bound jobs in processes of their own, which can be killed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+from ratchet.api.context import entered
+from ratchet.engine.lanes.buffer import RunBuffer
+from ratchet.engine.lanes.process_child import Call, serve
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.task import Completing, JobTask, Prepared
+from ratchet.model.clock import Clock
+from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised
+from ratchet.model.errors import JobInterrupted
+from ratchet.model.status import Lane
+from ratchet.spi.executor_provider import ExecutorProvider
+
+logger = logging.getLogger("ratchet.engine")
+
+
+class ProcessLane:
+    """
+    Runs jobs in a few child processes, each led by a thread here.
+
+    Children are spawned when the first job comes, never forked: a fork would inherit locks and
+    connections in whatever state they were in. A run is stopped by killing its child; a child that
+    dies without an outcome is a certain crash of that one job.
+    """
+
+    lane = Lane.PROCESS
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        task: JobTask,
+        completer: Completing,
+        clock: Clock,
+        executor: ExecutorProvider,
+        on_started: Callable[[Run], None] = lambda run: None,
+        on_room: Callable[[], None] = lambda: None,
+        max_prefetch: int = 500,
+        prefetch_window: float = 0.1,
+        on_lingered: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        self.slots = slots
+        self._task = task
+        self._completer = completer
+        self._clock = clock
+        self._executor = executor
+        self._on_started = on_started
+        self._on_room = on_room
+        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._buffer = RunBuffer()
+        self._running: dict[int, Run] = {}
+        self._leaders: list[threading.Thread] = []
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Nothing yet: leaders and children come with the first job."""
+
+    def accept(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            self._buffer.add(run)
+            self._inbox.put(run)
+        with self._lock:
+            while len(self._leaders) < min(self.slots, len(self._buffer) + len(self._running)):
+                leader = self._executor.thread(self._lead, name=f"ratchet-process-{len(self._leaders) + 1}")
+                self._leaders.append(leader)
+                leader.start()
+
+    def wanted(self) -> int:
+        return max(0, self.slots - len(self._running) - len(self._buffer))
+
+    def withdraw(self, before: float) -> list[Run]:
+        return self._buffer.take_older(before)
+
+    def running(self) -> list[Run]:
+        return list(self._running.values())
+
+    def holding(self) -> list[Run]:
+        return [*self._buffer.runs(), *self._running.values()]
+
+    def interrupt(self, run: Run, reason: Stop) -> None:
+        if not run.request_stop(reason):
+            return
+        run.interrupted_at = self._clock.monotonic()
+        child = run.handle
+        if isinstance(child, Child):
+            child.kill()
+
+    def replace(self, run: Run) -> None:
+        """Its child was killed: the leader notices and starts another."""
+
+    @property
+    def stuck(self) -> int:
+        return 0
+
+    def stop(self, timeout: float) -> None:
+        with self._lock:
+            leaders, self._leaders = self._leaders, []
+        for _ in leaders:
+            self._inbox.put(None)
+        deadline = time.monotonic() + timeout
+        for leader in leaders:
+            leader.join(max(0.0, deadline - time.monotonic()))
+
+    def _lead(self) -> None:
+        """One slot: takes runs and has them performed by the child of the moment."""
+        child: Child | None = None
+        try:
+            while True:
+                run = self._inbox.get()
+                if run is None:
+                    return
+                if not self._buffer.take(run):
+                    continue
+                self._running[id(run)] = run
+                if child is None or not child.is_alive:
+                    child = Child(self._executor)
+                outcome = self._perform(run, child)
+                self._running.pop(id(run), None)
+                if run.finish():
+                    self._completer.put(run, outcome)
+                self._on_room()
+        finally:
+            if child is not None:
+                child.kill()
+
+    def _perform(self, run: Run, child: Child) -> Outcome:
+        with entered(run.context):
+            prepared = self._task.prepare(run)
+            if not isinstance(prepared, Prepared):
+                return prepared
+            run.handle = child
+            self._on_started(run)
+            try:
+                return self._outcome(
+                    run, child.perform(self._call(run, prepared), lambda m: self._serve(run, m))
+                )
+            except BaseException as error:
+                return self._task.outcome_of_error(run, error)
+            finally:
+                run.handle = None
+
+    @staticmethod
+    def _call(run: Run, prepared: Prepared) -> Call:
+        invocation = prepared.invocation
+        function = invocation.function
+        return Call(
+            module=function.__module__ if invocation.owner is None else invocation.owner.__module__,
+            qualname=function.__qualname__ if invocation.owner is None else invocation.owner.__qualname__,
+            method=invocation.method,
+            is_coroutine=invocation.is_coroutine,
+            arguments=run.job.body.payload,
+            args=prepared.args,
+            kwargs=prepared.kwargs,
+            job_id=run.job_id,
+            attempt=run.attempt,
+            node_id=run.node_id,
+            target=run.target,
+            batch_id=run.batch_id,
+            parent_id=run.parent_id,
+            params=run.context.params,
+            state=run.load_state(),
+        )
+
+    def _serve(self, run: Run, message: tuple[str, Any]) -> Any:
+        """What the child asks of the node while it runs."""
+        kind, content = message
+        match kind:
+            case "progress":
+                run.context.progress(*content)
+            case "state":
+                run.context.state.clear()
+                run.context.state.update(content)
+                run.context.save()
+            case "log":
+                name, level, text = content
+                logging.getLogger(name).log(level, "%s", text)
+            case "interruption":
+                return run.interruption()
+        return None
+
+    def _outcome(self, run: Run, answer: tuple[str, Any]) -> Outcome:
+        kind, content = answer
+        if run.stop is not None:
+            return self._task.outcome_of_error(run, JobInterrupted(run.stop.value))
+        match kind:
+            case "returned":
+                value, state = content
+                if state is not None:
+                    run.context.state.clear()
+                    run.context.state.update(state)
+                return self._task.outcome_of_value(run, value)
+            case "raised":
+                return Raised(content)
+            case "postponed":
+                return Postponed(*content)
+            case "interrupted":
+                return Interrupted(content)
+        return Crashed(str(content))
+
+
+class Child:
+    """One child process and the pipe to it."""
+
+    def __init__(self, executor: ExecutorProvider) -> None:
+        context = executor.process_context()
+        ours, theirs = context.Pipe()
+        self._pipe: Connection = ours
+        self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]  # every context has it
+            target=serve, args=(theirs,), name="ratchet-job", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the child can take another job."""
+        return self._process.is_alive() and not self._pipe.closed
+
+    def perform(self, call: Call, serve_message: Callable[[tuple[str, Any]], Any]) -> tuple[str, Any]:
+        """Send *call*, answer what the child asks, and return its last word; ``crashed`` if it died."""
+        try:
+            self._pipe.send(call)
+            while True:
+                kind, content = self._pipe.recv()
+                if kind in ("returned", "raised", "postponed", "interrupted"):
+                    return kind, content
+                self._pipe.send(self._answered(serve_message, (kind, content)))
+        except (EOFError, OSError, BrokenPipeError):
+            self._process.join(1.0)
+            self._pipe.close()
+            return "crashed", f"the process that ran the job died (exit code {self._process.exitcode})"
+
+    @staticmethod
+    def _answered(
+        serve_message: Callable[[tuple[str, Any]], Any], message: tuple[str, Any]
+    ) -> tuple[bool, Any]:
+        try:
+            return True, serve_message(message)
+        except BaseException as error:
+            return False, error if isinstance(error, JobInterrupted) else RuntimeError(str(error))
+
+    def kill(self) -> None:
+        """End the child now, whatever it is doing."""
+        if self._process.is_alive():
+            self._process.kill()
+        # Reaped here, so that no zombie is left where nobody joins it.
+        self._process.join(2.0)

@@ -1,0 +1,191 @@
+"""The thread lane: ordinary functions on worker threads."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+from ratchet.api.context import entered
+from ratchet.engine.lanes.buffer import Rate, RunBuffer, prefetch
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.task import Completing, JobTask, Prepared
+from ratchet.model.clock import Clock
+from ratchet.model.decision import Interrupted, Outcome
+from ratchet.model.errors import JobInterrupted
+from ratchet.model.status import Lane
+from ratchet.spi.executor_provider import ExecutorProvider
+
+# Looked up twice: each look-up is a function object with argument types of its own.
+_raise_in_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+_raise_in_thread.argtypes = [ctypes.c_ulong, ctypes.py_object]
+_withdraw_from_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
+_withdraw_from_thread.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+
+
+class ThreadLane:
+    """
+    Runs jobs on a fixed number of threads.
+
+    A run is stopped by raising `JobInterrupted` into its thread: at once in Python code, in a
+    blocking call when it returns. A thread that does not stop is replaced.
+    """
+
+    lane = Lane.THREAD
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        task: JobTask,
+        completer: Completing,
+        clock: Clock,
+        executor: ExecutorProvider,
+        on_started: Callable[[Run], None] = lambda run: None,
+        on_room: Callable[[], None] = lambda: None,
+        max_prefetch: int = 500,
+        prefetch_window: float = 0.1,
+        on_lingered: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        self.slots = slots
+        self._task = task
+        self._completer = completer
+        self._clock = clock
+        self._executor = executor
+        self._on_started = on_started
+        self._on_room = on_room
+        self._on_lingered = on_lingered
+        self._max_prefetch = max_prefetch
+        self._prefetch_window = prefetch_window
+        self._inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._buffer = RunBuffer()
+        self._running: dict[int, Run] = {}
+        self._threads: set[threading.Thread] = set()
+        self._rate = Rate()
+        self._low_water = 0
+        self._stuck = 0
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def start(self) -> None:
+        for _ in range(self.slots):
+            self._add_thread()
+
+    def _add_thread(self) -> None:
+        with self._lock:
+            self._number += 1
+            name = f"ratchet-worker-{self._number}"
+        thread = self._executor.thread(self._work, name=name)
+        self._threads.add(thread)
+        thread.start()
+
+    def accept(self, runs: Sequence[Run]) -> None:
+        self._low_water = len(runs) // 2 if len(runs) > self.slots else 0
+        for run in runs:
+            self._buffer.add(run)
+            self._inbox.put(run)
+
+    def wanted(self) -> int:
+        waiting = len(self._buffer)
+        if not waiting and not self._running:
+            self._rate.idle(self._clock.monotonic())
+        free = self.slots - len(self._running)
+        return prefetch(free, waiting, self._rate.per_second, self._prefetch_window, self._max_prefetch)
+
+    def withdraw(self, before: float) -> list[Run]:
+        return self._buffer.take_older(before)
+
+    def running(self) -> list[Run]:
+        return list(self._running.values())
+
+    def holding(self) -> list[Run]:
+        return [*self._buffer.runs(), *self._running.values()]
+
+    def interrupt(self, run: Run, reason: Stop) -> None:
+        if not run.request_stop(reason):
+            return
+        run.interrupted_at = self._clock.monotonic()
+        run.guarded(lambda: self._raise_into(run))
+
+    @staticmethod
+    def _raise_into(run: Run) -> None:
+        if run.thread_id is not None:
+            _raise_in_thread(run.thread_id, JobInterrupted)
+
+    def replace(self, run: Run) -> None:
+        with self._lock:
+            self._stuck += 1
+        if self._running.pop(id(run), None) is not None:
+            self._add_thread()
+
+    @property
+    def stuck(self) -> int:
+        return self._stuck
+
+    def stop(self, timeout: float) -> None:
+        threads = [thread for thread in self._threads if thread.is_alive()]
+        for _ in threads:
+            self._inbox.put(None)
+        deadline = time.monotonic() + timeout
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+        self._threads = {thread for thread in threads if thread.is_alive()}
+
+    def _work(self) -> None:
+        me = threading.get_ident()
+        while True:
+            run = self._inbox.get()
+            if run is None:
+                return
+            if not self._buffer.take(run):
+                continue
+            self._running[id(run)] = run
+            self._rate.tick(self._clock.monotonic())
+            outcome = self._perform(run, me)
+            if not run.finish():
+                # Given up meanwhile: another thread has this slot, and somebody waits for our end.
+                with self._lock:
+                    self._stuck -= 1
+                self._on_lingered(run)
+                return
+            self._running.pop(id(run), None)
+            self._completer.put(run, outcome)
+            if len(self._buffer) == self._low_water:
+                self._on_room()
+
+    def _perform(self, run: Run, me: int) -> Outcome:
+        with entered(run.context):
+            prepared = self._task.prepare(run)
+            if not isinstance(prepared, Prepared):
+                return prepared
+            self._on_started(run)
+            return self._invoke(run, prepared, me)
+
+    def _invoke(self, run: Run, call: Prepared, me: int) -> Outcome:
+        """
+        The call, shielded: an interruption that arrives late is caught here and nowhere else.
+
+        At most one is ever sent (`Run.guarded` under `interruptible`), so after it was caught, or
+        after `leave` and a look at what was sent, the thread is safe again.
+        """
+        outcome: Outcome | None = None
+        while True:
+            try:
+                if outcome is None:
+                    run.enter(me)
+                    outcome = self._task.invoke(run, call)
+                run.leave()
+                if run.interrupted_at is not None:
+                    # Sent but perhaps not yet raised: withdraw it (a no-op if it was).
+                    _withdraw_from_thread(me, None)
+                return outcome
+            except JobInterrupted:
+                if outcome is None:
+                    outcome = (
+                        self._task.outcome_of_error(run, JobInterrupted())
+                        if run.stop
+                        else Interrupted("interrupted")
+                    )

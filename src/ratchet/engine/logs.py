@@ -1,0 +1,136 @@
+"""What jobs log while they run: correlated, sanitized, capped, and stored with the job."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from datetime import UTC, datetime
+
+from ratchet.api.context import JobContext
+from ratchet.api.context import logger as job_logger
+from ratchet.engine.run import Run
+from ratchet.model.errors import StoreError, UnstorableData
+from ratchet.model.job import LogEntry
+from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.store.history import JobLogStore
+
+#: Lines that wait for a store that is away; older ones are dropped first.
+BACKLOG = 50_000
+
+
+class JobLogHandler(logging.Handler):
+    """A handler on the root logger: keeps records that are made while a job runs in this context."""
+
+    def __init__(self, *, sanitizer: ErrorSanitizer, level: str, lines_per_run: int, line_limit: int) -> None:
+        super().__init__(level)
+        self._sanitizer = sanitizer
+        self._lines = lines_per_run
+        self._line_limit = line_limit
+        self.entries: deque[LogEntry] = deque(maxlen=BACKLOG)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the record, if a job of this node made it."""
+        context = JobContext.current_or_none()
+        run = None if context is None else context.backend
+        if not isinstance(run, Run) or run.log_lines > self._lines:
+            return
+        run.log_lines += 1
+        if run.log_lines > self._lines:
+            text = f"(more than {self._lines} lines: the rest of this run is not kept)"
+        else:
+            text = self._text(record)
+        claim = run.job.claim
+        self.entries.append(
+            LogEntry(
+                job_id=claim.job_id,
+                claim_id=claim.claim_id,
+                sequence=run.log_lines,
+                attempt=run.attempt,
+                at=datetime.fromtimestamp(record.created, UTC),
+                level=record.levelname[:16],
+                logger=record.name[:255],
+                message=text,
+            )
+        )
+
+    def _text(self, record: logging.LogRecord) -> str:
+        try:
+            text = self.format(record)
+        except Exception as error:
+            text = f"(this line could not be formatted: {type(error).__name__})"
+        # Cut first, so that a huge line costs little; what is cut off cannot leak.
+        return self._sanitizer.sanitize_text(text[: self._line_limit * 2])[: self._line_limit]
+
+
+class LogWriter:
+    """Moves kept lines into the store, many at a time."""
+
+    def __init__(self, handler: JobLogHandler, store: JobLogStore, batch: int = 1000) -> None:
+        self._handler = handler
+        self._store = store
+        self._batch = batch
+        self._lock = threading.Lock()
+
+    def run_once(self, now: datetime) -> int:
+        """Store what is waiting; how many lines. A store that is away leaves them waiting."""
+        entries = self._handler.entries
+        if not entries:
+            return 0
+        written = 0
+        with self._lock:
+            while entries:
+                chunk = [entries.popleft() for _ in range(min(self._batch, len(entries)))]
+                try:
+                    self._store.append_logs(chunk, now=now)
+                except UnstorableData:
+                    continue  # these lines cannot be kept on this store; the job matters more
+                except StoreError:
+                    entries.extendleft(reversed(chunk))
+                    break
+                written += len(chunk)
+        return written
+
+
+class LogContext:
+    """
+    Puts ``job_id``, ``node_id`` and ``attempt`` on every log record of the process while a node runs.
+
+    Records made outside of a job have None, so that a format string with these names always works.
+    """
+
+    _installed = 0
+    _lock = threading.Lock()
+    _previous: object = None
+
+    @classmethod
+    def install(cls, handler: JobLogHandler, level: str) -> None:
+        """Begin; several nodes in one process share one factory."""
+        with cls._lock:
+            logging.getLogger().addHandler(handler)
+            if job_logger.level == logging.NOTSET:
+                job_logger.setLevel(level)
+            if cls._installed == 0:
+                previous = logging.getLogRecordFactory()
+                cls._previous = previous
+
+                def make(*args: object, **kwargs: object) -> logging.LogRecord:
+                    record = previous(*args, **kwargs)
+                    context = JobContext.current_or_none()
+                    record.job_id = None if context is None else str(context.job_id)
+                    record.node_id = None if context is None else context.node_id
+                    record.attempt = None if context is None else context.attempt
+                    return record
+
+                logging.setLogRecordFactory(make)
+            cls._installed += 1
+
+    @classmethod
+    def remove(cls, handler: JobLogHandler) -> None:
+        """End; the last node out restores the factory."""
+        with cls._lock:
+            logging.getLogger().removeHandler(handler)
+            cls._installed = max(0, cls._installed - 1)
+            if cls._installed == 0 and cls._previous is not None:
+                logging.setLogRecordFactory(cls._previous)  # type: ignore[arg-type]  # what we took is what we give back
+                cls._previous = None

@@ -1,0 +1,317 @@
+"""A node: this process as a member of the cluster, with threads in the background."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import Enum
+from uuid import UUID
+
+from ratchet.engine.assembly import Assembly, NodeParts, lane_slots
+from ratchet.engine.lanes.event_loop import EventLoopLane
+from ratchet.engine.lanes.lane import JobLane
+from ratchet.engine.lanes.processes import ProcessLane
+from ratchet.engine.lanes.threads import ThreadLane
+from ratchet.engine.logs import LogContext
+from ratchet.engine.run import Stop
+from ratchet.engine.service import Service
+from ratchet.model.cluster import NodeState
+from ratchet.model.errors import RatchetError, StoreError
+
+logger = logging.getLogger("ratchet.engine")
+
+#: Without a way to be woken, a poller looks this often.
+UNWOKEN_PAUSE = 0.5
+
+
+class Phase(Enum):
+    """Where a node is in its life."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    DRAINING = "draining"
+
+
+class Node:
+    """
+    Runs jobs in this process until stopped.
+
+    Services drive the passive parts: poller, completer, heartbeat with orphan recovery, watch,
+    sweeps, schedules, events. `stop` hands back what has not started, waits for the rest, then
+    interrupts it; code that does not end keeps its claim, and the node goes on beating for it.
+    """
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+        self._phase = Phase.STOPPED
+        self._lock = threading.RLock()
+        self._assembly = Assembly(parts, self._lanes, wake=self.wake, is_open=self._is_open)
+        self._services: list[Service] = []
+        self._completing: Service | None = None
+        self._beating: Service | None = None
+        self._polling: Service | None = None
+        self._watching: Service | None = None
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Register and begin to work; `RatchetError` if it already runs."""
+        with self._lock:
+            if self._phase is not Phase.STOPPED:
+                raise RatchetError("this node is already running; stop() it first")
+            assembly = self._assembly = Assembly(
+                self._parts, self._lanes, wake=self.wake, is_open=self._is_open
+            )
+            assembly.heartbeat.register(self._parts.clock.now())
+            LogContext.install(assembly.log_handler, self._parts.options.log_level)
+            for lane in assembly.coordinator.lanes.values():
+                lane.start()
+            self._phase = Phase.RUNNING
+            self._start_services(assembly)
+            self._connect_wakeups()
+
+    def stop(self, *, drain: bool = True, timeout: timedelta | float | None = None) -> bool:
+        """
+        Stop working; True if every run has ended. Idempotent.
+
+        With *drain* running jobs get *timeout* to finish; then, or at once without it, they are
+        interrupted and handed back, which costs them neither an attempt nor a crash.
+        """
+        with self._lock:
+            if self._phase is Phase.STOPPED:
+                return True
+            self._phase = Phase.DRAINING
+            limit = self._limit(timeout)
+            self._leave_queue()
+            if drain:
+                self._wait_until_idle(limit)
+            if not self._assembly.coordinator.idle:
+                self._interrupt_rest()
+            ended = self._assembly.coordinator.idle
+            if ended:
+                self._shut_down()
+            else:
+                self._linger()
+            self._phase = Phase.STOPPED
+            return ended
+
+    @property
+    def phase(self) -> Phase:
+        """Where this node is in its life."""
+        return self._phase
+
+    @property
+    def node_id(self) -> str:
+        """The id of this incarnation."""
+        return self._assembly.identity.node_id
+
+    @property
+    def assembly(self) -> Assembly:
+        """The parts, for those who look closely."""
+        return self._assembly
+
+    # --- from outside ---
+
+    def wake(self) -> None:
+        """There may be new work: poll now."""
+        polling = self._polling
+        if polling is not None:
+            self._assembly.poller.woken()
+            polling.wake()
+
+    def cancel_local(self, job_id: UUID) -> bool:
+        """A job was canceled by this process: interrupt it if it runs here."""
+        return self._assembly.coordinator.cancel(job_id)
+
+    @property
+    def stuck(self) -> int:
+        """Threads that ignored their interruption and still run."""
+        return self._assembly.coordinator.stuck
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is claimed and nothing waits to be written."""
+        return self._assembly.coordinator.idle and not self._assembly.completer.backlog
+
+    def pulse(self) -> float | None:
+        """When the poll loop last came round (monotonic): a supervisor beats only for a node that turns."""
+        return None if self._polling is None else self._polling.last_step_at
+
+    # --- services ---
+
+    def _lanes(self, assembly: Assembly) -> Sequence[JobLane]:
+        options = self._parts.options
+        slots = lane_slots(options, os.cpu_count() or 1)
+        common = {
+            "task": assembly.task,
+            "completer": assembly.completer,
+            "clock": self._parts.clock,
+            "executor": self._parts.executor,
+            "on_started": assembly.announcer.started,
+            "on_room": self._room,
+            "on_lingered": assembly.completer.settle,
+            "max_prefetch": options.max_prefetch,
+            "prefetch_window": options.prefetch_window.total_seconds(),
+        }
+        return [kind(slots=slots[kind.lane], **common) for kind in (ThreadLane, EventLoopLane, ProcessLane)]  # type: ignore[arg-type]  # one signature for all three
+
+    def _start_services(self, assembly: Assembly) -> None:
+        executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
+        beat = assembly.heartbeat.interval.total_seconds()
+        last = {"orphans": clock.monotonic()}
+
+        def poll() -> float:
+            assembly.poller.run_once(clock.now())
+            rest = assembly.poller.rest.total_seconds()
+            return rest if self._parts.cluster is not None else min(rest, UNWOKEN_PAUSE)
+
+        def complete() -> float:
+            assembly.completer.wait(1.0)
+            assembly.completer.run_once(clock.now())
+            return 0.0
+
+        def heartbeat() -> float:
+            begun = clock.monotonic()
+            assembly.heartbeat.run_once(clock.now())
+            if clock.monotonic() - last["orphans"] >= beat * 0.9:
+                assembly.orphans.run_once(clock.now())
+                last["orphans"] = clock.monotonic()
+            return max(0.0, beat - (clock.monotonic() - begun))
+
+        def watch() -> float:
+            assembly.watch.run_once(clock.now())
+            return 0.05 if assembly.coordinator.held() else 0.25
+
+        def sweep() -> float:
+            assembly.expiry.run_once(clock.now())
+            return options.expiry_interval.total_seconds()
+
+        def clean() -> float:
+            assembly.housekeeping.run_once(clock.now())
+            return options.maintenance_interval.total_seconds()
+
+        def fire() -> float:
+            assembly.recurring.run_once(clock.now())
+            return assembly.recurring.rest(clock.now())
+
+        def tell() -> float:
+            self._parts.bus.run_once()
+            assembly.log_writer.run_once(clock.now())
+            return 0.5
+
+        def service(name: str, step: object) -> Service:
+            return Service(name, step, executor)  # type: ignore[arg-type]  # all of the form () -> float
+
+        self._polling = service("poller", poll)
+        self._completing = service("completer", complete)
+        self._beating = service("heartbeat", heartbeat)
+        self._watching = service("watch", watch)
+        telling = service("events", tell)
+        self._parts.bus.on_event = telling.wake
+        self._services = [
+            self._completing,
+            self._beating,
+            self._watching,
+            telling,
+            service("expiry", sweep),
+            service("housekeeping", clean),
+            service("schedules", fire),
+            self._polling,
+        ]
+        for each in self._services:
+            each.start()
+
+    def _connect_wakeups(self) -> None:
+        cluster = self._parts.cluster
+        if cluster is not None:
+            cluster.register_wakeup_listener(self.wake)
+            cluster.start()
+
+    def _room(self) -> None:
+        """A lane has run dry while there may be more: poll now."""
+        if self._polling is not None and self._phase is Phase.RUNNING:
+            self._polling.wake()
+
+    def _is_open(self) -> bool:
+        return self._phase is Phase.RUNNING
+
+    # --- stopping ---
+
+    def _limit(self, timeout: timedelta | float | None) -> float:
+        if timeout is None:
+            return self._parts.options.drain_timeout.total_seconds()
+        return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+
+    def _leave_queue(self) -> None:
+        """Claim nothing more and hand back what has not started."""
+        if self._polling is not None:
+            self._polling.stop()
+        now = self._parts.clock.now()
+        try:
+            self._parts.store.set_node_state(self.node_id, NodeState.DRAINING, now=now)
+            self._assembly.watch.hand_back(float("inf"), now)
+        except StoreError as error:
+            logger.warning("draining: %s", error)
+
+    def _wait_until_idle(self, limit: float) -> None:
+        deadline = time.monotonic() + limit
+        while not self._assembly.coordinator.idle and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _interrupt_rest(self) -> None:
+        for run in self._assembly.coordinator.held():
+            self._assembly.coordinator.interrupt(run, Stop.DRAINED)
+        grace = self._parts.options.interrupt_grace.total_seconds()
+        deadline = time.monotonic() + max(grace, 0.2)
+        while not self._assembly.coordinator.idle and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    def _shut_down(self) -> None:
+        assembly = self._assembly
+        for each in reversed(self._services):
+            if each is self._completing:
+                assembly.completer.wake()
+            each.stop()
+        for lane in assembly.coordinator.lanes.values():
+            lane.stop(2.0)
+        self._flush(assembly)
+        LogContext.remove(assembly.log_handler)
+        if self._parts.cluster is not None:
+            self._parts.cluster.stop()
+        self._say_goodbye()
+        self._services = []
+
+    def _flush(self, assembly: Assembly) -> None:
+        now = self._parts.clock.now()
+        try:
+            while assembly.completer.run_once(now):
+                pass
+            assembly.log_writer.run_once(now)
+        except StoreError as error:
+            logger.warning("stopping: %s", error)
+        self._parts.bus.flush()
+
+    def _say_goodbye(self) -> None:
+        try:
+            self._parts.store.deregister(self.node_id, now=self._parts.clock.now())
+        except StoreError as error:
+            logger.warning("the node could not deregister (%s); others will notice its silence", error)
+
+    def _linger(self) -> None:
+        """Some code does not end. Its claims are kept and the node goes on beating, as draining, until it does."""
+        logger.warning(
+            "%d jobs did not stop; this process goes on beating for them",
+            len(self._assembly.coordinator.held()),
+        )
+
+        def wait_and_leave() -> None:
+            while not self._assembly.coordinator.idle:
+                time.sleep(0.1)
+            with self._lock:
+                self._shut_down()
+
+        threading.Thread(target=wait_and_leave, name="ratchet-linger", daemon=True).start()

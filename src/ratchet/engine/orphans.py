@@ -1,0 +1,103 @@
+"""Orphan recovery: takes back the work of nodes that have died, and of no others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from ratchet.engine.heartbeat import Heartbeat
+from ratchet.engine.identity import NodeIdentity
+from ratchet.model.clock import Clock
+from ratchet.model.cluster import NodeRecord, NodeState, Rescue
+
+logger = logging.getLogger("ratchet.engine")
+
+
+class Rescuing(Protocol):
+    """What orphan recovery needs of a store."""
+
+    def nodes(self) -> list[NodeRecord]: ...
+
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None: ...
+
+
+class OrphanRecovery:
+    """
+    Declares a node dead when its beat has not moved for its silence, by this node's own watch.
+
+    No clocks are compared. The watch runs only while this node's own beats go through without a
+    gap: a database restart silences everybody, and afterwards everybody is observed anew. A
+    requeued job may still be running on a node that is slow rather than dead. That is safe:
+    requeueing moves the fence, so the slow node's result is refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: Rescuing,
+        heartbeat: Heartbeat,
+        identity: NodeIdentity,
+        clock: Clock,
+        max_crashes: int,
+        on_rescue: Callable[[Rescue], None] = lambda rescue: None,
+    ) -> None:
+        self._nodes = nodes
+        self._heartbeat = heartbeat
+        self._identity = identity
+        self._clock = clock
+        self._max_crashes = max_crashes
+        self._on_rescue = on_rescue
+        self._seen: dict[str, tuple[int, float]] = {}
+        self.rescued = 0
+
+    def run_once(self, now: datetime) -> int:
+        """Look at all nodes once; how many were rescued."""
+        nodes = [node for node in self._nodes.nodes() if node.state is not NodeState.DEAD]
+        at = self._clock.monotonic()
+        self._observe(nodes, at)
+        rescued = 0
+        for node in nodes:
+            if node.node_id != self._identity.node_id and self._is_silent(node, at):
+                rescued += self._rescue(node, now)
+        return rescued
+
+    def _observe(self, nodes: list[NodeRecord], at: float) -> None:
+        """Remember since when each beat has had its value; forget nodes that are gone."""
+        seen: dict[str, tuple[int, float]] = {}
+        for node in nodes:
+            beat, since = self._seen.get(node.node_id, (-1, at))
+            seen[node.node_id] = (beat, since) if beat == node.beat else (node.beat, at)
+        self._seen = seen
+
+    def _is_silent(self, node: NodeRecord, at: float) -> bool:
+        unbroken = self._heartbeat.unbroken_since
+        if unbroken is None:
+            return False
+        _, since = self._seen[node.node_id]
+        return at - max(since, unbroken) >= node.silence.total_seconds()
+
+    def _rescue(self, node: NodeRecord, now: datetime) -> int:
+        rescue = self._nodes.rescue(
+            node.node_id,
+            seen_beat=self._seen[node.node_id][0],
+            by=self._identity.node_id,
+            max_crashes=self._max_crashes,
+            now=now,
+        )
+        self._seen.pop(node.node_id, None)
+        if rescue is None:
+            return 0
+        self.rescued += 1
+        logger.warning(
+            "node %s is dead: %d of its jobs were requeued, %d are suspects, %d are dead letters",
+            node.node_id,
+            len(rescue.requeued),
+            len(rescue.suspects),
+            len(rescue.dead_lettered),
+        )
+        self._on_rescue(rescue)
+        return 1

@@ -1,0 +1,169 @@
+"""The poller: claims due jobs for the lanes that have room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from ratchet.engine.coordinator import Coordinator
+from ratchet.engine.identity import NodeIdentity
+from ratchet.model.claim import ClaimedJob, ClaimRequest
+from ratchet.model.clock import Clock
+from ratchet.model.errors import TargetNotAllowed, TargetNotFound
+from ratchet.model.identifiers import IdSource
+from ratchet.model.status import Lane
+from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.polling_strategy import PollingStrategy, PollObservation
+from ratchet.spi.store.claims import JobClaimStore
+from ratchet.spi.store.streams import StreamStore
+
+logger = logging.getLogger("ratchet.engine")
+
+#: How often a node looks for suspects, and for parked targets that it can import.
+SUSPECT_INTERVAL = 1.0
+PARKED_INTERVAL = 10.0
+
+
+class Claiming(JobClaimStore, StreamStore, Protocol):
+    """What the poller needs of a store."""
+
+
+class Poller:
+    """
+    Asks the store for work, one lane after the other.
+
+    `run_once` polls; `delay` says how long to rest then. While batches come back full there is no
+    rest, and a rest ends early when the next job is due or a wakeup arrives.
+    """
+
+    def __init__(
+        self,
+        *,
+        claims: Claiming,
+        coordinator: Coordinator,
+        identity: NodeIdentity,
+        ids: IdSource,
+        clock: Clock,
+        strategy: PollingStrategy,
+        invocations: InvocationResolver,
+        queues: frozenset[str] | None = None,
+        boost_interval: timedelta | None = timedelta(minutes=15),
+        is_open: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._claims = claims
+        self._coordinator = coordinator
+        self._identity = identity
+        self._ids = ids
+        self._clock = clock
+        self._strategy = strategy
+        self._invocations = invocations
+        self._queues = queues
+        self._boost_interval = boost_interval
+        self._is_open = is_open
+        self._parked: frozenset[str] = frozenset()
+        self._parked_at: float | None = None
+        self._suspects_at: float | None = None
+        self._rest = timedelta()
+
+    def woken(self) -> None:
+        """A wakeup arrived: there may be new work."""
+        self._strategy.woken()
+
+    def run_once(self, now: datetime) -> int:
+        """Claim for every lane with room; how many jobs were claimed."""
+        if not self._is_open():
+            self._rest = timedelta(seconds=1)
+            return 0
+        found = requested = 0
+        full = False
+        for lane, executor in self._coordinator.lanes.items():
+            wanted = executor.wanted()
+            if wanted <= 0:
+                continue
+            jobs = self._claim(lane, wanted, now)
+            found, requested = found + len(jobs), requested + wanted
+            full = full or len(jobs) >= wanted
+        found += self._claim_suspect(now)
+        observation = PollObservation(
+            found=found,
+            requested=max(requested, found),
+            at=self._clock.monotonic(),
+            utilization=self._coordinator.utilization,
+        )
+        delay = self._strategy.next_delay(observation)
+        self._rest = timedelta() if full else self._until_due(delay, now) if requested else delay
+        return found
+
+    @property
+    def rest(self) -> timedelta:
+        """How long to rest after the last poll, unless woken."""
+        return self._rest
+
+    def _claim(self, lane: Lane, limit: int, now: datetime, *, suspects: bool = False) -> list[ClaimedJob]:
+        request = self._request(lane, limit, suspects=suspects)
+        self._coordinator.asking(request.claim_id)
+        try:
+            jobs = self._claims.claim_next_batch(request, now=now)
+            if jobs:
+                self._coordinator.accept(lane, jobs)
+        finally:
+            # After an error the claim may still have been made: the next beat hands it back.
+            self._coordinator.answered(request.claim_id)
+        return jobs
+
+    def _claim_suspect(self, now: datetime) -> int:
+        """At most one job that was there in two crashes, and only while none is running here."""
+        at = self._clock.monotonic()
+        if self._suspects_at is not None and at - self._suspects_at < SUSPECT_INTERVAL:
+            return 0
+        if self._coordinator.has_suspect():
+            return 0
+        self._suspects_at = at
+        for lane, executor in self._coordinator.lanes.items():
+            if executor.wanted() > 0:
+                jobs = self._claim(lane, 1, now, suspects=True)
+                if jobs:
+                    return len(jobs)
+        return 0
+
+    def _request(self, lane: Lane, limit: int, *, suspects: bool = False) -> ClaimRequest:
+        return ClaimRequest(
+            node_id=self._identity.node_id,
+            claim_id=self._ids(),
+            limit=limit,
+            lane=lane,
+            queues=self._queues,
+            boost_interval=self._boost_interval,
+            suspects=suspects,
+            parked_targets=self._importable(),
+        )
+
+    def _importable(self) -> frozenset[str]:
+        """The parked targets that this node can import; looked up now and then."""
+        at = self._clock.monotonic()
+        if self._parked_at is not None and at - self._parked_at < PARKED_INTERVAL:
+            return self._parked
+        self._parked_at = at
+        parked = {s.key.parked_target for s in self._claims.streams() if s.key.parked_target is not None}
+        self._parked = frozenset(target for target in parked if self._can_import(target))
+        return self._parked
+
+    def _can_import(self, target: str) -> bool:
+        try:
+            self._invocations.resolve(target)
+        except (TargetNotFound, TargetNotAllowed):
+            return False
+        except Exception:
+            logger.warning("target %s cannot be imported", target, exc_info=True)
+            return False
+        return True
+
+    def _until_due(self, delay: timedelta, now: datetime) -> timedelta:
+        """Not beyond the moment at which the next job is due."""
+        for lane in self._coordinator.lanes:
+            due = self._claims.next_due_at(self._request(lane, 1), now=now)
+            if due is not None:
+                delay = min(delay, max(due - now, timedelta(milliseconds=1)))
+        return delay

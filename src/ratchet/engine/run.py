@@ -1,0 +1,221 @@
+"""One claimed job on this node, from the claim to the answer of its completion."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ratchet.api.context import JobContext, JobTransaction
+from ratchet.model.claim import ClaimedJob
+from ratchet.model.composition import Signal
+from ratchet.model.decision import Completion, CompletionAnswer
+from ratchet.model.errors import JobInterrupted, StaleClaim
+from ratchet.model.job import Progress
+from ratchet.model.payload import decode_value, encode_value
+
+if TYPE_CHECKING:
+    from ratchet.engine.task import TaskTools
+
+
+class Stop(StrEnum):
+    """Why a run is told to stop."""
+
+    CANCELED = "canceled"
+    TIMED_OUT = "timed out"
+    LOST = "lost to another node"
+    DRAINED = "the node is shutting down"
+    EXPIRED = "expired"
+
+
+class Run:
+    """
+    The state of one run, shared by the thread that runs it and those that may stop it.
+
+    ``stop`` is set once, first reason wins. ``finished`` belongs to whoever hands the outcome on:
+    the worker, or the watch that gave up waiting for it (`give_up`), never both.
+    """
+
+    __slots__ = (
+        "_lock",
+        "_tools",
+        "accepted",
+        "committed",
+        "connection",
+        "context",
+        "deadline",
+        "finished",
+        "handle",
+        "interrupted_at",
+        "interruptible",
+        "job",
+        "lingering",
+        "log_lines",
+        "started",
+        "started_at",
+        "stop",
+        "thread_id",
+    )
+
+    def __init__(self, job: ClaimedJob, tools: TaskTools, accepted: float) -> None:
+        self.job = job
+        self._tools = tools
+        self._lock = threading.Lock()
+        self.accepted = accepted  # monotonic
+        self.started: float | None = None  # monotonic
+        self.started_at: datetime | None = None
+        self.deadline: float | None = None
+        self.stop: Stop | None = None
+        self.interrupted_at: float | None = None
+        self.finished = False
+        self.lingering = False
+        self.interruptible = False
+        self.thread_id: int | None = None
+        self.handle: Any = None  # what the lane needs to stop it: a task, a process
+        self.connection: object | None = None  # inside ctx.transaction()
+        self.committed: tuple[Completion, CompletionAnswer] | None = None
+        self.log_lines = 0
+        self.context = JobContext(self)
+
+    # --- as seen by the job (api.context.RunBackend) ---
+
+    @property
+    def job_id(self) -> UUID:
+        return self.job.claim.job_id
+
+    @property
+    def attempt(self) -> int:
+        return self.job.claim.attempts + 1
+
+    @property
+    def node_id(self) -> str:
+        return self.job.claim.node_id
+
+    @property
+    def target(self) -> str:
+        return self.job.body.target
+
+    @property
+    def batch_id(self) -> UUID | None:
+        return self.job.body.batch_id
+
+    @property
+    def parent_id(self) -> UUID | None:
+        return self.job.body.parent_id
+
+    def params(self) -> dict[str, Any]:
+        text = self.job.body.params
+        return {} if text is None else decode_value(text, name="params", allow_type=self._tools.allow_type)
+
+    def signal(self) -> Signal | None:
+        text = self.job.body.signal
+        if text is None:
+            return None
+        stored = decode_value(text, name="signal")
+        payload = stored.get("payload")
+        return Signal(
+            key=stored["key"],
+            payload=None if payload is None else decode_value(payload, name="signal payload", strict=False),
+            approved=stored.get("rejected") is None,
+            reason=stored.get("rejected"),
+            delivered_at=datetime.fromisoformat(stored["delivered_at"]),
+        )
+
+    def load_state(self) -> dict[str, Any]:
+        text = self.job.body.state
+        return {} if text is None else decode_value(text, name="state", allow_type=self._tools.allow_type)
+
+    def encoded_state(self) -> str | None:
+        """The checkpoint to store with the completion; None if the job never looked at it."""
+        state = self.context.touched_state
+        return None if state is None else encode_value(state, name="state", limit=self._tools.state_limit)
+
+    def save_state(self, state: dict[str, Any]) -> None:
+        text = encode_value(state, name="state", limit=self._tools.state_limit)
+        self._require(self._tools.transitions.save_state(self.job.claim, text, now=self._tools.clock.now()))
+
+    def save_progress(self, fraction: float, message: str | None) -> None:
+        progress = Progress(
+            fraction=fraction,
+            message=None if message is None else self._tools.sanitizer.sanitize_text(message)[:500],
+        )
+        self._require(
+            self._tools.transitions.save_progress(
+                self.job.claim, progress, now=self._tools.clock.now(), within=self.connection
+            )
+        )
+
+    def _require(self, held: bool) -> None:
+        if not held:
+            self.request_stop(Stop.LOST)
+            raise JobInterrupted(Stop.LOST.value) from StaleClaim(
+                f"job {self.job_id} is no longer held by this run: it was canceled, rescued or finished elsewhere"
+            )
+
+    def interruption(self) -> str | None:
+        return None if self.stop is None else self.stop.value
+
+    def transaction(self, within: object | None) -> AbstractContextManager[JobTransaction]:
+        return self._tools.transaction(self, within)
+
+    # --- as seen by the engine ---
+
+    def begin(self, started: float, started_at: datetime) -> None:
+        """The target is about to be called."""
+        self.started = started
+        self.started_at = started_at
+        timeout = self.job.claim.timeout
+        if timeout is not None:
+            self.deadline = started + timeout.total_seconds()
+
+    def request_stop(self, reason: Stop) -> bool:
+        """Record why the run should stop; False if another reason came first."""
+        with self._lock:
+            if self.stop is not None or self.finished:
+                return False
+            self.stop = reason
+            return True
+
+    def finish(self) -> bool:
+        """Take the right to hand on the outcome; False if it was taken."""
+        with self._lock:
+            if self.finished:
+                return False
+            self.finished = True
+            return True
+
+    def give_up(self) -> bool:
+        """Take that right away from code that does not stop; its end is awaited with `settle`."""
+        with self._lock:
+            if self.finished:
+                return False
+            self.finished = True
+            self.lingering = True
+            return True
+
+    def guarded(self, action: Callable[[], None]) -> bool:
+        """Run *action* only while the target's code runs; the worker cannot leave it meanwhile."""
+        with self._lock:
+            if not self.interruptible or self.finished:
+                return False
+            action()
+            return True
+
+    def enter(self, thread_id: int) -> None:
+        """From here on the thread may be interrupted."""
+        with self._lock:
+            self.thread_id = thread_id
+            self.interruptible = True
+
+    def leave(self) -> None:
+        """From here on nobody sends an interruption any more."""
+        with self._lock:
+            self.interruptible = False
+
+    def elapsed(self, now: float) -> timedelta:
+        """How long the target has been running."""
+        return timedelta(seconds=max(0.0, now - (self.started if self.started is not None else now)))

@@ -1,0 +1,100 @@
+"""A service: one thread that drives one passive part."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from ratchet.model.errors import RatchetError, StoreUnavailable
+from ratchet.spi.executor_provider import ExecutorProvider
+
+logger = logging.getLogger("ratchet.engine")
+
+#: After an error a service rests this long, doubling up to the second value.
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+
+
+class Service:
+    """
+    Calls *step* again and again on a thread of its own until stopped.
+
+    *step* returns how long to rest, in seconds; `wake` ends a rest. An error is logged and followed
+    by a growing pause, never by the end of the thread: a worker that silently stops is worse than
+    one that complains.
+    """
+
+    def __init__(self, name: str, step: Callable[[], float], executor: ExecutorProvider) -> None:
+        self.name = name
+        self._step = step
+        self._executor = executor
+        self._wakeup = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self.failures = 0
+        self.last_step_at: float | None = None
+
+    def start(self) -> None:
+        """Begin; a second call does nothing."""
+        with self._lock:
+            if self._thread is not None:
+                return
+            self._stopping = False
+            self._wakeup.clear()
+            self._thread = self._executor.thread(self._run, name=f"ratchet-{self.name}")
+            self._thread.start()
+
+    def wake(self) -> None:
+        """End the current rest."""
+        self._wakeup.set()
+
+    def stop(self, timeout: float = 10.0) -> bool:
+        """End after the current step; True if the thread has ended. Safe to call from the step itself."""
+        with self._lock:
+            thread = self._thread
+            self._stopping = True
+            self._wakeup.set()
+        if thread is None:
+            return True
+        if thread is threading.current_thread():
+            return False
+        thread.join(timeout)
+        with self._lock:
+            if not thread.is_alive() and self._thread is thread:
+                self._thread = None
+        return not thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the thread runs."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopping:
+            self._wakeup.clear()
+            try:
+                rest = self._step()
+                pause = FIRST_PAUSE
+                self.failures = 0
+            except Exception as error:
+                self.failures += 1
+                self._complain(error)
+                rest, pause = pause, min(LONGEST_PAUSE, pause * 2)
+            self.last_step_at = time.monotonic()
+            if rest > 0 and not self._stopping:
+                self._wakeup.wait(rest)
+
+    def _complain(self, error: Exception) -> None:
+        """A database that is away is said once in a while and without a traceback."""
+        if isinstance(error, StoreUnavailable):
+            if self.failures == 1 or self.failures % 20 == 0:
+                logger.warning("%s: %s (will go on trying)", self.name, error)
+        elif isinstance(error, RatchetError):
+            logger.error("%s: %s", self.name, error)
+        else:
+            logger.exception("%s failed", self.name)

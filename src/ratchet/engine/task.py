@@ -1,0 +1,326 @@
+"""
+The twelve steps of one job, in order.
+
+A lane calls `prepare` (steps 1 to 8), invokes what it returns in its own way (step 9: on its
+thread, awaited on the event loop, in a process) and hands the outcome to `finish` (10 to 12).
+No step runs inside a transaction: a connection is not held while a job runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol, TypeAlias, cast
+
+from ratchet.api.context import JobContext, JobTransaction
+from ratchet.engine.callbacks import callback_for
+from ratchet.engine.conditions import ConditionCheck
+from ratchet.engine.decide import Judge, error_hash
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.transaction import run_in_transaction
+from ratchet.model.clock import Clock
+from ratchet.model.decision import (
+    Completion,
+    Decision,
+    ErrorRecord,
+    Fail,
+    Interrupted,
+    Outcome,
+    Postponed,
+    Raised,
+    Returned,
+    Succeed,
+    TimedOut,
+    Verdict,
+)
+from ratchet.model.errors import JobInterrupted, RetryLater, TargetNotAllowed, TargetNotFound
+from ratchet.model.identifiers import IdSource
+from ratchet.model.payload import (
+    AllowType,
+    decode,
+    decode_result,
+    encode_result,
+    placeholders_in,
+    substitute,
+)
+from ratchet.model.results import JobError
+from ratchet.model.status import JobType
+from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.instance_resolver import InstanceResolver
+from ratchet.spi.invocation_resolver import Invocation, InvocationResolver
+from ratchet.spi.resilience import ResilienceStrategy
+from ratchet.spi.store import JobStore
+from ratchet.spi.store.transitions import JobStatusStore
+
+logger = logging.getLogger("ratchet.engine")
+
+Middleware: TypeAlias = Callable[[JobContext], AbstractContextManager[Any]]
+
+
+class Absent(Exception):
+    """The job's target cannot be imported on this node: the job is parked, not failed."""
+
+
+class Prepared:
+    """A call that is ready to be made."""
+
+    __slots__ = ("args", "function", "invocation", "kwargs")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        invocation: Invocation,
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.invocation = invocation
+
+
+class TaskTools:
+    """What every run on this node shares."""
+
+    def __init__(
+        self,
+        *,
+        store: JobStore,
+        clock: Clock,
+        ids: IdSource,
+        judge: Judge,
+        invocations: InvocationResolver,
+        instances: InstanceResolver,
+        sanitizer: ErrorSanitizer,
+        resilience: ResilienceStrategy,
+        middleware: Sequence[Middleware] = (),
+        allow_type: AllowType | None = None,
+        result_limit: int = 64 * 1024,
+        state_limit: int = 64 * 1024,
+        condition_limit: float = 10.0,
+    ) -> None:
+        self.store = store
+        self.transitions: JobStatusStore = store
+        self.clock = clock
+        self.ids = ids
+        self.judge = judge
+        self.invocations = invocations
+        self.instances = instances
+        self.sanitizer = sanitizer
+        self.resilience = resilience
+        self.middleware = middleware
+        self.allow_type = allow_type
+        self.result_limit = result_limit
+        self.state_limit = state_limit
+        self.conditions = ConditionCheck(self, condition_limit)
+
+    def transaction(self, run: Run, within: object | None) -> AbstractContextManager[JobTransaction]:
+        """The block of ``ctx.transaction()``."""
+        return run_in_transaction(run, self, within)
+
+
+class Completing(Protocol):
+    """Where finished runs go (the completer)."""
+
+    def put(self, run: Run, outcome: Outcome) -> None:
+        """Take over a run that has ended."""
+        ...
+
+
+class JobTask:
+    """Runs jobs step by step; one instance serves all runs of a node."""
+
+    def __init__(self, tools: TaskTools) -> None:
+        self._tools = tools
+
+    def prepare(self, run: Run) -> Prepared | Outcome:
+        """Steps 1 to 8: the call to make, or the outcome if there is nothing to call."""
+        # 1-3 Logging context, body and JobContext: the lane has entered `run.context`.
+        body = run.job.body
+        # 4 Canceled between the claim and now?
+        if body.expires_at is not None and run.attempt == 1 and body.expires_at <= self._tools.clock.now():
+            run.request_stop(Stop.EXPIRED)
+        if run.stop is not None:
+            return Interrupted(run.stop.value)
+        # 5 Is the service behind the job available?
+        if body.breaker is not None and not self._tools.resilience.permits(body.breaker):
+            return Postponed(
+                self._tools.resilience.retry_after(body.breaker), False, f"breaker {body.breaker} is open"
+            )
+        # 6 The permit was taken with the claim, in one transaction.
+        try:
+            # 7 May this target run here? 8 Find it, and what it is called with.
+            invocation = self._tools.invocations.resolve(body.target)
+            function = invocation.bind(self._tools.instances)
+            args, kwargs = self._arguments(run, invocation)
+        except TargetNotFound as error:
+            return Raised(Absent(str(error)))
+        except TargetNotAllowed as error:
+            return Raised(error)
+        except Exception as error:
+            return Raised(error)
+        run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
+        return Prepared(function, args, kwargs, invocation)
+
+    def invoke(self, run: Run, call: Prepared) -> Outcome:
+        """Step 9 for code that runs on the calling thread."""
+        try:
+            value = self._surrounded(run, call) if self._tools.middleware else self._call(run, call)
+        except BaseException as error:
+            return self.outcome_of_error(run, error)
+        return self.outcome_of_value(run, value)
+
+    async def invoke_async(self, run: Run, call: Prepared) -> Outcome:
+        """Step 9 for coroutines, on the event loop."""
+        try:
+            with ExitStack() as stack:
+                for middleware in self._tools.middleware:
+                    stack.enter_context(middleware(run.context))
+                breaker = run.job.body.breaker
+                if breaker is None:
+                    value = await call.function(*call.args, **call.kwargs)
+                else:
+                    value = await self._tools.resilience.execute_async(
+                        breaker, lambda: cast(Awaitable[Any], call.function(*call.args, **call.kwargs))
+                    )
+        except BaseException as error:
+            return self.outcome_of_error(run, error)
+        return self.outcome_of_value(run, value)
+
+    def outcome_of_value(self, run: Run, value: Any) -> Outcome:
+        """A returned value, encoded; a value that cannot be stored fails the attempt."""
+        if run.stop is Stop.TIMED_OUT:
+            return TimedOut(run.job.claim.timeout or run.elapsed(self._tools.clock.monotonic()))
+        if run.committed is not None or value is None:
+            return Returned()
+        try:
+            encoded = encode_result(value, self._tools.result_limit)
+        except Exception as error:
+            return Raised(error)
+        return Returned(encoded.text, encoded.truncated)
+
+    def outcome_of_error(self, run: Run, error: BaseException) -> Outcome:
+        """What an exception that left the target means."""
+        if run.stop is Stop.TIMED_OUT and run.committed is None:
+            return TimedOut(run.job.claim.timeout or run.elapsed(self._tools.clock.monotonic()))
+        if run.stop is not None:
+            return Interrupted(run.stop.value)
+        if isinstance(error, RetryLater):
+            return Postponed(error.delay, error.count, error.reason)
+        if isinstance(error, JobInterrupted):
+            return Interrupted(str(error) or "interrupted")
+        return Raised(error)
+
+    def finish(self, run: Run, outcome: Outcome) -> Completion:
+        """Step 10, decided: what the store is asked to commit. Steps 11 and 12 happen with that commit."""
+        now = self._tools.clock.now()
+        decision = self._tools.judge.decide(outcome, run.job, now=now)
+        if isinstance(outcome, Raised) and isinstance(outcome.error, TargetNotAllowed):
+            decision = self._tools.judge.failure(outcome.error, "target not allowed")
+        return self.completion(run, decision, lingers=run.lingering)
+
+    def completion(self, run: Run, decision: Decision, *, lingers: bool = False) -> Completion:
+        """*decision* with everything that must commit with it."""
+        body = run.job.body
+        now = self._tools.clock.now()
+        callback = None
+        verdicts: tuple[Verdict, ...] = ()
+        if isinstance(decision, Succeed | Fail):
+            if body.on_success is not None or body.on_failure is not None:
+                callback = callback_for(run.job, decision, self._tools.ids(), now)
+            if body.has_conditions:
+                verdicts = self._tools.conditions.verdicts(run, decision)
+        state = None
+        if run.context.touched_state is not None:
+            try:
+                state = run.encoded_state()
+            except Exception as error:
+                if isinstance(decision, Succeed):
+                    return self.completion_without_state(
+                        run, self._tools.judge.decide(Raised(error), run.job, now=now)
+                    )
+        return Completion(
+            claim=run.job.claim,
+            decision=decision,
+            started_at=run.started_at,
+            finished_at=now if run.started_at is not None else None,
+            verdicts=verdicts,
+            callback=callback,
+            state=state,
+            lingers=lingers,
+        )
+
+    def plain_failure(self, run: Run, error: Exception) -> Completion:
+        """A failure that carries nothing of the run but the error's name: for data that no store takes."""
+        text = f"{type(error).__name__}: the store refused what the run left behind"
+        record = ErrorRecord(message=text, type=type(error).__name__)
+        decision = Fail(error=record, reason="unstorable data", error_hash=error_hash(record))
+        return Completion(
+            claim=run.job.claim,
+            decision=decision,
+            started_at=run.started_at,
+            finished_at=self._tools.clock.now(),
+        )
+
+    def completion_without_state(self, run: Run, decision: Decision) -> Completion:
+        """The failure that an unstorable checkpoint turns a success into."""
+        now = self._tools.clock.now()
+        callback = None
+        if isinstance(decision, Fail) and run.job.body.on_failure is not None:
+            callback = callback_for(run.job, decision, self._tools.ids(), now)
+        return Completion(
+            claim=run.job.claim,
+            decision=decision,
+            started_at=run.started_at,
+            finished_at=now,
+            callback=callback,
+        )
+
+    def _call(self, run: Run, call: Prepared) -> Any:
+        breaker = run.job.body.breaker
+        if breaker is None:
+            return call.function(*call.args, **call.kwargs)
+        return self._tools.resilience.execute(breaker, lambda: call.function(*call.args, **call.kwargs))
+
+    def _surrounded(self, run: Run, call: Prepared) -> Any:
+        with ExitStack() as stack:
+            for middleware in self._tools.middleware:
+                stack.enter_context(middleware(run.context))
+            return self._call(run, call)
+
+    def _arguments(self, run: Run, invocation: Invocation) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        body = run.job.body
+        if run.job.claim.type is JobType.CALLBACK:
+            return self._callback_arguments(run), {}
+        args, kwargs = decode(body.payload, invocation.parameters, allow_type=self._tools.allow_type)
+        if '"$"' not in body.payload:
+            return args, kwargs
+        return self._with_results(run, args, kwargs)
+
+    def _callback_arguments(self, run: Run) -> tuple[Any, ...]:
+        """A callback is called with its context and, after a failure, with the error."""
+        (facts, *_), _ = (
+            decode(run.job.body.payload) if '"message"' in run.job.body.payload else ((None,), {})
+        )
+        if facts is None:
+            return (run.context,)
+        return (run.context, JobError(job_id=run.parent_id or run.job_id, **facts))
+
+    def _with_results(
+        self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """RESULT and RESULTS become what the parents returned."""
+        if not placeholders_in((args, kwargs)):
+            return args, kwargs
+        parents = self._tools.store.parents_of(run.job_id)
+        rows = self._tools.store.results(parents)
+        values = [
+            decode_result(rows[parent].result, allow_type=self._tools.allow_type) if parent in rows else None
+            for parent in parents
+        ]
+        first = values[0] if values else None
+        filled: tuple[tuple[Any, ...], dict[str, Any]] = substitute(
+            (args, kwargs), result=first, results=values
+        )
+        return filled

@@ -1,0 +1,114 @@
+"""Waiting for results: one question to the store for everybody who waits in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from uuid import UUID
+
+from ratchet.model.clock import Clock
+from ratchet.model.errors import StoreUnavailable
+from ratchet.model.job import JobResultRow
+from ratchet.spi.executor_provider import ExecutorProvider
+from ratchet.spi.store.jobs import JobCrudStore
+
+#: How often the store is asked: soon at first, then more and more rarely.
+FIRST_PAUSE = 0.002
+LONGEST_PAUSE = 0.25
+
+
+class ResultWaiter:
+    """
+    Answers "has this job ended?" for any number of waiting threads with one query at a time.
+
+    Jobs that end in this process are noticed at once; for the others the store is asked at growing
+    intervals. The thread exists only while somebody waits.
+    """
+
+    def __init__(self, store: JobCrudStore, clock: Clock, executor: ExecutorProvider) -> None:
+        self._store = store
+        self._clock = clock
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._waiting: dict[UUID, list[_Wait]] = {}
+        self._wakeup = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def wait(self, job_id: UUID, timeout: float | None = None) -> JobResultRow:
+        """The job's end; `TimeoutError` if it has not ended in time. A job that is not visible yet is waited for."""
+        row = self._ask([job_id]).get(job_id)
+        if row is not None and row.status.is_terminal:
+            return row
+        wait = _Wait()
+        with self._lock:
+            self._waiting.setdefault(job_id, []).append(wait)
+            self._ensure_thread()
+        self._wakeup.set()
+        try:
+            if not wait.done.wait(timeout):
+                raise TimeoutError(f"job {job_id} has not ended after {timeout:g} s")
+        finally:
+            self._forget(job_id, wait)
+        assert wait.row is not None
+        return wait.row
+
+    def notice(self, job_ids: Iterable[UUID]) -> None:
+        """These jobs have just ended in this process."""
+        if self._waiting and not self._waiting.keys().isdisjoint(job_ids):
+            self._wakeup.set()
+
+    def _forget(self, job_id: UUID, wait: _Wait) -> None:
+        with self._lock:
+            waits = self._waiting.get(job_id)
+            if waits is not None and wait in waits:
+                waits.remove(wait)
+                if not waits:
+                    del self._waiting[job_id]
+
+    def _ensure_thread(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = self._executor.thread(self._run, name="ratchet-waiter")
+            self._thread.start()
+
+    def _ask(self, job_ids: list[UUID]) -> dict[UUID, JobResultRow]:
+        return self._store.results(job_ids)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        known: set[UUID] = set()
+        while True:
+            self._wakeup.clear()
+            with self._lock:
+                waited = list(self._waiting)
+                if not waited:
+                    self._thread = None
+                    return
+            if not known.issuperset(waited):
+                pause = FIRST_PAUSE  # somebody new: look soon and often again
+            known = set(waited)
+            try:
+                self._deliver(self._ask(waited))
+            except StoreUnavailable:
+                pause = LONGEST_PAUSE
+            if self._wakeup.wait(pause):
+                pause = FIRST_PAUSE
+            else:
+                pause = min(LONGEST_PAUSE, pause * 1.5)
+
+    def _deliver(self, rows: dict[UUID, JobResultRow]) -> None:
+        for job_id, row in rows.items():
+            if not row.status.is_terminal:
+                continue
+            with self._lock:
+                waits = self._waiting.pop(job_id, [])
+            for wait in waits:
+                wait.row = row
+                wait.done.set()
+
+
+class _Wait:
+    __slots__ = ("done", "row")
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.row: JobResultRow | None = None

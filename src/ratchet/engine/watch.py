@@ -1,0 +1,90 @@
+"""The watch over running jobs: timeouts, code that does not stop, claims that wait too long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from ratchet.engine.coordinator import Coordinator
+from ratchet.engine.lanes.event_loop import EventLoopLane
+from ratchet.engine.run import Run, Stop
+from ratchet.engine.task import Completing
+from ratchet.model.clock import Clock
+from ratchet.model.decision import Interrupted, Outcome, TimedOut
+from ratchet.spi.store.transitions import JobBatchStatusStore
+
+logger = logging.getLogger("ratchet.engine")
+
+
+class RunWatch:
+    """Looks at every run of this node, many times a second while there are any."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        completer: Completing,
+        transitions: JobBatchStatusStore,
+        clock: Clock,
+        interrupt_grace: timedelta,
+        hand_back_after: timedelta,
+        on_timed_out: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._completer = completer
+        self._transitions = transitions
+        self._clock = clock
+        self._grace = interrupt_grace.total_seconds()
+        self._hand_back_after = hand_back_after.total_seconds()
+        self._on_timed_out = on_timed_out
+
+    def run_once(self, now: datetime) -> int:
+        """Stop what must stop; how many runs were touched."""
+        at = self._clock.monotonic()
+        touched = 0
+        for lane in self._coordinator.lanes.values():
+            if isinstance(lane, EventLoopLane):
+                lane.watch(at)
+            for run in lane.running():
+                touched += self._look_at(run, at)
+        return touched + self.hand_back(at - self._hand_back_after, now)
+
+    def hand_back(self, before: float, now: datetime) -> int:
+        """Return claims that have not started; other nodes may be free."""
+        runs = self._coordinator.withdraw(before)
+        if runs:
+            self._transitions.hand_back([run.job.claim for run in runs], now=now)
+        return len(runs)
+
+    def _look_at(self, run: Run, at: float) -> int:
+        if run.interrupted_at is not None:
+            if at - run.interrupted_at < self._grace:
+                return 0
+            return self._give_up(run)
+        if run.deadline is not None and at >= run.deadline:
+            self._on_timed_out(run)
+            self._coordinator.interrupt(run, Stop.TIMED_OUT)
+            return 1
+        return 0
+
+    def _give_up(self, run: Run) -> int:
+        """It does not stop: its attempt ends without it, and its slot goes to another worker."""
+        if run.committed is not None or not run.give_up():
+            return 0
+        logger.warning(
+            "job %s (%s) did not stop when it was interrupted (%s); its slot is replaced",
+            run.job_id,
+            run.target,
+            run.interruption(),
+        )
+        for lane in self._coordinator.lanes.values():
+            if any(other is run for other in lane.running()):
+                lane.replace(run)
+        self._completer.put(run, self._outcome(run))
+        return 1
+
+    def _outcome(self, run: Run) -> Outcome:
+        if run.stop is Stop.TIMED_OUT:
+            return TimedOut(run.job.claim.timeout or timedelta(), stopped=False)
+        return Interrupted(run.interruption() or "interrupted", stopped=False)

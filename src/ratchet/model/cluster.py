@@ -1,0 +1,126 @@
+"""Nodes, what a beat tells them, what a rescue did, and locks."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+from ratchet.model.decision import CanceledJob
+from ratchet.model.job import StreamKey
+
+
+class NodeState(StrEnum):
+    """ACTIVE takes work, DRAINING finishes what it has, DEAD was rescued or has left."""
+
+    ACTIVE = "ACTIVE"
+    DRAINING = "DRAINING"
+    DEAD = "DEAD"
+
+
+class NodeSpec(Struct, frozen=True, kw_only=True):
+    """A node as it registers. Each process start is a new incarnation with a new ``node_id``."""
+
+    node_id: str
+    name: str
+    host: str
+    pid: int
+    version: str
+    beat_interval: timedelta
+    silence: timedelta
+    info: str | None = None  # JSON: lanes, queues, targets seen
+
+
+class NodeRecord(Struct, frozen=True, kw_only=True):
+    """A node's row. ``beat`` only ever grows; observers compare it with itself, never with a clock."""
+
+    node_id: str
+    name: str
+    host: str
+    pid: int
+    version: str
+    state: NodeState
+    beat: int
+    beat_interval: timedelta
+    silence: timedelta
+    started_at: datetime
+    last_beat_at: datetime
+    info: str | None = None
+    rescued_at: datetime | None = None
+    rescued_by: str | None = None
+    running: int = 0
+
+
+class BeatAnswer(Struct, frozen=True, kw_only=True):
+    """
+    What a node learns when it beats.
+
+    ``alive`` False: the row is gone or DEAD, everything this node ran belongs to others now.
+    ``claims``: what the store says this node holds. Missing here but running there: canceled or
+    rescued. Here under an unknown token: a claim whose answer was lost.
+    """
+
+    alive: bool
+    claims: dict[UUID, UUID] = {}
+    database_time: datetime | None = None
+
+
+class Rescue(Struct, frozen=True, kw_only=True):
+    """What a rescue did, in the one transaction that marked the node dead."""
+
+    node_id: str
+    requeued: tuple[UUID, ...] = ()
+    suspects: tuple[UUID, ...] = ()
+    dead_lettered: tuple[UUID, ...] = ()
+    canceled: tuple[CanceledJob, ...] = ()
+    released: tuple[UUID, ...] = ()
+
+
+class StreamRecord(Struct, frozen=True, kw_only=True):
+    """A stream's row; ``epoch`` grows with every write that puts a job before the claim's edge."""
+
+    stream_id: int
+    key: StreamKey
+    epoch: int
+
+
+class QueueRecord(Struct, frozen=True, kw_only=True):
+    """A named queue: paused or not, and what is in it."""
+
+    name: str
+    paused: bool
+    pending: int = 0
+    running: int = 0
+    paused_at: datetime | None = None
+
+
+class LockRecord(Struct, frozen=True, kw_only=True):
+    """Who holds a lock until when."""
+
+    name: str
+    holder: str
+    token: UUID
+    locked_at: datetime
+    expires_at: datetime
+
+
+class LimitRecord(Struct, frozen=True, kw_only=True):
+    """A resource's limit: how many at once, how many per period, and who holds permits now."""
+
+    name: str
+    concurrent: int | None = None
+    rate: int | None = None
+    period: timedelta | None = None
+    held: int = 0
+
+
+class BreakerRecord(Struct, frozen=True, kw_only=True):
+    """A circuit breaker's state, shared by the cluster."""
+
+    service: str
+    state: str  # CLOSED, OPEN, HALF_OPEN
+    until: datetime | None = None
+    document: str = "{}"  # the strategy's own window, JSON
+    version: int = 0

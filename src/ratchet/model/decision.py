@@ -1,0 +1,195 @@
+"""
+What happened in a run (`Outcome`), what follows from it (`Decision`), and the one value in which
+a worker hands both to the store (`Completion`).
+
+Everything that must commit with a job's new state is in its `Completion`: the store applies it
+whole, under the claim's fence, or not at all.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from msgspec import Struct
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.job import JobSpec
+from ratchet.model.status import JobStatus
+
+# --- outcomes: what happened --------------------------------------------------------------------
+
+
+class Returned(Struct, frozen=True):
+    """The target returned; its result is already encoded."""
+
+    result: str | None = None
+    truncated: bool = False
+
+
+class Raised(Struct, frozen=True):
+    """The target raised. The exception itself travels, because its class decides about retries."""
+
+    error: BaseException
+
+
+class TimedOut(Struct, frozen=True):
+    """The run exceeded its timeout. ``stopped``: its code has ended."""
+
+    timeout: timedelta
+    stopped: bool = True
+
+
+class Postponed(Struct, frozen=True):
+    """The target raised RetryLater, or a gate was closed."""
+
+    delay: timedelta
+    counted: bool = False
+    reason: str | None = None
+
+
+class Interrupted(Struct, frozen=True):
+    """The run was told to stop: the node drains, or the job was canceled or lost."""
+
+    reason: str
+    stopped: bool = True
+
+
+class NotStarted(Struct, frozen=True):
+    """The claim was never started on this node."""
+
+
+class Crashed(Struct, frozen=True):
+    """The process that ran the job died without an outcome (process lane)."""
+
+    detail: str
+
+
+Outcome: TypeAlias = Returned | Raised | TimedOut | Postponed | Interrupted | NotStarted | Crashed
+
+
+# --- decisions: what follows --------------------------------------------------------------------
+
+
+class ErrorRecord(Struct, frozen=True, kw_only=True):
+    """A sanitized error, ready to be stored and published."""
+
+    message: str
+    type: str
+    traceback: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """The message as it is stored."""
+        return self.message
+
+
+class Succeed(Struct, frozen=True, kw_only=True):
+    """RUNNING to SUCCEEDED; counted."""
+
+    result: str | None = None
+    truncated: bool = False
+
+
+class Retry(Struct, frozen=True, kw_only=True):
+    """RUNNING to PENDING at a later time after a failure; counted."""
+
+    at: datetime
+    error: ErrorRecord
+    timed_out: bool = False
+
+
+class Fail(Struct, frozen=True, kw_only=True):
+    """RUNNING to FAILED, a dead letter; counted."""
+
+    error: ErrorRecord
+    reason: str
+    error_hash: str
+    timed_out: bool = False
+
+
+class Reschedule(Struct, frozen=True, kw_only=True):
+    """RUNNING to PENDING at a later time without a failure (RetryLater, a closed gate); not counted."""
+
+    at: datetime
+    reason: str | None = None
+
+
+class HandBack(Struct, frozen=True, kw_only=True):
+    """RUNNING to PENDING with its old due time; neither an attempt nor a crash."""
+
+
+class CountCrash(Struct, frozen=True, kw_only=True):
+    """RUNNING to PENDING after a certain crash of this one job; FAILED where the budget is used up."""
+
+    detail: str
+    max_crashes: int
+
+
+Decision: TypeAlias = Succeed | Retry | Fail | Reschedule | HandBack | CountCrash
+
+
+class VerdictKind(StrEnum):
+    """What a condition said of its branch."""
+
+    TAKEN = "TAKEN"
+    NOT_TAKEN = "NOT_TAKEN"
+    ERROR = "ERROR"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The answer of one edge's condition, evaluated on the worker before the completion."""
+
+    child_id: UUID
+    kind: VerdictKind
+    error: ErrorRecord | None = None
+
+
+class Completion(Struct, frozen=True, kw_only=True):
+    """
+    One run's end, with everything that commits with it.
+
+    ``callback`` is inserted as a job of its own. ``lingers``: the code of this run has not ended,
+    so its business key and permit stay taken until `settle` is called for the claim or its node dies.
+    """
+
+    claim: JobClaim
+    decision: Decision
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    callback: JobSpec | None = None
+    state: str | None = None  # checkpoint to keep; None leaves what is stored
+    lingers: bool = False
+
+
+class CanceledJob(Struct, frozen=True, kw_only=True):
+    """A job that a cascade canceled (or failed, where its own condition raised)."""
+
+    job_id: UUID
+    target: str
+    previous: JobStatus
+    reason: str
+    status: JobStatus = JobStatus.CANCELED
+    claim_id: UUID | None = None  # set where it was RUNNING: the run to interrupt
+    node_id: str | None = None
+
+
+class CompletionAnswer(Struct, frozen=True, kw_only=True):
+    """
+    What became of one completion.
+
+    ``won``: the claim still held the job and the change is made, by this call or by an earlier one
+    whose answer was lost (``replayed``). Otherwise nothing of it was written.
+    """
+
+    job_id: UUID
+    won: bool
+    replayed: bool = False
+    alerted: bool = False  # a dead-letter alert was recorded, not suppressed
+    dead_lettered: bool = False
+    released: tuple[UUID, ...] = ()
+    canceled: tuple[CanceledJob, ...] = ()
+    finished_batches: tuple[UUID, ...] = ()

@@ -1,0 +1,334 @@
+"""
+What a job is: as submitted (`JobSpec`), as users see it (`Job`), and how to ask for it (`JobFilter`).
+
+The values on the hot path are msgspec structs: they are built a hundred thousand times a second in
+bulk submissions, and a frozen dataclass costs ten times as much to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+
+from ratchet.model.errors import EmptyFilter
+from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
+
+T = TypeVar("T")
+
+DEFAULT_QUEUE = "default"
+KEY_LIMIT = 255
+
+
+class StreamKey(Struct, frozen=True, kw_only=True):
+    """
+    What makes jobs share a stream: they pass the same gates in the same order.
+
+    The claim walks streams, not jobs: a closed gate hides all the jobs behind it at no cost.
+    """
+
+    queue: str = DEFAULT_QUEUE
+    lane: Lane = Lane.THREAD
+    resource: str | None = None
+    breaker: str | None = None
+    limit_key: str | None = None
+    fairness_key: str | None = None
+    suspect: bool = False  # was running in two crashes: a node runs one of these at a time
+    parked_target: str | None = None  # no node that claimed it could import it
+
+
+class SignalWait(Struct, frozen=True, kw_only=True):
+    """A job that starts in WAITING until this signal arrives."""
+
+    key: str
+    deadline: datetime | None = None
+
+
+class JobSpec(Struct, frozen=True, kw_only=True):
+    """One job as it is submitted, complete and validated. Payload and params are JSON text."""
+
+    job_id: UUID
+    target: str
+    payload: str
+    scheduled_at: datetime
+    root_id: UUID | None = None  # the first job of its graph; None: a graph of its own
+    status: JobStatus = JobStatus.PENDING  # or WAITING: for its edges, or for its signal
+    type: JobType = JobType.SINGLE
+    priority: Priority = Priority.NORMAL
+    stream: StreamKey = StreamKey()
+    expires_at: datetime | None = None
+    max_retries: int = 0
+    backoff: BackoffPolicy = BackoffPolicy.NONE
+    backoff_base: timedelta = timedelta()
+    jitter: float = 0.0
+    timeout: timedelta | None = None
+    no_retry_for: tuple[str, ...] = ()
+    params: str | None = None
+    tags: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+    business_key: str | None = None
+    busy: Busy = Busy.RAISE
+    on_success: str | None = None
+    on_failure: str | None = None
+    parent_id: UUID | None = None
+    batch_id: UUID | None = None
+    schedule: str | None = None
+    caller: str | None = None
+    needs: int = 0  # how many of its incoming edges must be satisfied before it is released
+    signal: SignalWait | None = None
+
+
+class Insertion(Struct, frozen=True, kw_only=True):
+    """What became of one submitted spec: stored (``created``), or the older job that its key names."""
+
+    job_id: UUID
+    created: bool
+    replaced: UUID | None = None  # the job that Busy.REPLACE canceled for this one
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far a run says it is."""
+
+    fraction: float
+    message: str | None = None
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """A job as it is now, wherever it lives: queue, history or archive."""
+
+    id: UUID
+    target: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    status: JobStatus
+    type: JobType
+    priority: Priority
+    queue: str
+    tags: tuple[str, ...]
+    params: dict[str, Any]
+    created_at: datetime
+    scheduled_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    attempts: int
+    max_retries: int
+    crashes: int
+    error: str | None
+    error_type: str | None
+    result: Any
+    progress: Progress | None
+    node_id: str | None
+    business_key: str | None
+    idempotency_key: str | None
+    parent_id: UUID | None
+    batch_id: UUID | None
+    schedule: str | None
+    superseded_by: UUID | None
+    canceled_reason: str | None
+    caller: str | None
+    lane: Lane = Lane.THREAD
+    resource: str | None = None
+    root_id: UUID | None = None
+    timeout: timedelta | None = None
+    result_truncated: bool = False
+    archived: bool = False
+
+
+class JobRecord(Struct, frozen=True, kw_only=True):
+    """A job as a store returns it: everything `Job` has, with payload, params and result still as text."""
+
+    job_id: UUID
+    target: str
+    payload: str
+    status: JobStatus
+    type: JobType
+    priority: Priority
+    stream: StreamKey
+    tags: tuple[str, ...]
+    params: str | None
+    created_at: datetime
+    scheduled_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    expires_at: datetime | None
+    attempts: int
+    max_retries: int
+    crashes: int
+    backoff: BackoffPolicy
+    backoff_base: timedelta
+    jitter: float
+    timeout: timedelta | None
+    error: str | None
+    error_type: str | None
+    result: str | None
+    result_truncated: bool
+    progress: Progress | None
+    state: str | None
+    node_id: str | None
+    claim_id: UUID | None
+    business_key: str | None
+    idempotency_key: str | None
+    root_id: UUID
+    parent_id: UUID | None
+    batch_id: UUID | None
+    schedule: str | None
+    superseded_by: UUID | None
+    canceled_reason: str | None
+    paused_from: JobStatus | None
+    signal_key: str | None
+    dead_letter_reason: str | None
+    caller: str | None
+    archived: bool
+
+
+class JobResultRow(Struct, frozen=True, kw_only=True):
+    """What a waiter needs to know of a job, and nothing that is expensive to read."""
+
+    job_id: UUID
+    status: JobStatus
+    result: str | None = None
+    result_truncated: bool = False
+    error: str | None = None
+    error_type: str | None = None
+    canceled_reason: str | None = None
+
+
+class ExecutionStatus:
+    """How a run ended; only SUCCEEDED, FAILED and TIMED_OUT count as attempts."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELED = "CANCELED"
+    CRASHED = "CRASHED"
+    RESCHEDULED = "RESCHEDULED"
+    HANDED_BACK = "HANDED_BACK"
+
+
+class Execution(Struct, frozen=True, kw_only=True):
+    """One run of a job: who, when, how long, and how it ended."""
+
+    job_id: UUID
+    claim_id: UUID
+    attempt: int
+    node_id: str
+    started_at: datetime | None
+    finished_at: datetime | None
+    duration: timedelta | None
+    queue_wait: timedelta | None
+    status: str
+    error: str | None
+    traceback: str | None
+    counted: bool
+    error_type: str | None = None
+
+
+class LogLine(Struct, frozen=True, kw_only=True):
+    """One line that a job logged while it ran. ``lost``: its run no longer held the job."""
+
+    at: datetime
+    level: str
+    logger: str
+    message: str
+    attempt: int
+    lost: bool = False
+
+
+class LogEntry(Struct, frozen=True, kw_only=True):
+    """A log line on its way into the store."""
+
+    job_id: UUID
+    claim_id: UUID
+    sequence: int
+    attempt: int
+    at: datetime
+    level: str
+    logger: str
+    message: str
+
+
+class Alert(Struct, frozen=True, kw_only=True):
+    """One dead-letter alert: a job and an error, at most once an hour; repeats are counted."""
+
+    alert_id: UUID
+    job_id: UUID
+    target: str
+    error_hash: str
+    error: str | None
+    reason: str
+    created_at: datetime
+    suppressed: int = 0
+
+
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """A job that failed for good, and why."""
+
+    job_id: UUID
+    target: str
+    error: str | None
+    reason: str
+    attempts: int
+    failed_at: datetime
+    alerts: tuple[Alert, ...] = ()
+    crashes: int = 0
+    error_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs: every criterion that is given must hold; ``tags`` means all of them."""
+
+    statuses: Sequence[JobStatus] | None = None
+    tags: Sequence[str] | None = None
+    targets: Sequence[str] | None = None
+    queue: str | None = None
+    types: Sequence[JobType] | None = None
+    priorities: Sequence[Priority] | None = None
+    business_key: str | None = None
+    batch_id: UUID | None = None
+    parent_id: UUID | None = None
+    schedule: str | None = None
+    node_id: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    scheduled_after: datetime | None = None
+    scheduled_before: datetime | None = None
+    error_contains: str | None = None
+    include_archived: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no criterion is given: the filter would match every job."""
+        return all(getattr(self, f.name) is None for f in fields(self) if f.name != "include_archived")
+
+    def require_criterion(self, verb: str) -> None:
+        """Refuse to go on with a filter that matches every job."""
+        if self.is_empty:
+            raise EmptyFilter(
+                f"{verb} needs at least one criterion: an empty JobFilter would match every job. "
+                f"To mean all of one status, say JobFilter(statuses=[...])"
+            )
+
+
+class Page(Generic[T]):
+    """One page of a search, newest first; ``next_cursor`` is None at the end."""
+
+    __slots__ = ("items", "next_cursor")
+
+    def __init__(self, items: Sequence[T], next_cursor: str | None = None) -> None:
+        self.items = list(items)
+        self.next_cursor = next_cursor
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Page({len(self.items)} items, next_cursor={self.next_cursor!r})"

@@ -1,0 +1,1 @@
+"""What can be replaced: Protocols whose docstrings are the contract."""

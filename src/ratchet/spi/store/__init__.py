@@ -1,0 +1,5 @@
+"""What a store must do: small Protocols, one file per noun, composed into `JobStore`."""
+
+from ratchet.spi.store.store import Capabilities, JobStore, StoreLifecycle
+
+__all__ = ["Capabilities", "JobStore", "StoreLifecycle"]

@@ -1,0 +1,76 @@
+"""Cluster: nodes, beats, rescue, locks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+
+
+class NodeStore(Protocol):
+    """Registers nodes and takes back the work of dead ones."""
+
+    def register(self, node: NodeSpec, *, now: datetime) -> None:
+        """Create the node's row with beat 0, ACTIVE."""
+        ...
+
+    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+        """Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed."""
+        ...
+
+    def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
+        """Raise the counters of several nodes without reading claims (a supervisor beats for its children); those that are alive."""
+        ...
+
+    def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
+        """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
+        ...
+
+    def nodes(self) -> list[NodeRecord]:
+        """All rows, by start time, with the number of jobs each is running."""
+        ...
+
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None:
+        """
+        Declare a node dead and take its work back, in one transaction.
+
+        Only if its beat still is *seen_beat* and it is not DEAD: otherwise None, and nothing is
+        written. Every RUNNING job of the node: crashes + 1, execution row CRASHED (uncounted), new
+        fence; to PENDING with its old due time, to a suspect stream from the second crash on, or at
+        *max_crashes* FAILED as a dead letter with everything a `Fail` brings. Lingering keys, permits
+        and locks of the node are freed.
+        """
+        ...
+
+    def deregister(self, node_id: str, *, now: datetime) -> int:
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+        ...
+
+    def purge_nodes(self, *, before: datetime) -> int:
+        """Delete DEAD rows older than *before*."""
+        ...
+
+    def database_time(self) -> datetime:
+        """The database server's clock."""
+        ...
+
+
+class LockStore(Protocol):
+    """Leases with a token: only the holder of the token renews or releases."""
+
+    def acquire_lock(self, name: str, *, holder: str, token: UUID, ttl: timedelta, now: datetime) -> bool:
+        """Take the lock if it is free or expired; True also where *token* holds it already (renewed)."""
+        ...
+
+    def release_lock(self, name: str, *, token: UUID) -> bool:
+        """Give the lock back, if *token* still holds it."""
+        ...
+
+    def lock(self, name: str) -> LockRecord | None:
+        """Who holds the lock; a read, so that an idle node writes nothing."""
+        ...

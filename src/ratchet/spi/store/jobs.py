@@ -1,0 +1,121 @@
+"""Jobs: insert, read, search, delete, tags, and bulk verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.decision import CanceledJob
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.status import JobStatus
+
+
+class JobCrudStore(Protocol):
+    """Creates, reads, changes and deletes jobs."""
+
+    def insert(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        now: datetime,
+        edges: Sequence[Edge] = (),
+        batch: BatchSpec | None = None,
+        within: object | None = None,
+    ) -> list[Insertion]:
+        """
+        Store *specs* with their *edges* (and *batch* with its parent job), all or none; one
+        `Insertion` per spec, in order.
+
+        - A spec whose ``idempotency_key`` is in the ledger is not stored, nor is any other spec of
+          the same ``root_id``; its `Insertion` names the original. Racing submissions of one key:
+          one is stored, the loser gets the winner's id, nobody gets an exception.
+        - ``business_key`` is reserved with the job. Held by a live job: per ``busy`` raise
+          `BusinessKeyBusy` (nothing of the call is stored), answer with the holder, or cancel the
+          holder in the same transaction (reason ``superseded``, ``superseded_by`` set) and take the
+          key. REPLACE of a holder that is RUNNING cancels it, but its key stays taken until its code
+          has ended: then `BusinessKeyBusy` is raised.
+        - A spec with an id that is already stored is the same submission sent again after a lost
+          answer: it is left alone and answered ``created=True``.
+        - An edge whose parent has already ended is settled at once (released, or canceled).
+        - *within* is the caller's own connection, session or transaction: everything is written on
+          it and nothing is committed. Only statements that cannot fail on a duplicate are used, so
+          that the caller's transaction stays usable after `BusinessKeyBusy`. A key that another
+          open transaction holds is waited for, at most 5 s, then `SubmissionBlocked`.
+        """
+        ...
+
+    def get(self, job_id: UUID) -> JobRecord | None:
+        """The job, wherever it lives (archive included); None if there is none."""
+        ...
+
+    def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
+        """Status and, for ended jobs, result or error, of many jobs in one query; unknown ids are left out."""
+        ...
+
+    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
+        """One page of matching jobs, newest id first. Cursors stay valid while jobs come and go."""
+        ...
+
+    def count(self, where: JobFilter) -> int:
+        """How many jobs match."""
+        ...
+
+    def counts(self) -> dict[JobStatus, int]:
+        """How many jobs are in each status (archive not included); every status is a key."""
+        ...
+
+    def delete(self, job_id: UUID) -> bool:
+        """
+        Remove a job that is not RUNNING, with its history, tags, logs, alerts and reservation.
+
+        Its idempotency key stays in the ledger. Its dependants are canceled first. False: there is
+        no such job, or it is RUNNING.
+        """
+        ...
+
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+        """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
+        ...
+
+    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+        """
+        Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction.
+
+        The old job is CANCELED with reason ``superseded`` and ``superseded_by``; its business key
+        passes on if *spec* names the same one. None: the old job was not in one of these states and
+        nothing was written.
+        """
+        ...
+
+
+class JobBulkStore(Protocol):
+    """The same verb for many jobs."""
+
+    def cancel_matching(
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+    ) -> list[CanceledJob]:
+        """Cancel up to *limit* matching jobs, oldest first, with their dependants."""
+        ...
+
+    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+        """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
+        ...
+
+    def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
+        """Move FAILED jobs that failed before *before* to the archive and drop their alerts; at most *limit*."""
+        ...
+
+
+class TagStore(Protocol):
+    """Tags: free words on a job."""
+
+    def tags_of(self, job_ids: Sequence[UUID]) -> Mapping[UUID, tuple[str, ...]]:
+        """The tags of each job, sorted; jobs without tags are left out."""
+        ...
+
+    def tag_counts(self, *, limit: int = 100) -> dict[str, int]:
+        """How many jobs carry each tag, most used first."""
+        ...

@@ -1,0 +1,30 @@
+"""Signals: something outside says go."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from ratchet.model.composition import SignalSpec
+
+
+class SignalStore(Protocol):
+    """Delivers signals to jobs that wait for them."""
+
+    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+        """
+        Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
+
+        Released nobody: kept until ``keep_until`` and consumed by the first job submitted to wait
+        for it (which is then stored PENDING at once). Sending the same ``signal_id`` again changes nothing.
+        """
+        ...
+
+    def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
+        """The jobs that wait for a key, oldest first."""
+        ...
+
+    def purge_signals(self, *, now: datetime, limit: int) -> int:
+        """Delete kept signals whose time is over."""
+        ...

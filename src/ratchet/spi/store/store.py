@@ -1,0 +1,141 @@
+"""`JobStore`: everything a store does, composed from small interfaces."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
+from ratchet.spi.store.claims import JobClaimStore
+from ratchet.spi.store.cluster import LockStore, NodeStore
+from ratchet.spi.store.dead_letters import DlqAlertStore
+from ratchet.spi.store.history import ArchiveStore, ExecutionStore, JobLogStore
+from ratchet.spi.store.jobs import JobBulkStore, JobCrudStore, TagStore
+from ratchet.spi.store.permits import BreakerStore, ResourcePermitStore
+from ratchet.spi.store.recurring import RecurringStore
+from ratchet.spi.store.signals import SignalStore
+from ratchet.spi.store.streams import StreamStore
+from ratchet.spi.store.transitions import (
+    JobBatchStatusStore,
+    JobPauseStore,
+    JobRetryStore,
+    JobStatusStore,
+    JobTerminalStore,
+)
+from ratchet.spi.store.workflows import WorkflowConditionStore
+
+
+class Capabilities:
+    """What a store declares about itself; the conformance kit is driven by this, never by product names."""
+
+    def __init__(
+        self,
+        *,
+        transactions: bool = True,
+        within: bool = True,
+        survives_restart: bool = True,
+        several_processes: bool = True,
+        concurrent_writers: bool = True,
+        wakeups: str | None = None,
+    ) -> None:
+        self.transactions = transactions  # begin() gives a connection that users' writes can share
+        self.within = within  # insert(within=…) joins a caller's transaction
+        self.survives_restart = survives_restart  # what was acknowledged is there after a crash
+        self.several_processes = several_processes
+        self.concurrent_writers = concurrent_writers  # two transactions can write at once
+        self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
+
+
+class StoreLifecycle(Protocol):
+    """Opens, checks and closes a store."""
+
+    name: str
+    capabilities: Capabilities
+
+    def migrate(self) -> list[str]:
+        """Create or upgrade the schema; the scripts that were applied. Two callers at once: one applies, the other waits."""
+        ...
+
+    def check_schema(self) -> None:
+        """`SchemaOutOfDate` or `SchemaTooNew`, saying what to do; nothing when all is well."""
+        ...
+
+    def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
+        """
+        A transaction whose connection the caller may use: commits at the end, rolls back on an error.
+
+        What it yields is the driver's connection (or session), and is accepted as ``within=``.
+        """
+        ...
+
+    def coordinator(self) -> ClusterCoordinator | None:
+        """How processes on this store wake each other; None: it has no way, and pollers look more often."""
+        ...
+
+    def close(self) -> None:
+        """Free every connection; idempotent. The store opens them again when it is used again."""
+        ...
+
+
+class JobStore(
+    JobCrudStore,
+    JobBulkStore,
+    TagStore,
+    JobClaimStore,
+    JobStatusStore,
+    BatchStore,
+    BatchMetricsStore,
+    WorkflowConditionStore,
+    RecurringStore,
+    ExecutionStore,
+    JobLogStore,
+    ArchiveStore,
+    NodeStore,
+    LockStore,
+    ResourcePermitStore,
+    BreakerStore,
+    DlqAlertStore,
+    SignalStore,
+    StreamStore,
+    StoreLifecycle,
+    Protocol,
+):
+    """
+    A store: all of the above behind one object.
+
+    Safe to use from many threads. Methods that take ``now`` take the engine's time and compare
+    stored times with it only, never with the database's clock. Errors are `StoreError`s;
+    `StoreUnavailable` may be tried again, `CommitUnknown` must be resolved by the caller (submit
+    again with the same ids, complete again with the same claims).
+    """
+
+
+__all__ = [
+    "ArchiveStore",
+    "BatchMetricsStore",
+    "BatchStore",
+    "BreakerStore",
+    "Capabilities",
+    "DlqAlertStore",
+    "ExecutionStore",
+    "JobBatchStatusStore",
+    "JobBulkStore",
+    "JobClaimStore",
+    "JobCrudStore",
+    "JobLogStore",
+    "JobPauseStore",
+    "JobRetryStore",
+    "JobStatusStore",
+    "JobStore",
+    "JobTerminalStore",
+    "LockStore",
+    "NodeStore",
+    "RecurringStore",
+    "ResourcePermitStore",
+    "SignalStore",
+    "StoreLifecycle",
+    "StreamStore",
+    "TagStore",
+    "WorkflowConditionStore",
+]

@@ -1,0 +1,1 @@
+"""What keeps jobs: one package per kind of database."""

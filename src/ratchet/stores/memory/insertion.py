@@ -1,0 +1,163 @@
+"""How a submission is stored: which specs are new, which keys they take, what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeState
+from ratchet.model.errors import BusinessKeyBusy, InvalidJob, JobNotFound
+from ratchet.model.job import Insertion, JobSpec
+from ratchet.model.status import Busy, JobStatus
+from ratchet.stores.memory.cascade import Effects, cancel, finish_batch, reserve, settle_edges
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.signals import take_kept_signal
+from ratchet.stores.memory.state import State, storable
+
+
+class RunningHolder(Exception):  # noqa: N818 - never leaves the store
+    """Busy.REPLACE met a holder that is RUNNING: it is to be canceled, but its key does not come free yet."""
+
+    def __init__(self, key: str, holder: UUID) -> None:
+        super().__init__(f"{key!r} is held by RUNNING job {holder}")
+        self.key = key
+        self.holder = holder
+
+
+class Submission:
+    """One call of `insert`: what was stored by it (``new``), and the answer to each spec."""
+
+    def __init__(self, state: State, effects: Effects, *, now: datetime) -> None:
+        self.new: dict[UUID, None] = {}
+        self._state = state
+        self._effects = effects
+        self._now = now
+        self._answers: dict[UUID, Insertion] = {}
+
+    def store(
+        self, specs: Sequence[JobSpec], *, edges: Sequence[Edge] = (), batch: BatchSpec | None = None
+    ) -> list[Insertion]:
+        """Store *specs* as `JobCrudStore.insert` says; the caller undoes everything if this raises."""
+        everything = [*specs] if batch is None else [batch.parent, *specs]
+        graphs: dict[UUID, list[JobSpec]] = {}
+        for spec in everything:
+            _check(spec)
+            graphs.setdefault(spec.root_id or spec.job_id, []).append(spec)
+        for graph in graphs.values():
+            self._store_graph(graph)
+        if batch is not None and batch.parent.job_id in self.new:
+            self._store_batch(batch, specs)
+        self._store_edges(edges)
+        for job_id in self.new:
+            take_kept_signal(self._state, self._state.jobs[job_id], self._effects, now=self._now)
+        return [self._answers[spec.job_id] for spec in specs]
+
+    def _store_graph(self, graph: list[JobSpec]) -> None:
+        """The jobs of one root: all of them, or none where a key names an older job."""
+        for spec in graph:
+            if spec.job_id in self._state.jobs:  # the same submission again, after a lost answer
+                self._answers[spec.job_id] = Insertion(job_id=spec.job_id, created=True)
+        fresh = [spec for spec in graph if spec.job_id not in self._answers]
+        original = next(filter(None, map(self._older, fresh)), None)
+        for spec in fresh:
+            if spec.job_id in self._answers:  # twice in one call
+                continue
+            named = original or self._older(spec)
+            if named is not None:
+                self._answers[spec.job_id] = Insertion(job_id=named, created=False)
+            else:
+                self._store_spec(spec)
+
+    def _older(self, spec: JobSpec) -> UUID | None:
+        """The job that is the answer to *spec* instead of a new one."""
+        original = self._state.idempotency.get(spec.idempotency_key) if spec.idempotency_key is not None else None
+        if original is None and spec.business_key is not None and spec.busy is Busy.RETURN:
+            held = self._state.reservations.get(spec.business_key)
+            return None if held is None else held.job_id
+        return original
+
+    def _store_spec(self, spec: JobSpec) -> None:
+        replaced = self._make_room(spec)
+        waits = spec.status is JobStatus.WAITING
+        row = Row(
+            spec=spec,
+            serial=self._state.next_serial(),
+            root_id=spec.root_id or spec.job_id,
+            stream_id=self._state.stream(spec.stream),
+            stream=spec.stream,
+            status=spec.status,
+            created_at=self._now,
+            scheduled_at=spec.scheduled_at,
+            needs=spec.needs,
+            expiry_due_at=spec.expires_at,
+            signal_due_at=spec.signal.deadline if waits and spec.signal is not None else None,
+        )
+        reserve(self._state, row, now=self._now)
+        self._state.jobs.put(spec.job_id, row)
+        if spec.idempotency_key is not None:
+            self._state.idempotency.put(spec.idempotency_key, spec.job_id)
+        if not waits and row.scheduled_at < self._now:
+            self._state.backdated(row.stream_id)
+        self.new[spec.job_id] = None
+        self._answers[spec.job_id] = Insertion(job_id=spec.job_id, created=True, replaced=replaced)
+
+    def _make_room(self, spec: JobSpec) -> UUID | None:
+        """Free the business key as ``busy`` says; the job that was canceled for that."""
+        held = self._state.reservations.get(spec.business_key) if spec.business_key is not None else None
+        if held is None or spec.business_key is None:
+            return None
+        holder = self._state.jobs.get(held.job_id)
+        if spec.busy is not Busy.REPLACE or holder is None or held.claim_id is not None:
+            raise BusinessKeyBusy(spec.business_key, held.job_id)
+        if holder.status is JobStatus.RUNNING:
+            raise RunningHolder(spec.business_key, held.job_id)
+        cancel(
+            self._state, holder, self._effects, reason="superseded", now=self._now, superseded_by=spec.job_id
+        )
+        return holder.job_id
+
+    def _store_batch(self, batch: BatchSpec, specs: Sequence[JobSpec]) -> None:
+        if batch.batch_id in self._state.batches:
+            return
+        children = sum(spec.batch_id == batch.batch_id and spec.job_id in self.new for spec in specs)
+        record = BatchRecord(
+            batch_id=batch.batch_id,
+            name=batch.name,
+            parent_id=batch.parent.job_id,
+            total=max(batch.total, children),
+            completed=0,
+            failed=0,
+            canceled=0,
+            sealed=batch.sealed,
+            created_at=self._now,
+            progress_target=batch.progress_target,
+        )
+        self._state.batches.put(batch.batch_id, record)
+        finish_batch(self._state, record, self._effects, now=self._now)  # an empty one is complete at once
+
+    def _store_edges(self, edges: Sequence[Edge]) -> None:
+        """Edges into new jobs; those from parents that have ended are settled at once."""
+        parents: dict[UUID, None] = {}
+        for edge in edges:
+            if edge.child_id not in self.new:
+                continue
+            answer = self._answers.get(edge.parent_id)
+            parent_id = edge.parent_id if answer is None else answer.job_id
+            if parent_id not in self._state.jobs:
+                raise JobNotFound(parent_id)
+            if (parent_id, edge.child_id) not in self._state.edges:
+                stored = replace(edge, parent_id=parent_id, state=EdgeState.OPEN)
+                self._state.edges.put((parent_id, edge.child_id), stored)
+                parents[parent_id] = None
+        for parent_id in parents:
+            settle_edges(self._state, parent_id, self._effects, now=self._now)
+
+
+def _check(spec: JobSpec) -> None:
+    if spec.status not in (JobStatus.PENDING, JobStatus.WAITING):
+        raise InvalidJob(f"job {spec.job_id} cannot be submitted as {spec.status}; only as PENDING or WAITING")
+    storable((spec.target, spec.payload, spec.params, spec.idempotency_key, spec.business_key, spec.caller))
+    storable(spec.tags)

@@ -1,0 +1,219 @@
+"""Jobs in memory: insert, read, search, delete, tags, and bulk verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.decision import CanceledJob
+from ratchet.model.errors import BusinessKeyBusy, InvalidJob, SubmissionBlocked
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.cascade import Effects, cancel, cancel_row, change, outgoing, settle_edges
+from ratchet.stores.memory.history import forget, is_needed
+from ratchet.stores.memory.insertion import RunningHolder, Submission
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.search import matching
+from ratchet.stores.memory.state import LockTimeout, Part, State, atomic
+from ratchet.stores.memory.transitions import retry
+
+#: What `replace`, `reschedule` and `delete` may touch.
+_AT_REST = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
+
+
+class MemoryJobs(Part):
+    """Jobs as such."""
+
+    def insert(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        now: datetime,
+        edges: Sequence[Edge] = (),
+        batch: BatchSpec | None = None,
+        within: object | None = None,
+    ) -> list[Insertion]:
+        state = self._state
+        specs, edges = tuple(specs), tuple(edges)
+        try:
+            return state.run(
+                lambda: Submission(state, Effects(), now=now).store(specs, edges=edges, batch=batch), within=within
+            )
+        except RunningHolder as busy:
+            holder = busy.holder
+            # nothing of the call is stored, but the holder was asked to make room
+            state.run(lambda: _supersede_running(state, holder, now), within=within)
+            raise BusinessKeyBusy(busy.key, holder) from None
+        except LockTimeout as timeout:
+            raise SubmissionBlocked(f"this submission was not stored: {timeout}") from timeout
+
+    @atomic
+    def get(self, job_id: UUID) -> JobRecord | None:
+        row = self._state.jobs.get(job_id)
+        return None if row is None else row.record()
+
+    @atomic
+    def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
+        rows = (self._state.jobs.get(job_id) for job_id in dict.fromkeys(job_ids))
+        return {row.job_id: _result(row) for row in rows if row is not None}
+
+    @atomic
+    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
+        rows = sorted(matching(self._state, where), key=lambda row: row.job_id.int, reverse=True)
+        if cursor is not None:
+            last = _position(cursor)
+            rows = [row for row in rows if row.job_id.int < last]
+        page = [row.record() for row in rows[:limit]]
+        return Page(page, str(page[-1].job_id) if page and len(rows) > limit else None)
+
+    @atomic
+    def count(self, where: JobFilter) -> int:
+        return len(matching(self._state, where))
+
+    @atomic
+    def counts(self) -> dict[JobStatus, int]:
+        return {status: self._state.by_status.size(status) for status in JobStatus}
+
+    def delete(self, job_id: UUID) -> bool:
+        now = self.database_time()  # the contract gives no other; nothing is decided by it
+        return self._state.run(lambda: _delete(self._state, job_id, now))
+
+    def database_time(self) -> datetime:
+        """The database server's clock."""
+        raise NotImplementedError  # the store has it
+
+    @atomic
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+        row = self._state.jobs.get(job_id)
+        if row is None or row.status not in _AT_REST:
+            return False
+        after = change(self._state, row, Effects(), now=now, scheduled_at=at)
+        if after.status is JobStatus.PENDING and after.due_at < now:
+            self._state.backdated(after.stream_id)
+        return True
+
+    @atomic
+    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+        state, effects = self._state, Effects()
+        row = state.jobs.get(job_id)
+        if row is None or row.status not in _AT_REST:
+            return None
+        cancel(state, row, effects, reason="superseded", now=now)
+        try:
+            (answer,) = Submission(state, effects, now=now).store([spec])
+        except RunningHolder as busy:
+            raise BusinessKeyBusy(busy.key, busy.holder) from None
+        change(state, state.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
+        return effects.canceled[0]
+
+    # --- bulk verbs -----------------------------------------------------------------------------
+
+    @atomic
+    def cancel_matching(self, where: JobFilter, *, limit: int, reason: str, now: datetime) -> list[CanceledJob]:
+        where.require_criterion("cancel_matching")
+        effects, canceled = Effects(), 0
+        for found in _oldest(matching(self._state, where)):
+            row = self._state.jobs[found.job_id]  # a cascade may have reached it meanwhile
+            if canceled < limit and not row.status.is_terminal:
+                cancel(self._state, row, effects, reason=reason, now=now)
+                canceled += 1
+        return effects.canceled
+
+    @atomic
+    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+        where.require_criterion("retry_matching")
+        retried: list[UUID] = []
+        for row in _oldest(matching(self._state, where)):
+            if len(retried) < limit and row.status is JobStatus.FAILED and _retried(self._state, row.job_id, now):
+                retried.append(row.job_id)
+        return retried
+
+    def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
+        now = self.database_time()
+        return self._state.run(lambda: _archive_dead_letters(self._state, before, limit, now))
+
+    # --- tags -----------------------------------------------------------------------------------
+
+    @atomic
+    def tags_of(self, job_ids: Sequence[UUID]) -> Mapping[UUID, tuple[str, ...]]:
+        rows = (self._state.jobs.get(job_id) for job_id in dict.fromkeys(job_ids))
+        return {row.job_id: row.tags for row in rows if row is not None and row.tags}
+
+    @atomic
+    def tag_counts(self, *, limit: int = 100) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for row in self._state.jobs.values():
+            for tag in row.tags:
+                counts[tag] = counts.get(tag, 0) + 1
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
+
+
+def _supersede_running(state: State, job_id: UUID, now: datetime) -> None:
+    row = state.jobs.get(job_id)
+    if row is not None and row.status is JobStatus.RUNNING:
+        cancel(state, row, Effects(), reason="superseded", now=now)
+
+
+def _delete(state: State, job_id: UUID, now: datetime) -> bool:
+    row = state.jobs.get(job_id)
+    if row is None or row.status is JobStatus.RUNNING:
+        return False
+    effects = Effects()
+    if row.ended_as is None:
+        cancel(state, row, effects, reason="deleted", now=now)
+    for edge in outgoing(state, job_id):  # those that wait for another parent, too
+        child = state.jobs.get(edge.child_id)
+        if child is not None and child.status is JobStatus.WAITING:
+            cancel_row(state, child, effects, reason="parent_canceled", now=now)
+            settle_edges(state, child.job_id, effects, now=now)
+    forget(state, job_id)
+    return True
+
+
+def _archive_dead_letters(state: State, before: datetime, limit: int, now: datetime) -> int:
+    effects, moved = Effects(), 0
+    rows = [state.jobs[job_id] for job_id in state.by_status.of(JobStatus.FAILED)]
+    letters = [(row.dead_lettered_at, row) for row in rows if row.dead_lettered_at is not None]
+    for failed_at, row in sorted(letters, key=lambda letter: (letter[0], letter[1].job_id.int)):
+        if moved == limit or failed_at >= before:
+            break
+        if not is_needed(state, row):
+            change(state, row, effects, now=now, archived_at=now)
+            for alert_id in state.alerts_of.of(row.job_id):
+                state.alerts.remove(alert_id)
+            moved += 1
+    return moved
+
+
+def _retried(state: State, job_id: UUID, now: datetime) -> bool:
+    try:
+        return state.run(lambda: retry(state, job_id, now=now))
+    except BusinessKeyBusy:
+        return False
+
+
+def _oldest(rows: list[Row]) -> list[Row]:
+    return sorted((row for row in rows if row.archived_at is None), key=lambda row: row.job_id.int)
+
+
+def _result(row: Row) -> JobResultRow:
+    if not row.status.is_terminal:
+        return JobResultRow(job_id=row.job_id, status=row.status)
+    return JobResultRow(
+        job_id=row.job_id,
+        status=row.status,
+        result=row.result,
+        result_truncated=row.result_truncated,
+        error=row.error,
+        error_type=row.error_type,
+        canceled_reason=row.canceled_reason,
+    )
+
+
+def _position(cursor: str) -> int:
+    try:
+        return UUID(cursor).int
+    except ValueError:
+        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None

@@ -1,0 +1,199 @@
+"""The rows of the in-memory tables that have no value of their own in ``ratchet.model``."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec import Struct
+
+from ratchet.model.composition import FireRecord, SignalSpec
+from ratchet.model.job import JobRecord, JobSpec, Progress, StreamKey
+from ratchet.model.status import JobStatus
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """
+    One job: as it was submitted (``spec``), and what has become of it.
+
+    ``stream`` differs from the spec's while the job is a suspect or parked. ``claim_id``,
+    ``claimed_at`` are set exactly while it is RUNNING. ``held_claim_id``: the job waits for the
+    code of that earlier run to end, but not beyond ``held_until``.
+    """
+
+    spec: JobSpec
+    serial: int  # order of insertion
+    root_id: UUID
+    stream_id: int
+    stream: StreamKey
+    status: JobStatus
+    created_at: datetime
+    scheduled_at: datetime
+    needs: int = 0
+    attempts: int = 0
+    crashes: int = 0
+    claim_id: UUID | None = None
+    claimed_at: datetime | None = None
+    node_id: str | None = None
+    held_claim_id: UUID | None = None
+    held_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error: str | None = None
+    error_type: str | None = None
+    result: str | None = None
+    result_truncated: bool = False
+    progress: Progress | None = None
+    state: str | None = None
+    signal: str | None = None
+    signal_due_at: datetime | None = None  # set while it waits for a signal that has a deadline
+    expiry_due_at: datetime | None = None  # set while it may still expire
+    paused_from: JobStatus | None = None
+    superseded_by: UUID | None = None
+    canceled_reason: str | None = None
+    canceled_by: UUID | None = None
+    dead_letter_reason: str | None = None
+    dead_lettered_at: datetime | None = None
+    archived_at: datetime | None = None
+
+    @property
+    def job_id(self) -> UUID:
+        return self.spec.job_id
+
+    @property
+    def due_at(self) -> datetime:
+        """When a claim may take it."""
+        if self.held_until is not None:
+            return max(self.scheduled_at, self.held_until)
+        return self.scheduled_at
+
+    @property
+    def queue_place(self) -> tuple[int, int, tuple[datetime, int, UUID]] | None:
+        """(stream, priority, place within them) while it is PENDING."""
+        if self.status is not JobStatus.PENDING:
+            return None
+        job_id = self.spec.job_id
+        return self.stream_id, int(self.spec.priority), (self.due_at, job_id.int, job_id)
+
+    @property
+    def ended_as(self) -> JobStatus | None:
+        """How it ended; None while it has not. A job that was paused after it failed has still failed."""
+        if self.status.is_terminal:
+            return self.status
+        if self.status is JobStatus.PAUSED and self.paused_from is JobStatus.FAILED:
+            return JobStatus.FAILED
+        return None
+
+    @property
+    def awaits_signal(self) -> bool:
+        """True while it is WAITING for a signal that has not come."""
+        return self.status is JobStatus.WAITING and self.spec.signal is not None and self.signal is None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(sorted(set(self.spec.tags)))
+
+    def record(self) -> JobRecord:
+        """The job as the contract shows it."""
+        spec = self.spec
+        return JobRecord(
+            job_id=spec.job_id,
+            target=spec.target,
+            payload=spec.payload,
+            status=self.status,
+            type=spec.type,
+            priority=spec.priority,
+            stream=self.stream,
+            tags=self.tags,
+            params=spec.params,
+            created_at=self.created_at,
+            scheduled_at=self.due_at,
+            started_at=self.claimed_at or self.started_at,
+            finished_at=self.finished_at,
+            expires_at=spec.expires_at,
+            attempts=self.attempts,
+            max_retries=spec.max_retries,
+            crashes=self.crashes,
+            backoff=spec.backoff,
+            backoff_base=spec.backoff_base,
+            jitter=spec.jitter,
+            timeout=spec.timeout,
+            error=self.error,
+            error_type=self.error_type,
+            result=self.result,
+            result_truncated=self.result_truncated,
+            progress=self.progress,
+            state=self.state,
+            node_id=self.node_id,
+            claim_id=self.claim_id,
+            business_key=spec.business_key,
+            idempotency_key=spec.idempotency_key,
+            root_id=self.root_id,
+            parent_id=spec.parent_id,
+            batch_id=spec.batch_id,
+            schedule=spec.schedule,
+            superseded_by=self.superseded_by,
+            canceled_reason=self.canceled_reason,
+            paused_from=self.paused_from,
+            signal_key=spec.signal.key if spec.signal is not None else None,
+            dead_letter_reason=self.dead_letter_reason,
+            caller=spec.caller,
+            archived=self.archived_at is not None,
+        )
+
+
+class Reservation(Struct, frozen=True, kw_only=True):
+    """Who has a business key. ``claim_id``: the job has ended, the code of this run has not."""
+
+    job_id: UUID
+    reserved_at: datetime
+    claim_id: UUID | None = None
+    node_id: str | None = None
+
+
+class Permit(Struct, frozen=True, kw_only=True):
+    """One run that counts against a resource's limit."""
+
+    resource: str
+    job_id: UUID
+    claim_id: UUID
+    node_id: str
+
+
+class Limit(Struct, frozen=True, kw_only=True):
+    """
+    A resource's limit and the bucket of its rate.
+
+    The bucket is counted in whole microseconds times tokens, so that it never drifts: a token is
+    ``period`` microseconds, every microsecond brings ``rate``.
+    """
+
+    name: str
+    concurrent: int | None = None
+    rate: int | None = None
+    period: timedelta | None = None
+    level: int = 0
+    refilled_at: datetime
+
+
+class SignalRow(Struct, frozen=True, kw_only=True):
+    """A signal that was sent. ``taken_by``: who it released, or who consumed it later."""
+
+    spec: SignalSpec
+    sent_at: datetime
+    taken_by: tuple[UUID, ...] = ()
+
+
+class FireRow(Struct, frozen=True, kw_only=True):
+    """A recorded fire time."""
+
+    record: FireRecord
+    recorded_at: datetime
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What the runs of a batch's children have cost so far."""
+
+    runs: int = 0
+    run_time: timedelta = timedelta()
+    started_at: datetime | None = None

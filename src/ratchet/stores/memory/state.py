@@ -1,0 +1,336 @@
+"""
+Everything the store remembers, and how calls change it: one at a time, whole or not at all.
+
+A call that raises is undone. A transaction (`MemoryStore.begin`) is the list of its operations:
+each is carried out to get its answer, undone again, and all are carried out together at the end.
+What an open transaction has written is locked until then, as rows are in a database: whoever else
+wants to write it waits, and claims pass it by.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, QueueRecord, StreamRecord
+from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
+from ratchet.model.errors import ConfigurationError, Conflict, StoreError, UnstorableData
+from ratchet.model.job import Alert, Execution, LogEntry, StreamKey
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class RowLocked(Exception):  # noqa: N818 - never leaves this module
+    """A row is held by a transaction that is still open."""
+
+    def __init__(self, holder: Transaction) -> None:
+        super().__init__("the row is held by an open transaction")
+        self.holder = holder
+
+
+class LockTimeout(Conflict):
+    """A row was held by another open transaction for too long."""
+
+
+class Transaction:
+    """
+    What `MemoryStore.begin` yields, and ``within=`` accepts.
+
+    A test may write to ledgers of its own with it, which commit with the jobs: see `write`.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.locks: set[RowName] = set()
+        self.operations: list[tuple[Callable[[], Any], Any]] = []
+        self.writes: list[tuple[str, object]] = []
+
+    def write(self, ledger: str, entry: object) -> None:
+        """Append *entry* to a ledger (`MemoryStore.ledger`) when this transaction commits."""
+        if self.ended:
+            raise StoreError("this transaction has ended; write inside its with-block")
+        self.writes.append((ledger, entry))
+
+
+class State:
+    """The tables, and the one lock."""
+
+    def __init__(self, lock_wait: timedelta) -> None:
+        self._changed = threading.Condition(threading.RLock())
+        self._journal = Journal()
+        self._lock_wait = lock_wait
+        self._depth = 0
+        self._current: Transaction | None = None
+        self._open: list[Transaction] = []
+        self._serial = 0
+        self.ledgers: dict[str, list[object]] = {}
+        self._make_job_tables(self._journal)
+        self._make_other_tables(self._journal)
+        # Streams are never undone: a stream without jobs means nothing, and must not lock anybody out.
+        self._stream_ids: dict[StreamKey, int] = {}
+        self.streams: dict[int, StreamRecord] = {}
+
+    def _make_job_tables(self, journal: Journal) -> None:
+        self.pending = Pending()
+        self.by_status: Group[UUID, Row, JobStatus] = Group(_status)
+        self.running_on: Group[UUID, Row, str] = Group(_running_on)
+        self.by_root: Group[UUID, Row, UUID] = Group(lambda row: row.root_id)
+        self.by_batch: Group[UUID, Row, UUID] = Group(lambda row: row.spec.batch_id)
+        self.live_runs: Group[UUID, Row, str] = Group(_live_run_of)
+        self.awaiting: Group[UUID, Row, str] = Group(_awaited_signal)
+        self.expiring: Group[UUID, Row, bool] = Group(_may_expire)
+        self.jobs: Table[UUID, Row] = Table(
+            "job",
+            journal,
+            self.pending,
+            self.by_status,
+            self.running_on,
+            self.by_root,
+            self.by_batch,
+            self.live_runs,
+            self.awaiting,
+            self.expiring,
+        )
+        self.edges_out: Group[tuple[UUID, UUID], Edge, UUID] = Group(lambda edge: edge.parent_id)
+        self.edges_in: Group[tuple[UUID, UUID], Edge, UUID] = Group(lambda edge: edge.child_id)
+        self.edges: Table[tuple[UUID, UUID], Edge] = Table("edge", journal, self.edges_out, self.edges_in)
+        self.runs_of: Group[tuple[UUID, UUID], Execution, UUID] = Group(lambda run: run.job_id)
+        self.executions: Table[tuple[UUID, UUID], Execution] = Table("execution", journal, self.runs_of)
+        self.logs_of: Group[tuple[UUID, UUID, int], LogEntry, UUID] = Group(lambda entry: entry.job_id)
+        self.logs: Table[tuple[UUID, UUID, int], LogEntry] = Table("log", journal, self.logs_of)
+        self.alerts_of: Group[UUID, Alert, UUID] = Group(lambda alert: alert.job_id)
+        self.alerts: Table[UUID, Alert] = Table("alert", journal, self.alerts_of)
+
+    def _make_other_tables(self, journal: Journal) -> None:
+        self.reservations: Table[str, Reservation] = Table("business_key", journal)
+        self.idempotency: Table[str, UUID] = Table("idempotency_key", journal)
+        # Runs that have ended on record while their code goes on, and the node it goes on at.
+        self.lingering: Table[tuple[UUID, UUID], str] = Table("lingering", journal)
+        self.permits_of: Group[tuple[str, UUID, UUID], Permit, str] = Group(lambda permit: permit.resource)
+        self.permits: Table[tuple[str, UUID, UUID], Permit] = Table("permit", journal, self.permits_of)
+        self.limits: Table[str, Limit] = Table("limit", journal)
+        self.breakers: Table[str, BreakerRecord] = Table("breaker", journal)
+        self.batches_of: Group[UUID, BatchRecord, UUID] = Group(lambda batch: batch.parent_id)
+        self.batches: Table[UUID, BatchRecord] = Table("batch", journal, self.batches_of)
+        self.costs: Table[UUID, Cost] = Table("batch_metrics", journal)
+        self.schedules: Table[str, ScheduleRecord] = Table("recurring_job", journal)
+        self.fires_of: Group[tuple[str, datetime], FireRow, str] = Group(lambda row: row.record.schedule)
+        self.fires: Table[tuple[str, datetime], FireRow] = Table("recurring_fire", journal, self.fires_of)
+        self.signals_of: Group[UUID, SignalRow, str] = Group(lambda row: row.spec.key)
+        self.signals: Table[UUID, SignalRow] = Table("signal", journal, self.signals_of)
+        self.nodes: Table[str, NodeRecord] = Table("node", journal)
+        self.locks: Table[str, LockRecord] = Table("lock", journal)
+        self.queues: Table[str, QueueRecord] = Table("queue", journal)
+
+    # --- calls ----------------------------------------------------------------------------------
+
+    def run(self, operation: Callable[[], T], *, within: object | None = None) -> T:
+        """
+        The answer of *operation*, which changes everything it wants to, or nothing if it raises.
+
+        *within*: the changes are made when that transaction commits. Inside another operation
+        this is a savepoint.
+        """
+        if self._owned_depth():
+            return self._savepoint(operation)
+        with self._changed:
+            while True:
+                transaction = None if within is None else self.transaction(within)
+                try:
+                    return self._attempt(operation, transaction)
+                except RowLocked as locked:
+                    holder = locked.holder
+                self._wait_for(holder)
+
+    def _wait_for(self, holder: Transaction) -> None:
+        seconds = self._lock_wait.total_seconds()
+        if not self._changed.wait_for(lambda: holder.ended, seconds):
+            raise LockTimeout(f"another open transaction has held the row for {seconds:g} s; try again when it has ended")
+
+    def _owned_depth(self) -> int:
+        # Another thread's depth must not be mistaken for ours; the lock is re-entrant, so this
+        # waits for other threads only.
+        with self._changed:
+            return self._depth
+
+    def _savepoint(self, operation: Callable[[], T]) -> T:
+        mark = self._journal.mark()
+        try:
+            return operation()
+        except BaseException:
+            self._journal.undo_to(mark)
+            raise
+
+    def _attempt(self, operation: Callable[[], T], transaction: Transaction | None) -> T:
+        with self._writing(transaction):
+            if transaction is None:
+                answer = operation()
+                self._journal.keep()
+                return answer
+            for earlier, _ in transaction.operations:
+                earlier()
+            answer = operation()
+            transaction.operations.append((operation, answer))
+            transaction.locks = self._journal.touched()
+            return answer
+
+    @contextmanager
+    def _writing(self, transaction: Transaction | None) -> Iterator[None]:
+        """Undo, at the end, whatever was not kept."""
+        self._depth = 1
+        self._current = transaction
+        self._journal.guard = self._refuse_locked if self._open else None
+        try:
+            yield
+        finally:
+            self._journal.guard = None
+            self._journal.undo()
+            self._depth = 0
+            self._current = None
+
+    def _refuse_locked(self, name: RowName) -> None:
+        for transaction in self._open:
+            if transaction is not self._current and name in transaction.locks:
+                raise RowLocked(transaction)
+
+    def is_locked(self, table: Table[Any, Any], key: object) -> bool:
+        """True where an open transaction other than the current one has written the row."""
+        name = (table.name, key)
+        return any(name in open_.locks for open_ in self._open if open_ is not self._current)
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def begin(self) -> Transaction:
+        """A new transaction; it must be given to `commit` or `rollback`."""
+        with self._changed:
+            transaction = Transaction()
+            self._open.append(transaction)
+            return transaction
+
+    def transaction(self, within: object) -> Transaction:
+        """*within* itself, if it is an open transaction of this store."""
+        if not isinstance(within, Transaction):
+            raise ConfigurationError(
+                f"within= takes what this store's begin() yields, not {type(within).__name__}: "
+                f"the in-memory store has no database connection to join"
+            )
+        if within.ended or within not in self._open:
+            raise StoreError("within= is a transaction that has ended, or of another store")
+        return within
+
+    def commit(self, transaction: Transaction) -> None:
+        """Make all its changes, or none (`Conflict`) where an answer it was given no longer holds."""
+        with self._changed:
+            try:
+                with self._writing(transaction):
+                    for operation, answer in transaction.operations:
+                        if operation() != answer:
+                            raise Conflict(
+                                "another call changed what this transaction had read; nothing of it was written, "
+                                "run it again"
+                            )
+                    self._journal.keep()
+                for ledger, entry in transaction.writes:
+                    self.ledgers.setdefault(ledger, []).append(entry)
+            finally:
+                self._end(transaction)
+
+    def rollback(self, transaction: Transaction) -> None:
+        """Forget all its changes."""
+        with self._changed:
+            self._end(transaction)
+
+    def _end(self, transaction: Transaction) -> None:
+        transaction.ended = True
+        self._open.remove(transaction)
+        self._changed.notify_all()
+
+    # --- small things ---------------------------------------------------------------------------
+
+    def next_serial(self) -> int:
+        """Numbers that only grow."""
+        self._serial += 1
+        return self._serial
+
+    def stream(self, key: StreamKey) -> int:
+        """The id of the stream of *key*, which is made if there is none."""
+        stream_id = self._stream_ids.get(key)
+        if stream_id is None:
+            stream_id = self._stream_ids[key] = len(self._stream_ids) + 1
+            self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=key, epoch=0)
+        return stream_id
+
+    def backdated(self, stream_id: int) -> None:
+        """A job was put before the edge that claims of this stream have reached."""
+        record = self.streams[stream_id]
+        self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=record.key, epoch=record.epoch + 1)
+
+
+class Part:
+    """One part of the store: methods over the shared state."""
+
+    _state: State
+
+
+class HasState(Protocol):
+    """Whatever `atomic` can decorate a method of."""
+
+    _state: State
+
+
+S = TypeVar("S", bound=HasState)
+
+
+def atomic(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that runs alone, and leaves nothing behind when it raises."""
+
+    @wraps(method)
+    def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._state.run(lambda: method(self, *args, **kwargs))
+
+    return call
+
+
+def storable(texts: Sequence[str | None]) -> None:
+    """Refuse what a database would refuse: U+0000, and text that is not Unicode."""
+    for text in texts:
+        if text is None or (text.isascii() and "\0" not in text):
+            continue
+        if "\0" in text:
+            raise UnstorableData("a text holds U+0000, which databases cannot store; nothing was written")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UnstorableData(
+                f"a text holds a lone surrogate at position {error.start}, which is not valid Unicode; "
+                f"nothing was written"
+            ) from error
+
+
+def _status(row: Row) -> JobStatus | None:
+    return row.status if row.archived_at is None else None
+
+
+def _running_on(row: Row) -> str | None:
+    return row.node_id if row.status is JobStatus.RUNNING else None
+
+
+def _live_run_of(row: Row) -> str | None:
+    return row.spec.schedule if row.ended_as is None else None
+
+
+def _awaited_signal(row: Row) -> str | None:
+    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
+
+
+def _may_expire(row: Row) -> bool | None:
+    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None

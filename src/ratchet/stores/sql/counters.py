@@ -1,0 +1,114 @@
+"""The counters of batches: moved by the transaction that ends a child, and exact under any concurrency."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.status import JobStatus
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.locked import lock_waiting_jobs
+from ratchet.stores.sql.releases import release
+
+LOCK_BATCHES = """
+    SELECT batch_id FROM scheduler_batch WHERE batch_id {in ids uuid} ORDER BY batch_id {for update}
+"""
+
+COUNT_ENDS = """
+    UPDATE scheduler_batch
+       SET completed = scheduler_batch.completed + delta.completed, failed = scheduler_batch.failed + delta.failed,
+           canceled = scheduler_batch.canceled + delta.canceled
+      FROM {rows delta (batch_id, completed, failed, canceled)}
+     WHERE scheduler_batch.batch_id = delta.batch_id AND scheduler_batch.batch_id {in ids uuid}
+"""
+
+FIND_COMPLETE = """
+    SELECT batch_id, parent_id
+      FROM scheduler_batch
+     WHERE batch_id {in ids uuid} AND finished_at IS NULL AND sealed AND completed + failed + canceled >= total
+     ORDER BY batch_id
+    {for update}
+"""
+
+MARK_FINISHED = """
+    UPDATE scheduler_batch SET finished_at = :now WHERE batch_id {in ids uuid}
+"""
+
+COUNT_RUNS = """
+    INSERT INTO scheduler_batch_metrics AS metrics (batch_id, runs, run_time_us, started_at, finished_at)
+    SELECT batch_id, runs, run_time_us, started_at, finished_at
+      FROM {rows delta (batch_id, runs, run_time_us, started_at, finished_at)}
+     WHERE true
+        ON CONFLICT (batch_id) DO UPDATE
+       SET runs = metrics.runs + excluded.runs, run_time_us = metrics.run_time_us + excluded.run_time_us,
+           started_at = {least}(coalesce(metrics.started_at, excluded.started_at), excluded.started_at),
+           finished_at = {greatest}(coalesce(metrics.finished_at, excluded.finished_at), excluded.finished_at)
+"""
+
+_COLUMN = {JobStatus.SUCCEEDED: 0, JobStatus.FAILED: 1, JobStatus.CANCELED: 2}
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class BatchDeltas:
+    """
+    What a transaction changes in batches: summed first, then written with one statement for all of them.
+
+    ``origin`` of a change is the job whose end brought it; it is told with the batches that it finished.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._runs: dict[UUID, list[tuple[datetime, datetime]]] = defaultdict(list)
+        self._origins: dict[UUID, UUID] = {}
+
+    def count_end(self, batch_id: UUID, status: JobStatus, origin: UUID, *, by: int = 1) -> None:
+        """A child of the batch has ended so; with ``by=-1`` it is open again."""
+        self._ends[batch_id][_COLUMN[status]] += by
+        self._origins[batch_id] = origin
+
+    def count_run(self, batch_id: UUID, started_at: datetime | None, finished_at: datetime) -> None:
+        """A child of the batch has run once."""
+        self._runs[batch_id].append((started_at or finished_at, finished_at))
+
+    def apply(self, session: Session, now: datetime) -> list[tuple[UUID, UUID, UUID | None]]:
+        """
+        Write the changes; (origin, batch, released parent) of each batch that is finished by them.
+
+        The parent is None where it is not waiting any more.
+        """
+        if self._ends:
+            ids = sorted(self._ends)
+            if len(ids) > 1:  # one row needs no order
+                session.rows(LOCK_BATCHES, {"ids": ids})
+            session.execute(COUNT_ENDS, {"ids": ids, "delta": [(key, *self._ends[key]) for key in ids]})
+        self._write_runs(session)
+        if not self._ends:
+            return []
+        finished = finish_batches(session, self._ends, now)
+        return [(self._origins[batch_id], batch_id, parent_id) for batch_id, parent_id in finished]
+
+    def _write_runs(self, session: Session) -> None:
+        rows = []
+        for batch_id, runs in sorted(self._runs.items()):
+            spent = sum((finish - start) // _MICROSECOND for start, finish in runs)
+            rows.append((batch_id, len(runs), spent, min(run[0] for run in runs), max(run[1] for run in runs)))
+        if rows:
+            session.execute(COUNT_RUNS, {"delta": rows})
+
+
+def finish_batches(session: Session, batch_ids: Iterable[UUID], now: datetime) -> list[tuple[UUID, UUID | None]]:
+    """
+    Finish those of these batches whose children have all ended; (batch, released parent) of each.
+
+    ``finished_at`` is set under the batch's lock, so that each batch is finished by one transaction.
+    """
+    ids = sorted(batch_ids)
+    complete = session.rows(FIND_COMPLETE, {"ids": ids})
+    if not complete:
+        return []
+    session.execute(MARK_FINISHED, {"ids": [batch_id for batch_id, _ in complete], "now": now})
+    waiting = lock_waiting_jobs(session, [parent_id for _, parent_id in complete])
+    release(session, waiting, now)
+    return [(batch_id, parent_id if parent_id in waiting else None) for batch_id, parent_id in complete]

@@ -1,0 +1,233 @@
+"""
+Transactions on a SQL database, without the differences between the products.
+
+**SQL text** is written once for all dialects and translated once per dialect (cached). It has
+``:name`` binds, bare table names, and macros in braces for what differs:
+
+=====================================  ==========================================================
+``job_id {in ids uuid}``               membership; ``ids`` is a list bind (empty is fine).
+``job_id {not in ids uuid}``           Kinds: uuid time bool int real text
+``FROM {rows r (job_id, delta int)}``  a row set named ``r`` from the bind ``r``: a list of tuples. The kind
+                                       of a schema column is known, others are named
+``{for update}``                       also ``{for update skip locked}``, ``{for update of q}``,
+                                       ``{for update of q skip locked}``, ``{for share}``; nothing on SQLite.
+                                       ``of`` takes an alias, never a table name
+``CAST(:x AS {time})``                 the product's name of a kind. Needed where a bind can be NULL and
+                                       nothing else tells its type: ``CAST(:x AS {time}) IS NULL``
+``{greatest}(a, b)`` ``{least}(a, b)`` arguments must not be NULL (SQLite answers NULL, PostgreSQL skips it)
+``{instr}(text, :part) > 0``           position of a part, case-sensitive everywhere
+``{clock}``                            the server's clock, a time: ``SELECT {clock} AS now_at``
+=====================================  ==========================================================
+
+``true``, ``false``, ``NOT flag``, ``LIMIT :n``, ``RETURNING``, ``ON CONFLICT (…) DO NOTHING | DO UPDATE``,
+``WITH x AS MATERIALIZED (SELECT …)`` and ``UPDATE … FROM`` are the same on both. Not portable: a WITH
+that changes data (send two statements), ``::`` casts, arithmetic on times (do it in Python), a qualified
+column on the left of SET. SQLite needs ``WHERE true`` in ``INSERT … SELECT … ON CONFLICT``.
+A literal brace or an unknown macro is an error. In an f-string write ``{{in ids uuid}}``.
+
+**Values in**: UUID, aware datetime, bool, int, float, str, enums of str and int, None, and lists of
+these for ``{in}`` and ``{rows}``.
+
+**Values out** are decoded by the *label of the result column*: UUID, aware UTC datetime with
+microseconds, bool. A label that is a column of the schema has that column's kind (`columns.KINDS`), so
+plain columns just work. An expression takes the label of such a column, or one that ends in ``_at``
+(time) or ``_uuid``, or begins with ``is_`` or ``has_`` (bool)::
+
+    SELECT q.job_id, min(q.scheduled_time) AS scheduled_time, count(*) AS jobs,
+           EXISTS (SELECT 1 FROM scheduler_queue) AS is_known
+      FROM scheduler_job_queue q ...
+
+Beware of the reverse: ``count(*) AS paused`` would come out as a bool. Rows are plain tuples::
+
+    for job_id, due_at, jobs, known in session.rows(FIND, {"limit": 10}): ...
+
+**Retries**: `Database.run` may call its *work* again from the start after a deadlock, a serialization
+failure or a connection that was lost before the commit. *work* therefore must not change Python state
+that outlives it, except what it returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ratchet.model.errors import Conflict, StoreError
+from ratchet.stores.sql.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from ratchet.stores.sql.dialect import Dialect
+    from ratchet.stores.sql.streams import StreamRegistry
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+NO_PARAMS: Mapping[str, object] = {}
+
+log = logging.getLogger("ratchet.stores.sql")
+
+
+class Session(ABC):
+    """
+    One transaction on one connection.
+
+    `Database.run` and `Database.read` make and end it. An enlisted one runs on the caller's own
+    transaction and never ends it.
+    """
+
+    dialect: Dialect
+    enlisted: bool = False  # on a caller's transaction: nothing here commits, and nobody knows when it will
+
+    @abstractmethod
+    def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
+        """Run one statement; the number of rows it changed."""
+
+    @abstractmethod
+    def rows(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> list[Row]:
+        """Run one statement (a SELECT, or one with RETURNING); all its rows, decoded."""
+
+    @abstractmethod
+    def insert_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        on_conflict_do_nothing: bool = False,
+    ) -> int:
+        """Insert many rows in the product's fastest way; the number of rows inserted."""
+
+    @abstractmethod
+    def on_commit(self, action: Callable[[], None]) -> None:
+        """Call *action* after this transaction has committed; dropped on rollback and on an enlisted session."""
+
+    @property
+    @abstractmethod
+    def connection(self) -> Any:
+        """The driver's connection of this transaction."""
+
+    def row(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> Row | None:
+        """The first row of `rows`; None if there is none."""
+        found = self.rows(sql, params)
+        return found[0] if found else None
+
+    def value(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> Any:
+        """The first column of the first row; None if there is none."""
+        found = self.rows(sql, params)
+        return found[0][0] if found else None
+
+
+class Database:
+    """
+    Runs work in transactions; the only place that retries.
+
+    Safe to use from many threads. A process that was forked from one that used it gets connections
+    of its own.
+    """
+
+    #: How often *work* is tried when the database reports a conflict with another transaction.
+    TRIES = 8
+    #: Seconds after which no further try begins; waiting for a lock has taken them.
+    PATIENCE = 10.0
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self._prepare: Callable[[], object] | None = None
+        self._prepared_in: int | None = None
+        self._preparing = threading.Lock()
+
+    def prepare_with(self, action: Callable[[], object]) -> None:
+        """Call *action* before the first transaction of this process; one that fails is called again."""
+        self._prepare = action
+
+    def run(self, work: Callable[[Session], T], *, within: object | None = None) -> T:
+        """
+        What *work* returns, after its one write transaction has committed.
+
+        With *within* it runs on the caller's transaction instead: once, without retries, and
+        nothing is committed. `Conflict` when other transactions won every try, `StoreUnavailable`
+        when the database cannot be reached, `CommitUnknown` when the connection was lost while
+        committing.
+        """
+        self._ready()
+        if within is not None:
+            with self.dialect.enlist(within) as session:
+                return work(session)
+        return self._try(lambda: self._transact(work))
+
+    def read(self, work: Callable[[Session], T]) -> T:
+        """What *work* returns, read in one transaction that takes no write lock."""
+        self._ready()
+
+        def attempt() -> T:
+            with self.dialect.reading() as session:
+                return work(session)
+
+        return self._try(attempt)
+
+    def begin(self, *, within: object | None = None) -> AbstractContextManager[Any]:
+        """
+        A transaction whose driver connection the caller may use: commits at the end, rolls back on an error.
+
+        With *within*, that same connection, already in the caller's transaction.
+        """
+        return self._begin(within)
+
+    def close(self) -> None:
+        """Free every connection; the next call opens new ones."""
+        self._prepared_in = None
+        self.dialect.close()
+
+    def _ready(self) -> None:
+        if self._prepared_in == (process := os.getpid()) or self._prepare is None:
+            return
+        with self._preparing:
+            if self._prepared_in != process:
+                self._prepare()
+                self._prepared_in = process
+
+    @contextmanager
+    def _begin(self, within: object | None) -> Iterator[Any]:
+        self._ready()
+        if within is not None:
+            with self.dialect.enlist(within) as session:
+                yield session.connection
+        else:
+            with self.dialect.writing() as session:
+                yield session.connection
+
+    def _transact(self, work: Callable[[Session], T]) -> T:
+        with self.dialect.writing() as session:
+            return work(session)
+
+    def _try(self, attempt: Callable[[], T]) -> T:
+        reconnected = False
+        started = time.monotonic()
+        for tries in range(1, self.TRIES + 1):
+            try:
+                return attempt()
+            except Conflict:
+                if tries == self.TRIES or time.monotonic() - started > self.PATIENCE:
+                    raise
+                # full jitter: two transactions that met once should not meet again
+                time.sleep(random.uniform(0, min(0.005 * 2**tries, 0.5)))
+            except ConnectionLost:
+                # A connection that the server closed while it lay in the pool shows only when it is used.
+                if reconnected:
+                    raise
+                reconnected = True
+                log.info("the connection was lost before the commit; trying once more on a new one")
+        raise StoreError("unreachable: the last try returns or raises")
+
+
+class SqlPart:
+    """What the noun classes have in common: the database they run on, and the ids of streams."""
+
+    def __init__(self, database: Database, streams: StreamRegistry) -> None:
+        self.database = database
+        self.streams = streams

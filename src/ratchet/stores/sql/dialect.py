@@ -1,0 +1,101 @@
+"""What a SQL product must answer for the statements to run on it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ratchet.spi.constraint_detector import ConstraintDetector
+from ratchet.spi.store import Capabilities
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.statement import Statement, translate
+
+if TYPE_CHECKING:
+    from ratchet.stores.sql.claims import ClaimPlan
+    from ratchet.stores.sql.database import Session
+
+
+class Dialect(ABC):
+    """
+    One SQL product: how it connects, begins, locks and complains.
+
+    Everything that differs between products is here and in the subclasses; the noun modules never
+    ask which one they run on.
+    """
+
+    name: str
+    capabilities: Capabilities
+    constraints: ConstraintDetector
+    claim_plan: ClaimPlan
+    #: True: the first use creates or upgrades the schema without being asked.
+    migrates_itself: bool = False
+    #: True: one writer at a time, so that a second transaction inside a transaction would wait for itself.
+    one_writer: bool = False
+    #: Macros that are one word.
+    words: dict[str, str]
+
+    def __init__(self) -> None:
+        # filters make many different texts; the fixed ones are used all the time and stay
+        self.statement = lru_cache(maxsize=2048)(self._translate)
+
+    def _translate(self, sql: str) -> Statement:
+        return translate(sql, self)
+
+    # --- text ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def bind(self, name: str) -> str:
+        """How a bind is written."""
+
+    @abstractmethod
+    def literal(self, text: str) -> str:
+        """A quoted literal, a comment or a percent sign, safe for the driver's own bind syntax."""
+
+    @abstractmethod
+    def table(self, name: str) -> str:
+        """A table of ours, qualified where a schema was configured."""
+
+    @abstractmethod
+    def member(self, name: str, kind: Kind, *, negated: bool) -> str:
+        """What follows a column to test its membership in the list bind *name*."""
+
+    @abstractmethod
+    def rowset(self, name: str, columns: Sequence[tuple[str, Kind]]) -> str:
+        """A FROM item named *name* with these columns, from the bind *name*."""
+
+    @abstractmethod
+    def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
+        """A locking clause; nothing where one writer makes it needless."""
+
+    # --- transactions -------------------------------------------------------------------------
+
+    @abstractmethod
+    def writing(self) -> AbstractContextManager[Session]:
+        """A write transaction: commits at the end, rolls back on an error. Raises `StoreError`s only."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Session]:
+        """A read transaction with one consistent view."""
+
+    @abstractmethod
+    def enlist(self, within: object) -> AbstractContextManager[Session]:
+        """A session on the caller's open transaction, which it neither commits nor rolls back."""
+
+    @abstractmethod
+    def migrating(self) -> AbstractContextManager[Session]:
+        """A write transaction that only one process in the world has at a time, without a deadline."""
+
+    @abstractmethod
+    def run_script(self, session: Session, script: str) -> None:
+        """Run the statements of a migration script, as they stand."""
+
+    @abstractmethod
+    def has_table(self, session: Session, name: str) -> bool:
+        """True if the table exists where ours are looked for."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free every connection; the next transaction opens new ones."""

@@ -1,0 +1,182 @@
+"""
+The connections of one process to one PostgreSQL server, directly or through PgBouncer.
+
+Not psycopg's own pool: that one connects in background threads, so that with the server down a caller
+waits for the whole timeout and then learns nothing but that it waited, and after a restart it hands out
+one dead connection after another. Here the caller connects, and gets the reason at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Generator
+from typing import Any
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.postgres import register_default_adapters, types
+from psycopg.pq import TransactionStatus
+
+from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.errors import redacted
+
+#: Connections inherited by a fork; closing them would end the parent's sessions.
+_abandoned: list[Any] = []
+
+_GRACE = 5.0  # seconds that the server gets to report its own timeout
+_IDLE_LIMIT = 300.0  # seconds after which an unused connection is closed
+
+
+def _stock_adapters() -> AdaptersMap:
+    # A program may have changed psycopg's global ones (UUIDs as text, say); ours must not change with them.
+    adapters = AdaptersMap(types=types)
+    register_default_adapters(adapters)
+    return adapters
+
+
+ADAPTERS = _stock_adapters()
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """
+    A connection whose calls end, even when the network or the server has gone silent.
+
+    The server's ``statement_timeout`` ends ordinary slow calls. This deadline is for the server that
+    does not answer any more.
+    """
+
+    patience: float | None = None
+    used_at: float = 0.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.patience is not None:
+            gen = _until(time.monotonic() + self.patience, gen)
+        return super().wait(gen, *args, **kwargs)
+
+
+def _until(deadline: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg.OperationalError("the server did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+class Connections:
+    """Opens, lends and closes connections; a forked child gets its own."""
+
+    def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
+        self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
+        self.patience = statement_timeout + _GRACE
+        self._connect_timeout = connect_timeout
+        self._size = size
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._slots = threading.Semaphore(self._size)
+        # blocks of user code may last; the engine's own calls must not wait for them
+        self._user_slots = threading.Semaphore(max(self._size - 2, 1))
+
+    def take(self, *, for_user: bool = False) -> Connection:
+        """A connection without a transaction; give it back."""
+        if self._pid != os.getpid():
+            _abandoned.append(self._idle)
+            self._start()
+        if for_user and not self._user_slots.acquire(timeout=self._connect_timeout):
+            raise self._exhausted()
+        try:
+            if not self._slots.acquire(timeout=self._connect_timeout):
+                raise self._exhausted()
+            try:
+                return self._idle_one() or self._connect()
+            except BaseException:
+                self._slots.release()
+                raise
+        except BaseException:
+            if for_user:
+                self._user_slots.release()
+            raise
+
+    def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
+        """Return what `take` lent; one that is broken, or still in a transaction, is closed."""
+        try:
+            if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+                connection.used_at = time.monotonic()
+                with self._lock:
+                    self._idle.append(connection)
+            else:
+                connection.close()
+        finally:
+            self._slots.release()
+            if for_user:
+                self._user_slots.release()
+
+    def discard_idle(self) -> None:
+        """Close the connections that nobody uses: after one was lost, the others are not trusted."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed by whoever uses it last, or reused."""
+        if self._pid == os.getpid():
+            self.discard_idle()
+
+    def _idle_one(self) -> Connection | None:
+        with self._lock:
+            # the one used last is the warmest; those at the other end grow old and are closed
+            found = self._idle.pop() if self._idle else None
+            oldest = time.monotonic() - _IDLE_LIMIT
+            stale = [connection for connection in self._idle if connection.used_at < oldest]
+            if stale:
+                self._idle = [connection for connection in self._idle if connection.used_at >= oldest]
+        for connection in stale:
+            connection.close()
+        return found
+
+    def _connect(self) -> Connection:
+        try:
+            return Connection.connect(self._conninfo, autocommit=True, prepare_threshold=None, context=ADAPTERS)
+        except psycopg.Error as error:
+            raise StoreUnavailable(
+                f"cannot connect to PostgreSQL at {self._where()}: {redacted(str(error)).strip()}"
+            ) from error
+
+    def _where(self) -> str:
+        known = conninfo_to_dict(self._conninfo)
+        return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
+
+    def _exhausted(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"all {self._size} connections of this process to PostgreSQL have been in use for "
+            f"{self._connect_timeout:g} s; raise pool_size, or keep transactions short"
+        )
+
+
+def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:
+    # No `options`: PgBouncer refuses startup parameters it does not know.
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}") from None
+    defaults = {
+        "fallback_application_name": "ratchet",
+        "connect_timeout": max(2, round(connect_timeout)),
+        "keepalives": 1,
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int((statement_timeout + _GRACE) * 1000),
+    }
+    return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})

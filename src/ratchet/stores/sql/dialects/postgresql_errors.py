@@ -1,0 +1,77 @@
+"""What PostgreSQL's errors mean, by SQLSTATE."""
+
+from __future__ import annotations
+
+import psycopg
+
+from ratchet.model.errors import (
+    ConfigurationError,
+    Conflict,
+    SchemaOutOfDate,
+    StoreError,
+    StoreUnavailable,
+    UnstorableData,
+)
+from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, redacted
+
+_CONFLICTS = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock timeout
+_NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
+_LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
+_READ_ONLY = "25006"
+_CANCELED = "57014"
+_LIMIT_OF_AN_INDEX_ROW = "54000"
+
+
+class PostgresqlConstraints:
+    """Reads SQLSTATEs."""
+
+    def is_unique_violation(self, error: BaseException) -> bool:
+        """True if a unique key already exists."""
+        return getattr(error, "sqlstate", None) == "23505"
+
+    def is_foreign_key_violation(self, error: BaseException) -> bool:
+        """True if a referenced row is missing, or still referenced."""
+        return getattr(error, "sqlstate", None) == "23503"
+
+
+def meaning(error: Exception, text: str) -> Exception:
+    """What to raise for a driver's *error*; the caller keeps it as the cause."""
+    if isinstance(error, StoreError | ConfigurationError):
+        return error
+    if isinstance(error, UnicodeError | OverflowError):
+        return UnstorableData(f"a value cannot be sent to PostgreSQL: {error}")
+    if not isinstance(error, psycopg.Error):
+        return StoreError(f"{type(error).__name__}: {error}, in: {text}")
+    message = redacted(str(error)).strip()
+    state = error.sqlstate
+    if state is None:
+        return _without_state(error, message, text)
+    if state in _CONFLICTS:
+        return Conflict(f"PostgreSQL: {message}")
+    if state in _NO_SCHEMA:
+        return SchemaOutOfDate(
+            f"the schema of Ratchet is missing or older than this version ({message.splitlines()[0]}); "
+            f"run `ratchet db upgrade`"
+        )
+    if state.startswith("22") or state == _LIMIT_OF_AN_INDEX_ROW:
+        return UnstorableData(f"PostgreSQL refused a value: {message}")
+    if state.startswith("23"):
+        return ConstraintViolated(f"PostgreSQL refused a row ({message}), in: {text}")
+    if state in _LOST or state.startswith("08"):
+        return ConnectionLost(f"the connection to PostgreSQL was lost: {message}")
+    if state == _READ_ONLY:
+        return ConnectionLost(f"this PostgreSQL server is read-only, perhaps after a failover: {message}")
+    if state == _CANCELED:
+        return StoreUnavailable(f"PostgreSQL gave up: {message}; see Options.statement_timeout")
+    if state.startswith(("53", "58", "XX", "28")):
+        return StoreUnavailable(f"PostgreSQL cannot serve this now: {message}")
+    return StoreError(f"PostgreSQL ({state}): {message}, in: {text}")
+
+
+def _without_state(error: psycopg.Error, message: str, text: str) -> Exception:
+    # found by the driver or by libpq, before or after the server said anything
+    if isinstance(error, psycopg.DataError):
+        return UnstorableData(f"a value cannot be sent to PostgreSQL: {message}")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return ConnectionLost(f"the connection to PostgreSQL was lost: {message}")
+    return StoreError(f"{type(error).__name__}: {message}, in: {text}")

@@ -1,0 +1,83 @@
+"""
+Lists and row sets as PostgreSQL array literals.
+
+psycopg can send lists itself, at several microseconds per element; a bulk call has thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from ratchet.model.errors import UnstorableData
+from ratchet.stores.sql.columns import Kind, kind_of
+from ratchet.stores.sql.statement import Plan, Statement
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Enum):
+        value = value.value
+    text = str(value)
+    if "\0" in text:
+        raise UnstorableData("a text contains the character U+0000, which a SQL text cannot hold")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _int(value: Any) -> str:
+    return str(int(value))
+
+
+def _hex(value: Any) -> str:
+    text: str = value.hex
+    return text
+
+
+_ELEMENTS: dict[Kind, Callable[[Any], str]] = {
+    "uuid": _hex,
+    "time": datetime.isoformat,
+    "bool": lambda value: "t" if value else "f",
+    "int": _int,
+    "real": lambda value: repr(float(value)),
+    "text": _text,
+}
+
+
+def array(values: Sequence[Any], kind: Kind) -> str:
+    """The literal of an array of these values."""
+    element = _ELEMENTS[kind]
+    return "{" + ",".join(["NULL" if value is None else element(value) for value in values]) + "}"
+
+
+def arrays(rows: Sequence[Sequence[Any]], kinds: Sequence[Kind]) -> list[str]:
+    """One array per column of *rows*."""
+    if not rows:
+        return ["{}"] * len(kinds)
+    return [array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+
+
+def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping[str, object]:
+    """All binds of a statement; a row set becomes one array per column, named ``<set>__<number>``."""
+    if not statement.lists and not statement.rowsets:
+        return params
+    encoded: dict[str, object] = {}
+    for name, value in params.items():
+        if kind := statement.lists.get(name):
+            encoded[name] = array(list(value), kind)  # type: ignore[call-overload]
+        elif kinds := statement.rowsets.get(name):
+            for index, column in enumerate(arrays(value, kinds)):  # type: ignore[arg-type]
+                encoded[f"{name}__{index}"] = column
+        else:
+            encoded[name] = value
+    return encoded
+
+
+def utc(moment: datetime) -> datetime:
+    """The same time in UTC: a caller's session may have a zone of its own."""
+    return moment.astimezone(UTC)
+
+
+def times_of(labels: Sequence[str]) -> Plan:
+    """The result columns that hold times."""
+    return tuple((index, utc) for index, label in enumerate(labels) if kind_of(label) == "time")

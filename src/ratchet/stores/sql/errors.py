@@ -1,0 +1,23 @@
+"""What a dialect's errors become; the driver's exception is always the ``__cause__``."""
+
+from __future__ import annotations
+
+import re
+
+from ratchet.model.errors import StoreError, StoreUnavailable
+
+
+class ConstraintViolated(StoreError):
+    """A unique, foreign-key, check or NOT NULL constraint refused a row; none of our statements expects one."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """A connection broke before anything was sent for commit; a new connection may succeed at once."""
+
+
+_SECRET = re.compile(r"(?P<head>://[^:/?#\s@]*:)[^@/\s]*(?=@)|(?P<word>\bpassword=)[^\s&'\"]+", re.IGNORECASE)
+
+
+def redacted(text: str) -> str:
+    """*text* without the password of any URL or connection string in it."""
+    return _SECRET.sub(lambda match: (match["head"] or match["word"]) + "***", text)

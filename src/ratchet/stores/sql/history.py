@@ -1,0 +1,326 @@
+"""Executions, logs and the archive in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.job import Execution, LogEntry, LogLine
+from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.walk import STEP, Stretch, Walk
+
+#: Every column of scheduler_job; scheduler_job_archive has the same and archived_at.
+JOB_COLUMNS = """
+    job_id, root_id, target, payload, params, job_type, priority, stream_id, status, created_at, scheduled_at,
+    expires_at, max_retries, backoff, backoff_base_us, jitter, timeout_us, no_retry_for, idempotency_key,
+    business_key, on_success, on_failure, parent_id, batch_id, schedule, caller, needs, has_dependants,
+    has_conditions, signal_key, signal, attempts, crashes, started_at, finished_at, node_id, error, error_type,
+    result, result_truncated, progress, progress_message, state, paused_from, superseded_by, canceled_reason,
+    canceled_by, dead_letter_reason, held_at, dead_lettered_at, expiry_due_at, signal_due_at
+"""
+
+LIST_RUNS = """
+    SELECT job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted,
+           error, error_type, traceback
+      FROM scheduler_job_execution
+     WHERE job_id = :job_id AND (counted OR CAST(:uncounted AS {bool}))
+     ORDER BY COALESCE(finished_at, started_at, scheduled_at), claim_id
+"""
+
+OLDEST_RUNS = """
+    SELECT e.job_id, e.claim_id, COALESCE(e.finished_at, e.started_at, e.scheduled_at) AS finished_at,
+           COALESCE(j.created_at, a.created_at) AS created_at,
+           (q.job_id IS NULL AND (j.job_id IS NULL OR j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED'))) AS has_ended
+      FROM (SELECT job_id, claim_id, finished_at, started_at, scheduled_at
+              FROM scheduler_job_execution
+             WHERE (job_id, claim_id) > (CAST(:job_id AS {uuid}), CAST(:claim_id AS {uuid}))
+             ORDER BY job_id, claim_id
+             LIMIT :step) e
+      LEFT JOIN scheduler_job_queue q ON q.job_id = e.job_id
+      LEFT JOIN scheduler_job j ON j.job_id = e.job_id
+      LEFT JOIN scheduler_job_archive a ON a.job_id = e.job_id
+     ORDER BY e.job_id, e.claim_id
+"""
+
+DELETE_RUNS = """
+    DELETE FROM scheduler_job_execution
+     WHERE (job_id, claim_id) IN (SELECT r.job_id, r.claim_id FROM {rows r (job_id, claim_id)})
+"""
+
+# A run has lost its job when it was rescued (CRASHED), or when it holds it no longer and has left no
+# row of its own. Where a job has no rows at all they were purged, and its lines are not judged.
+LIST_LINES = """
+    SELECT l.logged_at, l.level, l.logger, l.message, l.attempt,
+           CASE WHEN e.status IS NOT NULL THEN e.status = 'CRASHED'
+                WHEN q.claim_id = l.claim_id THEN false
+                ELSE q.job_id IS NOT NULL
+                     OR EXISTS (SELECT 1 FROM scheduler_job_execution o WHERE o.job_id = l.job_id)
+            END AS is_lost
+      FROM scheduler_job_log l
+      LEFT JOIN scheduler_job_execution e ON e.job_id = l.job_id AND e.claim_id = l.claim_id
+      LEFT JOIN scheduler_job_queue q ON q.job_id = l.job_id
+     WHERE l.job_id = :job_id
+     ORDER BY l.claim_id DESC, l.sequence DESC
+     LIMIT :limit
+"""
+
+LOG_COLUMNS = ("job_id", "claim_id", "sequence", "attempt", "logged_at", "level", "logger", "message")
+
+OLD_LINES = """
+    SELECT job_id, claim_id, sequence
+      FROM scheduler_job_log
+     WHERE logged_at < :before
+     LIMIT :limit
+    {for update skip locked}
+"""
+
+DELETE_LINES = """
+    DELETE FROM scheduler_job_log
+     WHERE (job_id, claim_id, sequence) IN
+           (SELECT r.job_id, r.claim_id, r.sequence FROM {rows r (job_id, claim_id, sequence)})
+"""
+
+OLDEST_JOBS = """
+    SELECT job_id, created_at, status, finished_at
+      FROM scheduler_job
+     WHERE job_id > :position
+     ORDER BY job_id
+     LIMIT :step
+"""
+
+# The last condition keeps what a retry of a dead letter would bring back to life.
+LOCK_ARCHIVABLE = """
+    SELECT j.job_id
+      FROM scheduler_job j
+     WHERE j.job_id {in ids uuid} AND j.status IN ('SUCCEEDED', 'CANCELED') AND j.finished_at < :before
+       AND NOT EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.job_id = j.job_id)
+       AND NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
+       AND NOT EXISTS (SELECT 1
+                         FROM scheduler_dependency d
+                         JOIN scheduler_job c ON c.job_id = d.child_id
+                        WHERE d.parent_id = j.job_id
+                          AND (c.status NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED')
+                               OR EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.job_id = c.job_id)))
+       AND NOT EXISTS (SELECT 1
+                         FROM scheduler_job f
+                        WHERE f.job_id = j.canceled_by AND f.dead_letter_reason IS NOT NULL
+                          AND f.status IN ('FAILED', 'PAUSED'))
+     ORDER BY j.job_id
+    {for update of j skip locked}
+"""
+
+COPY_TO_ARCHIVE = f"""
+    INSERT INTO scheduler_job_archive ({JOB_COLUMNS}, archived_at)
+    SELECT {JOB_COLUMNS}, CAST(:now AS {{time}}) FROM scheduler_job WHERE job_id {{in ids uuid}}
+"""
+
+DELETE_JOBS = """
+    DELETE FROM scheduler_job WHERE job_id {in ids uuid}
+"""
+
+LOCK_OLD_ARCHIVED = """
+    SELECT job_id, job_type
+      FROM scheduler_job_archive
+     WHERE archived_at < :before
+     ORDER BY archived_at, job_id
+     LIMIT :limit
+    {for update skip locked}
+"""
+
+FIND_BATCHES_OF_PARENTS = """
+    SELECT batch_id FROM scheduler_batch WHERE parent_id {in ids uuid}
+"""
+
+# Everything that is known of an archived job, the job itself last.
+FORGET_ARCHIVED = (
+    "DELETE FROM scheduler_job_tag WHERE job_id {in ids uuid}",
+    "DELETE FROM scheduler_job_execution WHERE job_id {in ids uuid}",
+    "DELETE FROM scheduler_job_log WHERE job_id {in ids uuid}",
+    "DELETE FROM scheduler_workflow_condition WHERE parent_id {in ids uuid}",
+    "DELETE FROM scheduler_dependency WHERE parent_id {in ids uuid}",
+    "DELETE FROM scheduler_dependency WHERE child_id {in ids uuid}",
+    "DELETE FROM scheduler_job_archive WHERE job_id {in ids uuid}",
+)
+
+FORGET_BATCHES = (
+    "DELETE FROM scheduler_batch_metrics WHERE batch_id {in ids uuid}",
+    "DELETE FROM scheduler_batch WHERE batch_id {in ids uuid}",
+)
+
+_NIL = UUID(int=0)
+
+
+def archive_jobs(session: Session, job_ids: Sequence[UUID], *, now: datetime) -> None:
+    """Move cold rows that the caller has locked to the archive; their runs, tags and logs stay where they are."""
+    if job_ids:
+        session.execute(COPY_TO_ARCHIVE, {"ids": list(job_ids), "now": now})
+        session.execute(DELETE_JOBS, {"ids": list(job_ids)})
+
+
+class SqlHistory(SqlPart):
+    """What jobs did, and where they go when they are done."""
+
+    def __init__(self, database: Database, streams: StreamRegistry) -> None:
+        super().__init__(database, streams)
+        self._archiving: Walk[UUID] = Walk()
+        self._purging_runs: Walk[tuple[UUID, UUID]] = Walk()
+
+    # --- executions ---------------------------------------------------------------------------
+
+    def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
+        """The runs of a job, oldest first; with *uncounted* also crashed, handed-back and canceled ones."""
+        values = {"job_id": job_id, "uncounted": uncounted}
+        return [_execution(row) for row in self.database.read(lambda session: session.rows(LIST_RUNS, values))]
+
+    def purge_executions(self, *, before: datetime, limit: int) -> int:
+        """Delete runs of ended jobs that finished before *before*; at most *limit*."""
+
+        def step(position: tuple[UUID, UUID] | None, room: int) -> Stretch[tuple[UUID, UUID]]:
+            job_id, claim_id = position or (_NIL, _NIL)
+            values = {"job_id": job_id, "claim_id": claim_id, "step": STEP}
+            runs = self.database.read(lambda session: session.rows(OLDEST_RUNS, values))
+            old = [
+                (job_id, claim_id)
+                for job_id, claim_id, finished_at, _, ended in runs
+                if ended and finished_at < before
+            ][:room]
+            removed = self.database.run(lambda session: session.execute(DELETE_RUNS, {"r": old})) if old else 0
+            if len(old) == room:
+                return Stretch(old[-1], len(runs), removed)
+            # a run is younger than its job, so behind jobs that are too young nothing is left to do
+            beyond = len(runs) == STEP and any(created is None or created < before for _, _, _, created, _ in runs)
+            return Stretch(runs[-1][:2] if beyond else None, len(runs), removed)
+
+        return self._purging_runs.remove(step, limit)
+
+    # --- logs ---------------------------------------------------------------------------------
+
+    def append_logs(self, entries: Sequence[LogEntry], *, now: datetime) -> None:
+        """Store lines; a line that is already there (job, claim, sequence) is left alone."""
+        if not entries:
+            return
+        lines = [_line_values(entry) for entry in entries]
+        self.database.run(
+            lambda session: session.insert_rows("scheduler_job_log", LOG_COLUMNS, lines, on_conflict_do_nothing=True)
+        )
+
+    def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:
+        """
+        The newest *limit* lines of a job, run by run, each run's in the order they were logged.
+
+        Lines of a run that lost the job (its node was declared dead while it ran) are ``lost``.
+        """
+        values = {"job_id": job_id, "limit": limit}
+        rows = self.database.read(lambda session: session.rows(LIST_LINES, values))
+        return [_log_line(row) for row in reversed(rows)]
+
+    def purge_logs(self, *, before: datetime, limit: int) -> int:
+        """Delete lines older than *before*; at most *limit*."""
+
+        def purge(session: Session) -> int:
+            lines = session.rows(OLD_LINES, {"before": before, "limit": limit})
+            return session.execute(DELETE_LINES, {"r": lines}) if lines else 0
+
+        return self.database.run(purge)
+
+    # --- archive ------------------------------------------------------------------------------
+
+    def archive(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """
+        Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
+
+        Not while a job that has not ended depends on them, their batch is open, or the dead letter
+        that canceled them can still be retried. A walk in the order of ids: no index covers the
+        time at which a job ended, because it would make every success dearer.
+        """
+
+        def step(position: UUID | None, room: int) -> Stretch[UUID]:
+            values = {"position": position or _NIL, "step": STEP}
+            jobs = self.database.read(lambda session: session.rows(OLDEST_JOBS, values))
+            old = [
+                job_id
+                for job_id, _, status, finished_at in jobs
+                if status in ("SUCCEEDED", "CANCELED") and finished_at is not None and finished_at < before
+            ][:room]
+            removed = self.database.run(lambda session: _archive_old(session, old, before, now)) if old else 0
+            if len(old) == room:
+                return Stretch(old[-1], len(jobs), removed)
+            # no job ends before it was created
+            beyond = len(jobs) == STEP and any(created < before for _, created, _, _ in jobs)
+            return Stretch(jobs[-1][0] if beyond else None, len(jobs), removed)
+
+        return self._archiving.remove(step, limit)
+
+    def purge_archive(self, *, before: datetime, limit: int) -> int:
+        """Delete archived jobs that were archived before *before*, with all that is known of them; at most *limit*."""
+
+        def purge(session: Session) -> int:
+            jobs = session.rows(LOCK_OLD_ARCHIVED, {"before": before, "limit": limit})
+            if not jobs:
+                return 0
+            parents = [job_id for job_id, job_type in jobs if job_type == "BATCH_PARENT"]
+            if parents:
+                batches = [batch_id for (batch_id,) in session.rows(FIND_BATCHES_OF_PARENTS, {"ids": parents})]
+                for statement in FORGET_BATCHES:
+                    session.execute(statement, {"ids": batches})
+            for statement in FORGET_ARCHIVED:
+                session.execute(statement, {"ids": [job_id for job_id, _ in jobs]})
+            return len(jobs)
+
+        return self.database.run(purge)
+
+
+def _archive_old(session: Session, job_ids: list[UUID], before: datetime, now: datetime) -> int:
+    locked = [job_id for (job_id,) in session.rows(LOCK_ARCHIVABLE, {"ids": job_ids, "before": before})]
+    archive_jobs(session, locked, now=now)
+    return len(locked)
+
+
+def _execution(row: Row) -> Execution:
+    (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted, *rest) = row
+    error, error_type, traceback = rest
+    return Execution(
+        job_id=job_id,
+        claim_id=claim_id,
+        attempt=attempt,
+        node_id=node_id,
+        started_at=started_at,
+        finished_at=finished_at,
+        duration=_between(started_at, finished_at),
+        queue_wait=_between(scheduled_at, started_at),
+        status=status,
+        error=error,
+        traceback=traceback,
+        counted=counted,
+        error_type=error_type,
+    )
+
+
+def _between(start: datetime | None, end: datetime | None) -> timedelta | None:
+    # two clocks may have been asked; a duration is never negative
+    return None if start is None or end is None else max(end - start, timedelta())
+
+
+def _line_values(entry: LogEntry) -> tuple[object, ...]:
+    # One bad line must not take the others with it: what a column cannot hold is replaced or cut.
+    return (
+        entry.job_id,
+        entry.claim_id,
+        entry.sequence,
+        entry.attempt,
+        entry.at,
+        _storable(entry.level)[:16],
+        _storable(entry.logger)[:255],
+        _storable(entry.message),
+    )
+
+
+def _storable(text: str) -> str:
+    return text.replace("\0", "\\u0000").encode(errors="backslashreplace").decode()
+
+
+def _log_line(row: Row) -> LogLine:
+    at, level, logger, message, attempt, lost = row
+    return LogLine(at=at, level=level, logger=logger, message=message, attempt=attempt, lost=lost)

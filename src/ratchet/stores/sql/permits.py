@@ -1,0 +1,143 @@
+"""Resource limits and circuit breakers in SQL. The claim takes permits (see `claims`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.stores.sql.database import Row, Session, SqlPart
+
+# A bucket that exists keeps its tokens: every node sets its limits when it starts, and a deploy
+# must not let a burst through.
+SET_LIMIT = """
+    INSERT INTO scheduler_resource_limit AS held
+           (resource, max_concurrent, rate, period_us, tokens, refilled_at, updated_at)
+    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :refilled_at, :now)
+        ON CONFLICT (resource) DO UPDATE
+       SET max_concurrent = COALESCE(excluded.max_concurrent, held.max_concurrent),
+           rate = COALESCE(excluded.rate, held.rate),
+           period_us = COALESCE(excluded.period_us, held.period_us),
+           tokens = CASE WHEN excluded.tokens IS NULL THEN held.tokens
+                         WHEN held.tokens IS NULL THEN excluded.tokens
+                         WHEN held.tokens < excluded.tokens THEN held.tokens
+                         ELSE excluded.tokens END,
+           refilled_at = COALESCE(held.refilled_at, excluded.refilled_at),
+           updated_at = excluded.updated_at
+"""
+
+REMOVE_LIMIT = """
+    DELETE FROM scheduler_resource_limit WHERE resource = :name
+"""
+
+LIST_LIMITS = """
+    SELECT l.resource, l.max_concurrent, l.rate, l.period_us,
+           (SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource = l.resource) AS permits
+      FROM scheduler_resource_limit l
+     ORDER BY l.resource
+"""
+
+RELEASE_PERMITS = """
+    DELETE FROM scheduler_resource_permit
+     WHERE (job_id, claim_id) IN (SELECT r.job_id, r.claim_id FROM {rows r (job_id, claim_id)})
+"""
+
+_BREAKER = "SELECT service, state, open_until, document, version FROM scheduler_circuit_breaker"
+
+FIND_BREAKER = f"{_BREAKER} WHERE service = :service"
+
+LIST_BREAKERS = f"{_BREAKER} ORDER BY service"
+
+CREATE_BREAKER = """
+    INSERT INTO scheduler_circuit_breaker (service, state, open_until, document, version, updated_at)
+    VALUES (:service, :state, :until, :document, 1, :now)
+        ON CONFLICT (service) DO NOTHING
+"""
+
+SAVE_BREAKER = """
+    UPDATE scheduler_circuit_breaker
+       SET state = :state, open_until = :until, document = :document, version = version + 1, updated_at = :now
+     WHERE service = :service AND version = :expected
+"""
+
+
+class SqlPermits(SqlPart):
+    """Limits and breakers."""
+
+    def set_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        """Create or change a limit; what is None is left as it was. A new rate starts with a full bucket."""
+        values = {
+            "name": name,
+            "concurrent": concurrent,
+            "rate": rate,
+            "period_us": None if period is None else period // timedelta(microseconds=1),
+            "tokens": None if rate is None else float(rate),
+            "refilled_at": None if rate is None else now,
+            "now": now,
+        }
+        self.database.run(lambda session: session.execute(SET_LIMIT, values))
+
+    def remove_limit(self, name: str, *, now: datetime) -> bool:
+        """Forget a limit; permits that are held stay with their runs, which free them as they end."""
+        return self.database.run(lambda session: session.execute(REMOVE_LIMIT, {"name": name})) > 0
+
+    def limits(self) -> list[LimitRecord]:
+        """All limits with the number of permits held."""
+        return [_limit(row) for row in self.database.read(lambda session: session.rows(LIST_LIMITS))]
+
+    def release_permits(self, claims: Sequence[JobClaim]) -> int:
+        """Free the permits of these runs, by (job_id, claim_id)."""
+        if not claims:
+            return 0
+        runs = sorted((claim.job_id, claim.claim_id) for claim in claims)
+        return self.database.run(lambda session: session.execute(RELEASE_PERMITS, {"r": runs}))
+
+    # --- breakers -----------------------------------------------------------------------------
+
+    def breaker(self, service: str) -> BreakerRecord | None:
+        """One breaker; None if it was never used."""
+        row = self.database.read(lambda session: session.row(FIND_BREAKER, {"service": service}))
+        return None if row is None else _breaker(row)
+
+    def breakers(self) -> list[BreakerRecord]:
+        """All breakers by service."""
+        return [_breaker(row) for row in self.database.read(lambda session: session.rows(LIST_BREAKERS))]
+
+    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
+        """Store a breaker's state if its version still is *expected_version* (0: create); the version grows by one."""
+        values = {
+            "service": record.service,
+            "state": record.state,
+            "until": record.until,
+            "document": record.document,
+            "expected": expected_version,
+            "now": now,
+        }
+
+        def save(session: Session) -> bool:
+            if expected_version == 0:
+                del values["expected"]
+                return session.execute(CREATE_BREAKER, values) > 0
+            return session.execute(SAVE_BREAKER, values) > 0
+
+        return self.database.run(save)
+
+
+def _limit(row: Row) -> LimitRecord:
+    name, concurrent, rate, period_us, held = row
+    period = None if period_us is None else timedelta(microseconds=period_us)
+    return LimitRecord(name=name, concurrent=concurrent, rate=rate, period=period, held=held)
+
+
+def _breaker(row: Row) -> BreakerRecord:
+    service, state, until, document, version = row
+    return BreakerRecord(service=service, state=state, until=until, document=document, version=version)

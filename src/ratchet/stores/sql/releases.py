@@ -1,0 +1,64 @@
+"""The way into the queue: jobs that waited or rested become PENDING."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.stores.sql.database import Session
+
+# What is locked by the caller cannot have got a queue row meanwhile.
+ENQUEUE = """
+    INSERT INTO scheduler_job_queue
+           (job_id, stream_id, priority, status, job_type, attempts, crashes, max_retries, timeout_us, scheduled_time)
+    SELECT job_id, stream_id, priority, 'PENDING', job_type, attempts, crashes, max_retries, timeout_us, scheduled_at
+      FROM scheduler_job
+     WHERE job_id {in ids uuid} AND status = 'PENDING'
+"""
+
+RELEASE = """
+    UPDATE scheduler_job
+       SET status = 'PENDING', held_at = NULL, signal_due_at = NULL,
+           scheduled_at = {greatest}(scheduled_at, CAST(:now AS {time}))
+     WHERE job_id {in ids uuid}
+"""
+
+# The number of satisfied edges of a job that needs none is 0 too.
+FIND_READY = """
+    SELECT j.job_id
+      FROM scheduler_job j
+     WHERE j.job_id {in ids uuid} AND j.status = 'WAITING'
+       AND (j.signal_key IS NULL OR j.signal IS NOT NULL)
+       AND j.needs <= (SELECT count(*)
+                         FROM scheduler_dependency d
+                        WHERE d.child_id = j.job_id AND d.state = 'SATISFIED')
+     ORDER BY j.job_id
+"""
+
+
+def enqueue(session: Session, job_ids: Iterable[UUID]) -> None:
+    """Give queue rows to jobs whose locked cold rows have just become PENDING."""
+    if ids := sorted(job_ids):
+        session.execute(ENQUEUE, {"ids": ids})
+
+
+def release(session: Session, job_ids: Iterable[UUID], now: datetime) -> None:
+    """WAITING to PENDING, due at the later of *now* and their own due time; the caller has locked them as WAITING."""
+    if ids := sorted(job_ids):
+        session.execute(RELEASE, {"ids": ids, "now": now})
+        session.execute(ENQUEUE, {"ids": ids})
+
+
+def release_ready(session: Session, job_ids: Iterable[UUID], now: datetime) -> list[UUID]:
+    """
+    Release those of these WAITING jobs, locked by the caller, that have nothing left to wait for; their ids.
+
+    Nothing left: as many satisfied edges as the job needs, and its signal, if it waits for one.
+    """
+    ids = sorted(job_ids)
+    if not ids:
+        return []
+    ready = [job_id for (job_id,) in session.rows(FIND_READY, {"ids": ids})]
+    release(session, ready, now)
+    return ready

@@ -1,0 +1,755 @@
+"""Transitions: what every end of a run, every cancel, pause, retry and hand-back must change, and what it must not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from ratchet.model.composition import Edge
+from ratchet.model.decision import CountCrash, HandBack, Reschedule, Retry, Succeed
+from ratchet.model.errors import UnstorableData
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import ExecutionStatus, JobSpec, Progress, SignalWait
+from ratchet.model.status import JobStatus, JobType
+from ratchet.tck.harness import Harness
+
+
+class TestCompleteSuccess:
+    def test_the_job_has_succeeded(self, harness: Harness) -> None:
+        """Status, result, times, node and the attempt are on the record; the claim is gone."""
+        claim = harness.running(node="node-7")
+        started, finished = harness.advance(seconds=1), harness.advance(seconds=2)
+        answer = harness.end(claim, harness.success('{"sum":1}'), started_at=started, finished_at=finished)
+        assert not (answer.dead_lettered or answer.alerted)
+        assert (answer.released, answer.canceled, answer.finished_batches) == ((), (), ())
+        record = harness.record(claim.job_id)
+        assert (record.status, record.result, record.result_truncated) == (JobStatus.SUCCEEDED, '{"sum":1}', False)
+        assert (record.started_at, record.finished_at, record.node_id) == (started, finished, "node-7")
+        assert (record.attempts, record.crashes, record.error) == (1, 0, None)
+        assert harness.store.claims_of("node-7") == {}
+
+    def test_without_a_result(self, harness: Harness) -> None:
+        """A job may return nothing."""
+        claim = harness.running()
+        harness.end(claim, Succeed(result=None))
+        assert harness.record(claim.job_id).result is None
+
+    def test_a_truncated_result_says_so(self, harness: Harness) -> None:
+        """Readers are told that the result is not whole."""
+        claim = harness.running()
+        harness.end(claim, Succeed(result='"abc', truncated=True))
+        assert harness.record(claim.job_id).result_truncated
+        assert harness.store.results([claim.job_id])[claim.job_id].result_truncated
+
+    def test_a_success_clears_the_error_of_earlier_attempts(self, harness: Harness) -> None:
+        """What succeeded in the end is not shown as an error."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try())
+        assert harness.record(claim.job_id).error == "card declined"
+        harness.end(harness.claim_job(claim.job_id))
+        record = harness.record(claim.job_id)
+        assert (record.status, record.error, record.error_type, record.attempts) == (
+            JobStatus.SUCCEEDED,
+            None,
+            None,
+            2,
+        )
+
+    def test_a_large_result(self, harness: Harness) -> None:
+        """64 KiB of text outside the basic plane come back unharmed."""
+        result = '"' + "🧾" * 16_000 + '"'
+        claim = harness.running()
+        harness.end(claim, Succeed(result=result))
+        assert harness.record(claim.job_id).result == result
+
+
+class TestCompleteRetry:
+    def test_the_job_is_pending_for_later(self, harness: Harness) -> None:
+        """Due at the given time, one attempt more, with the error; not before, and by anybody."""
+        claim = harness.running(max_retries=3)
+        at = harness.after(seconds=30, microseconds=5)
+        answer = harness.end(claim, harness.another_try(at))
+        assert not answer.dead_lettered
+        record = harness.record(claim.job_id)
+        assert (record.status, record.scheduled_at, record.attempts) == (JobStatus.PENDING, at, 1)
+        assert (record.error, record.error_type) == ("card declined", "shop.errors.Declined")
+        assert (record.claim_id, record.finished_at) == (None, None)
+        assert harness.claim() == []
+        harness.now = at
+        (again,) = harness.claim(node_id="node-2")
+        assert (again.job_id, again.attempts) == (claim.job_id, 1)
+
+    def test_a_lingering_run_holds_the_retry_back(self, harness: Harness) -> None:
+        """While the code of the old run goes on, the retry is not claimed; `settle` makes it due."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), lingers=True)
+        assert harness.status(claim.job_id) is JobStatus.PENDING
+        assert harness.claim() == []
+        assert harness.store.explain(claim.job_id, now=harness.now) != []
+        harness.store.settle([claim], now=harness.now)
+        assert [c.job_id for c in harness.claim()] == [claim.job_id]
+
+    def test_a_retry_is_held_back_for_a_minute_at_most(self, harness: Harness) -> None:
+        """Code that never ends does not hold the job forever."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), lingers=True)
+        harness.advance(seconds=61)
+        assert [c.job_id for c in harness.claim()] == [claim.job_id]
+
+    def test_settling_does_not_bring_a_retry_forward(self, harness: Harness) -> None:
+        """Its own delay still holds."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(harness.after(minutes=5)), lingers=True)
+        harness.store.settle([claim], now=harness.now)
+        assert harness.claim() == []
+        harness.advance(minutes=5)
+        assert len(harness.claim()) == 1
+
+    def test_a_dead_node_holds_nothing_back(self, harness: Harness) -> None:
+        """The node died, and the code with it: the retry is due."""
+        harness.register()
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), lingers=True)
+        harness.rescue()
+        assert [c.job_id for c in harness.claim(node_id="node-2")] == [claim.job_id]
+
+
+class TestCompleteFail:
+    def test_the_job_is_a_dead_letter(self, harness: Harness) -> None:
+        """FAILED with error, reason and attempt; an alert is recorded and nothing is claimed again."""
+        claim = harness.running()
+        answer = harness.end(claim, harness.failure("no such card"))
+        assert (answer.dead_lettered, answer.alerted) == (True, True)
+        record = harness.record(claim.job_id)
+        assert (record.status, record.attempts, record.error) == (JobStatus.FAILED, 1, "no such card")
+        assert (record.error_type, record.dead_letter_reason) == ("shop.errors.Declined", "retries exhausted")
+        assert record.finished_at == harness.now
+        assert harness.claim() == []
+
+    def test_it_keeps_what_it_was_given(self, harness: Harness) -> None:
+        """Payload, params and due time are there for the retry by hand."""
+        job_id = harness.failed(params='{"a":1}', tags=("t",))
+        record = harness.record(job_id)
+        assert (record.params, record.tags, record.payload) == ('{"a":1}', ("t",), harness.spec().payload)
+
+
+class TestCompleteWithoutCounting:
+    def test_reschedule(self, harness: Harness) -> None:
+        """Due later, no attempt used, no error."""
+        claim = harness.running()
+        at = harness.after(seconds=7)
+        harness.end(claim, Reschedule(at=at, reason="not ready"))
+        record = harness.record(claim.job_id)
+        assert (record.status, record.scheduled_at) == (JobStatus.PENDING, at)
+        assert (record.attempts, record.crashes, record.error) == (0, 0, None)
+
+    def test_hand_back(self, harness: Harness) -> None:
+        """PENDING with the due time it had, as if it had never been claimed."""
+        job_id = harness.submit(scheduled_at=harness.after(hours=-1))
+        before = harness.record(job_id)
+        claim = harness.claim_job(job_id)
+        harness.advance(seconds=1)
+        harness.end(claim, HandBack())
+        after = harness.record(job_id)
+        assert (after.status, after.scheduled_at) == (JobStatus.PENDING, before.scheduled_at)
+        assert (after.attempts, after.crashes, after.claim_id, after.node_id) == (0, 0, None, None)
+
+    def test_a_crash_is_counted_apart(self, harness: Harness) -> None:
+        """One crash: PENDING again at the old due time, no attempt used, no suspicion."""
+        job_id = harness.submit(scheduled_at=harness.after(hours=-1))
+        claim = harness.claim_job(job_id)
+        harness.end(claim, CountCrash(detail="exit code -9", max_crashes=3))
+        record = harness.record(job_id)
+        assert (record.status, record.attempts, record.crashes) == (JobStatus.PENDING, 0, 1)
+        assert record.scheduled_at == harness.after(hours=-1)
+        assert not record.stream.suspect
+        assert harness.claim_job(job_id).crashes == 1
+
+    def test_the_second_crash_makes_a_suspect(self, harness: Harness) -> None:
+        """From then on only a claim for suspects returns it."""
+        job_id = harness.submit(queue="emails")
+        for _ in range(2):
+            harness.end(harness.claim_job(job_id), CountCrash(detail="boom", max_crashes=3))
+        assert harness.record(job_id).stream.suspect
+        assert harness.record(job_id).stream.queue == "emails"
+        assert harness.claim() == []
+        (claim,) = harness.claim(suspects=True)
+        assert (claim.job_id, claim.crashes) == (job_id, 2)
+
+    def test_the_last_crash_makes_a_dead_letter(self, harness: Harness) -> None:
+        """The budget is used up: FAILED, with the reason, an alert, and no attempt counted."""
+        job_id = harness.submit()
+        for suspects in (False, False, True):
+            claim = harness.claim_job(job_id, suspects=suspects)
+            answer = harness.end(claim, CountCrash(detail="exit code -9", max_crashes=3))
+        assert (answer.dead_lettered, answer.alerted) == (True, True)
+        record = harness.record(job_id)
+        assert (record.status, record.attempts, record.crashes) == (JobStatus.FAILED, 0, 3)
+        assert record.dead_letter_reason
+        assert len(harness.store.alerts_of(job_id)) == 1
+
+
+class TestComplete:
+    def test_many_in_one_call(self, harness: Harness) -> None:
+        """Different ends in one transaction, one answer each, in order."""
+        decisions = [
+            harness.success(),
+            harness.another_try(harness.after(hours=1)),
+            harness.failure(),
+            Reschedule(at=harness.after(hours=1)),
+            HandBack(),
+            CountCrash(detail="boom", max_crashes=3),
+        ]
+        claims = [harness.running(scheduled_at=harness.after(seconds=-i)) for i in range(len(decisions))]
+        completions = [harness.completion(c, d) for c, d in zip(claims, decisions, strict=True)]
+        answers = harness.store.complete(completions, now=harness.now)
+        assert [(a.job_id, a.won, a.replayed) for a in answers] == [(c.job_id, True, False) for c in claims]
+        assert harness.statuses(c.job_id for c in claims) == [
+            JobStatus.SUCCEEDED,
+            JobStatus.PENDING,
+            JobStatus.FAILED,
+            JobStatus.PENDING,
+            JobStatus.PENDING,
+            JobStatus.PENDING,
+        ]
+
+    def test_five_hundred_in_one_call(self, harness: Harness) -> None:
+        """A full batch of a busy node."""
+        harness.submit_many(500)
+        claims = harness.claim(500)
+        assert all(answer.won for answer in harness.end_all(claims))
+        assert harness.store.counts()[JobStatus.SUCCEEDED] == 500
+
+    def test_of_nothing(self, harness: Harness) -> None:
+        """No completions, no answers."""
+        assert harness.store.complete([], now=harness.now) == []
+
+    def test_a_lost_claim_does_not_harm_the_others(self, harness: Harness) -> None:
+        """Winners win, losers are told so, in one call."""
+        winner, loser, other = (harness.running() for _ in range(3))
+        harness.store.cancel(loser.job_id, reason="r", now=harness.now)
+        unknown = harness.forged_claim(new_id())
+        answers = harness.end_all([winner, loser, unknown, other])
+        assert [a.won for a in answers] == [True, False, False, True]
+        assert harness.statuses(c.job_id for c in (winner, loser, other)) == [
+            JobStatus.SUCCEEDED,
+            JobStatus.CANCELED,
+            JobStatus.SUCCEEDED,
+        ]
+
+    @pytest.mark.parametrize("decision", ["success", "retry", "failure", "reschedule", "hand back", "crash"])
+    def test_sent_again_after_a_lost_answer(self, harness: Harness, decision: str) -> None:
+        """The same completion twice: the second is told that it has won already, and changes nothing."""
+        at = harness.after(hours=1)
+        end = {
+            "success": harness.success(),
+            "retry": harness.another_try(at),
+            "failure": harness.failure(),
+            "reschedule": Reschedule(at=at),
+            "hand back": HandBack(),
+            "crash": CountCrash(detail="boom", max_crashes=3),
+        }[decision]
+        claim = harness.running()
+        callback = harness.spec(type=JobType.CALLBACK, parent_id=claim.job_id, scheduled_at=at)
+        harness.end(claim, end, callback=callback)
+        before, counts = harness.record(claim.job_id), harness.store.counts()
+        harness.advance(seconds=1)
+        again = harness.complete(claim, end, callback=callback)
+        assert (again.won, again.replayed) == (True, True)
+        assert harness.record(claim.job_id) == before
+        assert harness.store.counts() == counts
+        assert len(harness.store.executions(claim.job_id, uncounted=True)) == 1
+        assert len(harness.store.alerts()) == (decision == "failure")
+        assert sum(alert.suppressed for alert in harness.store.alerts()) == 0
+
+    def test_sent_again_when_the_job_runs_anew(self, harness: Harness) -> None:
+        """The retry has been claimed meanwhile: the repeated answer is still true, and the new run goes on."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try())
+        new = harness.claim_job(claim.job_id)
+        again = harness.complete(claim, harness.another_try())
+        assert (again.won, again.replayed) == (True, True)
+        assert harness.record(claim.job_id).claim_id == new.claim_id
+        harness.end(new)
+
+    def test_a_callback_commits_with_the_end(self, harness: Harness) -> None:
+        """The callback job is there as soon as the job has ended, and can run."""
+        claim = harness.running()
+        callback = harness.spec(target="shop.jobs:record", type=JobType.CALLBACK, parent_id=claim.job_id)
+        harness.end(claim, callback=callback)
+        (job,) = harness.take()
+        assert (job.claim.job_id, job.claim.type) == (callback.job_id, JobType.CALLBACK)
+        assert (job.body.target, job.body.parent_id) == ("shop.jobs:record", claim.job_id)
+
+    def test_a_lost_claim_brings_no_callback(self, harness: Harness) -> None:
+        """Nothing of a completion that lost is written."""
+        claim = harness.running()
+        harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        callback = harness.spec(type=JobType.CALLBACK)
+        assert not harness.complete(claim, callback=callback).won
+        assert harness.store.get(callback.job_id) is None
+
+    def test_a_checkpoint_commits_with_the_end(self, harness: Harness) -> None:
+        """State given with the completion is kept; None leaves what is stored."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), state='{"last_id":7}')
+        assert harness.record(claim.job_id).state == '{"last_id":7}'
+        harness.end(harness.claim_job(claim.job_id), harness.failure())
+        assert harness.record(claim.job_id).state == '{"last_id":7}'
+
+    def test_runs_that_never_started(self, harness: Harness) -> None:
+        """A completion without times is accepted; the job has no start."""
+        claim = harness.running()
+        harness.end(claim, HandBack(), started_at=None, finished_at=None)
+        assert harness.record(claim.job_id).started_at is None
+
+    def test_one_bad_value_stops_the_whole_call(self, harness: Harness) -> None:
+        """A value that the database refuses: UnstorableData, and not one of the hundred has changed."""
+        harness.submit_many(100)
+        claims = harness.claim(100)
+        completions = [harness.completion(claim) for claim in claims]
+        completions[42] = harness.completion(claims[42], Succeed(result='"\ud800"'))
+        before = [harness.record(claim.job_id) for claim in claims]
+        with pytest.raises(UnstorableData):
+            harness.store.complete(completions, now=harness.now)
+        assert [harness.record(claim.job_id) for claim in claims] == before
+        assert harness.store.executions(claims[0].job_id, uncounted=True) == []
+
+    def test_the_other_ninety_nine_go_through(self, harness: Harness) -> None:
+        """Split off, the culprit fails alone, with the error, and the others succeed."""
+        harness.submit_many(100)
+        claims = harness.claim(100)
+        bad = harness.completion(claims[42], Succeed(result='"\ud800"'))
+        good = [harness.completion(claim) for claim in claims if claim is not claims[42]]
+        with pytest.raises(UnstorableData) as caught:
+            harness.store.complete([bad], now=harness.now)
+        assert all(answer.won for answer in harness.store.complete(good, now=harness.now))
+        harness.end(claims[42], harness.failure(ascii(str(caught.value))))
+        assert harness.store.counts()[JobStatus.SUCCEEDED] == 99
+        assert harness.record(claims[42].job_id).error
+
+    def test_a_nul_is_kept_or_refused(self, harness: Harness) -> None:
+        """U+0000 in a result is never cut off silently: it comes back whole, or the call is refused."""
+        claim = harness.running()
+        result = '"a\x00b"'
+        try:
+            harness.end(claim, Succeed(result=result))
+        except UnstorableData:
+            assert harness.status(claim.job_id) is JobStatus.RUNNING
+            harness.end(claim)
+        else:
+            assert harness.record(claim.job_id).result == result
+
+
+class TestCancel:
+    @pytest.mark.parametrize("state", ["PENDING", "PAUSED", "WAITING"])
+    def test_a_job_that_does_not_run(self, harness: Harness, state: str) -> None:
+        """CANCELED at once, with the reason; the answer says what it was."""
+        make = {"PENDING": harness.submit, "PAUSED": harness.paused, "WAITING": harness.waiting}[state]
+        job_id = make()
+        (canceled,) = harness.store.cancel(job_id, reason="not needed", now=harness.now)
+        assert (canceled.job_id, canceled.target, canceled.reason) == (job_id, harness.spec().target, "not needed")
+        assert (canceled.previous, canceled.status) == (JobStatus(state), JobStatus.CANCELED)
+        assert (canceled.claim_id, canceled.node_id) == (None, None)
+        record = harness.record(job_id)
+        assert (record.status, record.canceled_reason) == (JobStatus.CANCELED, "not needed")
+        assert record.finished_at == harness.now
+        assert harness.claim() == []
+
+    def test_a_running_job(self, harness: Harness) -> None:
+        """The answer names the run to interrupt; its result is discarded."""
+        claim = harness.running(node="node-7")
+        (canceled,) = harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        assert (canceled.previous, canceled.claim_id, canceled.node_id) == (
+            JobStatus.RUNNING,
+            claim.claim_id,
+            "node-7",
+        )
+        assert harness.store.claims_of("node-7") == {}
+        answer = harness.complete(claim)
+        assert (answer.won, answer.replayed) == (False, False)
+        record = harness.record(claim.job_id)
+        assert (record.status, record.result, record.attempts) == (JobStatus.CANCELED, None, 0)
+
+    def test_an_ended_job(self, harness: Harness) -> None:
+        """Nothing to cancel: empty, unchanged."""
+        for job_id in (harness.succeeded(), harness.failed(), harness.canceled()):
+            before = harness.record(job_id)
+            assert harness.store.cancel(job_id, reason="again", now=harness.now) == []
+            assert harness.record(job_id) == before
+        assert harness.store.cancel(new_id(), reason="r", now=harness.now) == []
+
+    def test_all_dependants_depth_first(self, harness: Harness) -> None:
+        """The whole tree goes, each branch to its end before the next, and each job says why."""
+        root, a, a1, b = harness.spec(), harness.child(), harness.child(), harness.child()
+        edges = [harness.edge(root, a, position=0), harness.edge(a, a1), harness.edge(root, b, position=1)]
+        harness.insert([root, a, a1, b], edges)
+        order = [c.job_id for c in harness.store.cancel(root.job_id, reason="r", now=harness.now)]
+        assert order[0] == root.job_id
+        assert sorted(order) == sorted(s.job_id for s in (root, a, a1, b))
+        assert order.index(a1.job_id) == order.index(a.job_id) + 1
+        assert harness.record(root.job_id).canceled_reason == "r"
+        for spec in (a, a1, b):
+            assert harness.record(spec.job_id).canceled_reason == "parent_canceled"
+
+    def test_a_long_chain(self, harness: Harness) -> None:
+        """Depth is no obstacle: three hundred steps are canceled with the first."""
+        specs: list[JobSpec] = [harness.spec(), *(harness.child() for _ in range(300))]
+        edges: list[Edge] = [harness.edge(specs[i], specs[i + 1]) for i in range(300)]
+        harness.insert(specs, edges)
+        canceled = harness.store.cancel(specs[0].job_id, reason="r", now=harness.now)
+        assert [c.job_id for c in canceled] == [s.job_id for s in specs]
+        assert harness.store.counts()[JobStatus.CANCELED] == 301
+
+
+class TestExpire:
+    def test_jobs_that_never_started(self, harness: Harness) -> None:
+        """PENDING, PAUSED and WAITING jobs past their expiry are CANCELED as expired; at the very moment, too."""
+        at = harness.after(hours=1)
+        ids = {harness.submit(expires_at=at), harness.paused(expires_at=at), harness.waiting(expires_at=at)}
+        keep = harness.submit(expires_at=harness.after(hours=1, microseconds=1))
+        assert harness.store.expire(now=harness.after(hours=1, microseconds=-1), limit=10) == []
+        harness.now = at
+        expired = harness.store.expire(now=harness.now, limit=10)
+        assert {c.job_id for c in expired} == ids
+        assert {(c.reason, c.status) for c in expired} == {("expired", JobStatus.CANCELED)}
+        for job_id in ids:
+            assert (harness.status(job_id), harness.record(job_id).canceled_reason) == (JobStatus.CANCELED, "expired")
+        assert harness.status(keep) is JobStatus.PENDING
+
+    def test_dependants_follow(self, harness: Harness) -> None:
+        """What waited for an expired job is canceled with it."""
+        parent, child = harness.spec(expires_at=harness.after(hours=1)), harness.child()
+        harness.insert([parent, child], [harness.edge(parent, child)])
+        harness.advance(hours=2)
+        expired = harness.store.expire(now=harness.now, limit=10)
+        assert [(c.job_id, c.reason) for c in expired] == [
+            (parent.job_id, "expired"),
+            (child.job_id, "parent_canceled"),
+        ]
+
+    def test_a_job_that_has_started_does_not_expire(self, harness: Harness) -> None:
+        """RUNNING jobs and those between two attempts are past their expiry for good."""
+        at = harness.after(hours=1)
+        running, retried = harness.running(expires_at=at), harness.running(expires_at=at)
+        harness.end(retried, harness.another_try(harness.after(hours=3)))
+        ended = [harness.succeeded(expires_at=at), harness.failed(expires_at=at)]
+        harness.advance(hours=2)
+        assert harness.store.expire(now=harness.now, limit=10) == []
+        assert harness.status(retried.job_id) is JobStatus.PENDING
+        assert harness.statuses(ended) == [JobStatus.SUCCEEDED, JobStatus.FAILED]
+        harness.end(running)
+
+    def test_a_claim_that_was_handed_back_still_expires(self, harness: Harness) -> None:
+        """It never started."""
+        claim = harness.running(expires_at=harness.after(hours=1))
+        harness.store.hand_back([claim], now=harness.now)
+        harness.advance(hours=2)
+        assert [c.job_id for c in harness.store.expire(now=harness.now, limit=10)] == [claim.job_id]
+
+    def test_paused_from_failed_does_not_expire(self, harness: Harness) -> None:
+        """It has started, and failed; pausing does not change that."""
+        job_id = harness.failed(expires_at=harness.after(hours=1))
+        assert harness.store.pause(job_id, now=harness.now)
+        harness.advance(hours=2)
+        assert harness.store.expire(now=harness.now, limit=10) == []
+
+    def test_at_most_the_limit(self, harness: Harness) -> None:
+        """A sweep works in portions."""
+        harness.submit_many(5, expires_at=harness.after(hours=1))
+        harness.advance(hours=2)
+        assert [len(harness.store.expire(now=harness.now, limit=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+    def test_the_business_key_is_free_again(self, harness: Harness) -> None:
+        """Expired is CANCELED."""
+        harness.submit(expires_at=harness.after(hours=1), business_key="k")
+        harness.advance(hours=2)
+        harness.store.expire(now=harness.now, limit=10)
+        harness.submit(business_key="k")
+
+    def test_a_signal_that_did_not_come(self, harness: Harness) -> None:
+        """Past its deadline the job is FAILED with SignalTimeout, a dead letter, and its branches follow."""
+        job_id = harness.waiting(signal=SignalWait(key="k", deadline=harness.after(hours=1)))
+        patient = harness.waiting(signal=SignalWait(key="k"))
+        child = harness.child()
+        harness.insert([child], [harness.edge(job_id, child)])
+        assert harness.store.expire(now=harness.now, limit=10) == []
+        harness.advance(hours=1)
+        ended = harness.store.expire(now=harness.now, limit=10)
+        assert [(c.job_id, c.status) for c in ended] == [
+            (job_id, JobStatus.FAILED),
+            (child.job_id, JobStatus.CANCELED),
+        ]
+        record = harness.record(job_id)
+        assert record.status is JobStatus.FAILED
+        assert (record.error_type or "").endswith("SignalTimeout")
+        assert [letter.job_id for letter in harness.store.dead_letters()] == [job_id]
+        assert harness.status(patient) is JobStatus.WAITING
+        assert harness.store.expire(now=harness.now, limit=10) == []
+
+
+class TestRetry:
+    def test_a_failed_job_starts_over(self, harness: Harness) -> None:
+        """Attempts and crashes 0, no error, due now; history stays."""
+        claim = harness.running(max_retries=1, priority=3)
+        harness.end(claim, CountCrash(detail="boom", max_crashes=3))
+        harness.end(harness.claim_job(claim.job_id), harness.another_try())
+        harness.end(harness.claim_job(claim.job_id), harness.failure())
+        harness.advance(hours=1)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        record = harness.record(claim.job_id)
+        assert (record.status, record.attempts, record.crashes) == (JobStatus.PENDING, 0, 0)
+        assert (record.error, record.error_type, record.dead_letter_reason) == (None, None, None)
+        assert (record.scheduled_at, record.finished_at) == (harness.now, None)
+        assert len(harness.store.executions(claim.job_id, uncounted=True)) == 3
+        again = harness.claim_job(claim.job_id)
+        assert (again.attempts, again.crashes, again.max_retries) == (0, 0, 1)
+        assert list(harness.store.dead_letters()) == []
+
+    def test_paused_from_failed(self, harness: Harness) -> None:
+        """A paused dead letter can be retried without resuming it first; one paused from PENDING cannot."""
+        job_id, pending = harness.failed(), harness.paused()
+        assert harness.store.pause(job_id, now=harness.now)
+        assert harness.store.retry(job_id, now=harness.now)
+        assert harness.status(job_id) is JobStatus.PENDING
+        assert harness.record(job_id).paused_from is None
+        assert not harness.store.retry(pending, now=harness.now)
+        assert harness.status(pending) is JobStatus.PAUSED
+
+    def test_a_suspect_that_is_retried_is_a_suspect_no_longer(self, harness: Harness) -> None:
+        """Crashes are 0 again, so any node may claim it beside other work."""
+        job_id = harness.submit()
+        for suspects in (False, False, True):
+            harness.end(
+                harness.claim_job(job_id, suspects=suspects), CountCrash(detail="boom", max_crashes=3)
+            )
+        assert harness.store.retry(job_id, now=harness.now)
+        assert not harness.record(job_id).stream.suspect
+        assert [c.job_id for c in harness.claim()] == [job_id]
+
+    def test_a_second_retry_finds_nothing(self, harness: Harness) -> None:
+        """True once; then the job is no longer FAILED."""
+        job_id = harness.failed()
+        assert [harness.store.retry(job_id, now=harness.now) for _ in range(2)] == [True, False]
+        assert not harness.store.retry(new_id(), now=harness.now)
+
+
+class TestPause:
+    def test_a_pending_job(self, harness: Harness) -> None:
+        """PAUSED, not claimed, and resumed exactly as it was: due time, attempts, crashes, error."""
+        claim = harness.running()
+        harness.end(claim, CountCrash(detail="boom", max_crashes=3))
+        harness.end(harness.claim_job(claim.job_id), harness.another_try(harness.after(seconds=5)))
+        before = harness.record(claim.job_id)
+        harness.advance(hours=1)
+        assert harness.store.pause(claim.job_id, now=harness.now)
+        paused = harness.record(claim.job_id)
+        assert (paused.status, paused.paused_from) == (JobStatus.PAUSED, JobStatus.PENDING)
+        assert (paused.attempts, paused.crashes, paused.scheduled_at) == (1, 1, before.scheduled_at)
+        assert harness.claim() == []
+        assert harness.store.resume(claim.job_id, now=harness.now)
+        assert harness.record(claim.job_id) == before
+        (again,) = harness.claim()
+        assert (again.job_id, again.attempts, again.crashes) == (claim.job_id, 1, 1)
+
+    def test_a_failed_job(self, harness: Harness) -> None:
+        """PAUSED and back to FAILED, with its error."""
+        job_id = harness.failed()
+        before = harness.record(job_id)
+        assert harness.store.pause(job_id, now=harness.now)
+        assert (harness.status(job_id), harness.record(job_id).paused_from) == (
+            JobStatus.PAUSED,
+            JobStatus.FAILED,
+        )
+        assert harness.store.resume(job_id, now=harness.now)
+        assert harness.record(job_id) == before
+
+    def test_again(self, harness: Harness) -> None:
+        """Pausing what is paused is True and changes nothing; so it remembers where it came from."""
+        job_id = harness.paused()
+        before = harness.record(job_id)
+        assert harness.store.pause(job_id, now=harness.now)
+        assert harness.record(job_id) == before
+
+    def test_any_other_state(self, harness: Harness) -> None:
+        """RUNNING, WAITING and ended jobs: False, unchanged."""
+        for job_id in (harness.running().job_id, harness.waiting(), harness.succeeded(), harness.canceled()):
+            before = harness.record(job_id)
+            assert not harness.store.pause(job_id, now=harness.now)
+            assert not harness.store.resume(job_id, now=harness.now)
+            assert harness.record(job_id) == before
+        assert not harness.store.pause(new_id(), now=harness.now)
+        assert not harness.store.resume(new_id(), now=harness.now)
+
+    def test_resuming_what_is_not_paused(self, harness: Harness) -> None:
+        """PENDING and FAILED: False."""
+        assert not harness.store.resume(harness.submit(), now=harness.now)
+        assert not harness.store.resume(harness.failed(), now=harness.now)
+
+    def test_a_resumed_job_keeps_its_place(self, harness: Harness) -> None:
+        """Its waiting time counts from its due time, not from the resume: it comes before younger jobs."""
+        old = harness.paused()
+        harness.advance(minutes=1)
+        young = harness.submit()
+        assert harness.claim(1)
+        assert harness.store.resume(old, now=harness.now)
+        younger = harness.submit()
+        assert [c.job_id for c in harness.claim()] == [old, younger]
+        assert harness.status(young) is JobStatus.RUNNING
+
+
+class TestHandBack:
+    def test_claims_that_are_still_held(self, harness: Harness) -> None:
+        """PENDING with the old due time, uncounted; the answer is how many were held."""
+        harness.submit_many(3, scheduled_at=harness.after(hours=-1))
+        claims = harness.claim()
+        harness.end(claims[0])
+        assert harness.store.hand_back(claims, now=harness.now) == 2
+        assert harness.store.hand_back(claims, now=harness.now) == 0
+        for claim in claims[1:]:
+            record = harness.record(claim.job_id)
+            assert (record.status, record.scheduled_at) == (JobStatus.PENDING, harness.after(hours=-1))
+            assert (record.attempts, record.crashes, record.node_id, record.claim_id) == (0, 0, None, None)
+            assert harness.store.executions(claim.job_id) == []
+        assert harness.store.hand_back([], now=harness.now) == 0
+
+    def test_they_come_first_again(self, harness: Harness) -> None:
+        """A job that was handed back is older than those behind it."""
+        first = harness.submit()
+        (claim,) = harness.claim(1)
+        harness.submit_many(2, scheduled_at=harness.after(microseconds=1))
+        harness.advance(seconds=1)
+        assert len(harness.claim(1)) == 1
+        harness.store.hand_back([claim], now=harness.now)
+        assert [c.job_id for c in harness.claim(1)] == [first]
+
+
+class TestHandBackUnknown:
+    def test_only_tokens_that_the_node_does_not_know(self, harness: Harness) -> None:
+        """A claim whose answer was lost goes back; known ones and those of other nodes stay."""
+        known, lost = harness.running(), harness.running()
+        foreign = harness.running(node="node-2")
+        assert harness.store.hand_back_unknown("node-1", [known.claim_id], now=harness.now) == [lost.job_id]
+        assert harness.statuses(c.job_id for c in (known, lost, foreign)) == [
+            JobStatus.RUNNING,
+            JobStatus.PENDING,
+            JobStatus.RUNNING,
+        ]
+        record = harness.record(lost.job_id)
+        assert (record.attempts, record.crashes, record.scheduled_at) == (0, 0, lost.scheduled_at)
+        assert harness.store.hand_back_unknown("node-1", [known.claim_id], now=harness.now) == []
+
+    def test_a_node_that_knows_nothing(self, harness: Harness) -> None:
+        """Everything under its name goes back."""
+        ids = sorted(harness.running().job_id for _ in range(3))
+        assert sorted(harness.store.hand_back_unknown("node-1", [], now=harness.now)) == ids
+        assert harness.store.claims_of("node-1") == {}
+
+
+class TestPark:
+    def test_only_a_node_that_has_the_target_gets_it(self, harness: Harness) -> None:
+        """Back to PENDING, uncounted, behind a gate that opens for nodes that name the target."""
+        claim = harness.running(queue="emails")
+        assert harness.store.park(claim, "shop.jobs:new", now=harness.now)
+        record = harness.record(claim.job_id)
+        assert (record.status, record.attempts, record.crashes) == (JobStatus.PENDING, 0, 0)
+        assert (record.stream.parked_target, record.stream.queue) == ("shop.jobs:new", "emails")
+        assert record.scheduled_at == claim.scheduled_at
+        assert harness.claim() == []
+        assert harness.claim(parked_targets=frozenset({"shop.jobs:other"})) == []
+        (again,) = harness.claim(parked_targets=frozenset({"shop.jobs:other", "shop.jobs:new"}))
+        assert again.job_id == claim.job_id
+        harness.end(again)
+
+    def test_such_a_node_still_gets_ordinary_jobs(self, harness: Harness) -> None:
+        """Naming parked targets adds to what is claimed."""
+        parked = harness.running()
+        assert harness.store.park(parked, "a:b", now=harness.now)
+        job_id = harness.submit()
+        claims = harness.claim(parked_targets=frozenset({"a:b"}))
+        assert {c.job_id for c in claims} == {parked.job_id, job_id}
+
+    def test_it_is_parked_for_the_last_node_s_complaint(self, harness: Harness) -> None:
+        """A parked job that was claimed can be parked again."""
+        claim = harness.running()
+        for _ in range(2):
+            assert harness.store.park(claim, "a:b", now=harness.now)
+            claim = harness.claim_job(claim.job_id, parked_targets=frozenset({"a:b"}))
+        harness.end(claim)
+
+
+class TestProgress:
+    def test_what_a_run_says_is_seen(self, harness: Harness) -> None:
+        """The last word counts."""
+        claim = harness.running()
+        assert harness.record(claim.job_id).progress is None
+        assert harness.store.save_progress(claim, Progress(fraction=0.25, message="päcked"), now=harness.now)
+        assert harness.record(claim.job_id).progress == Progress(fraction=0.25, message="päcked")
+        assert harness.store.save_progress(claim, Progress(fraction=0.5), now=harness.now)
+        assert harness.record(claim.job_id).progress == Progress(fraction=0.5)
+
+    def test_a_checkpoint_survives_attempts(self, harness: Harness) -> None:
+        """State is kept through retry, hand-back, rescue and failure."""
+        harness.register()
+        claim = harness.running()
+        assert harness.store.save_state(claim, '{"n":1}', now=harness.now)
+        harness.end(claim, harness.another_try())
+        harness.store.hand_back([harness.claim_job(claim.job_id)], now=harness.now)
+        harness.claim_job(claim.job_id)
+        harness.rescue()
+        harness.end(harness.claim_job(claim.job_id), harness.failure())
+        assert harness.record(claim.job_id).state == '{"n":1}'
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        (job,) = harness.take()
+        assert job.body.state == '{"n":1}'
+
+    def test_only_a_held_job_takes_them(self, harness: Harness) -> None:
+        """No claim, no progress."""
+        job_id = harness.submit()
+        forged = harness.forged_claim(job_id)
+        assert not harness.store.save_progress(forged, Progress(fraction=0.5), now=harness.now)
+        assert not harness.store.save_state(forged, "{}", now=harness.now)
+        assert harness.record(job_id).progress is None
+        assert harness.record(job_id).state is None
+
+
+class TestExecutionOfEachEnd:
+    def test_what_is_written_down(self, harness: Harness) -> None:
+        """Each way to end a run leaves a row with its status, and counts or does not."""
+        at = harness.now
+        cases = [
+            (harness.success(), ExecutionStatus.SUCCEEDED, True),
+            (harness.another_try(), ExecutionStatus.FAILED, True),
+            (Retry(at=at, error=harness.error(), timed_out=True), ExecutionStatus.TIMED_OUT, True),
+            (harness.failure(), ExecutionStatus.FAILED, True),
+            (Reschedule(at=at), ExecutionStatus.RESCHEDULED, False),
+            (HandBack(), ExecutionStatus.HANDED_BACK, False),
+            (CountCrash(detail="exit code -9", max_crashes=3), ExecutionStatus.CRASHED, False),
+        ]
+        for decision, status, counted in cases:
+            claim = harness.running(node="node-7")
+            harness.end(claim, decision)
+            (row,) = harness.store.executions(claim.job_id, uncounted=True)
+            assert (row.job_id, row.claim_id, row.node_id) == (claim.job_id, claim.claim_id, "node-7")
+            assert (row.status, row.counted, row.attempt) == (status, counted, 1)
+            assert harness.store.executions(claim.job_id) == ([row] if counted else [])
+            if harness.status(claim.job_id) is JobStatus.PENDING:
+                harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+
+    def test_times_and_error(self, harness: Harness) -> None:
+        """Start, end, duration, time in the queue, error and traceback of the run."""
+        job_id = harness.submit()
+        harness.advance(seconds=3)
+        claim = harness.claim_job(job_id)
+        started = harness.advance(seconds=1)
+        finished = harness.advance(seconds=2)
+        harness.end(claim, harness.failure(), started_at=started, finished_at=finished)
+        (row,) = harness.store.executions(job_id)
+        assert (row.started_at, row.finished_at) == (started, finished)
+        assert (row.duration, row.queue_wait) == (timedelta(seconds=2), timedelta(seconds=4))
+        assert (row.error, row.error_type, row.traceback) == (
+            "card declined",
+            "shop.errors.Declined",
+            "Traceback: …",
+        )

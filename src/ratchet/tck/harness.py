@@ -1,0 +1,85 @@
+"""What the author of a store writes to have it tested: how to open it, empty, and open it again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Literal, TypeAlias, TypeVar
+
+from ratchet.spi.store import Capabilities, JobStore
+from ratchet.tck.steps import Steps
+
+F = TypeVar("F", bound=Callable[..., object])
+
+#: Where a lost connection strikes: the change was not made, or it was and nobody was told.
+CommitMoment: TypeAlias = Literal["before", "after"]
+
+_NEEDS = "__ratchet_needs__"
+
+
+class Harness(Steps, ABC):
+    """
+    One store under test.
+
+    The kit makes one harness per run. Around every contract it calls `open` and `close`; at the
+    end `shutdown`. Everything else that contracts use is inherited from `Steps`.
+    """
+
+    #: What the store declares; contracts that need more are skipped, with the reason.
+    capabilities: Capabilities = Capabilities()
+
+    #: Host and port of the database server, if there is one: the kit then puts a proxy before it.
+    server: tuple[str, int] | None = None
+
+    #: How long a call on a handle made by `via` may take when the server does not answer at all.
+    call_deadline: timedelta = timedelta(seconds=10)
+
+    @abstractmethod
+    def open(self) -> JobStore:
+        """A store that is migrated and holds nothing. Called before every contract."""
+
+    @abstractmethod
+    def reopen(self) -> JobStore:
+        """Another handle on the data of the last `open`, as another node or process would have."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close every handle that `open`, `reopen` and `via` have given out. Called after every contract."""
+
+    def shutdown(self) -> None:
+        """Free what outlives a single contract."""
+
+    def via(self, host: str, port: int) -> JobStore:
+        """Another handle on the same data that reaches `server` through this address instead."""
+        raise TypeError(f"{type(self).__name__} sets `server`, so it must also define via(host, port)")
+
+    def commit_fault(self, store: JobStore, moment: CommitMoment) -> AbstractContextManager[None] | None:
+        """
+        While the block runs, the next commit on *store* loses its connection *before* or *after* it took effect.
+
+        For stores without a server. None: this cannot be had, and the contracts about it are skipped.
+        """
+        return None
+
+
+def needs(*capabilities: str) -> Callable[[F], F]:
+    """Mark a contract (or all of a class) that only stores with these capabilities must fulfil."""
+
+    def mark(contract: F) -> F:
+        setattr(contract, _NEEDS, (*getattr(contract, _NEEDS, ()), *capabilities))
+        return contract
+
+    return mark
+
+
+def missing_capabilities(harness: Harness, *marked: object) -> Iterator[str]:
+    """What the marked contract needs and the harness does not declare."""
+    for contract in marked:
+        for name in getattr(contract, _NEEDS, ()):
+            declared = (
+                harness.server is not None if name == "server" else getattr(harness.capabilities, name)
+            )
+            if not declared:
+                yield name
