@@ -1,1 +1,364 @@
 """Background jobs that survive crashes, kept in the database you already have."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ratchet.api.async_handles import AsyncBatchHandle, AsyncJobHandle
+    from ratchet.api.batch_handles import BatchHandle
+    from ratchet.api.batches import BatchBuilder, StreamingBatchBuilder
+    from ratchet.api.breakers import BreakerProfile, circuit_breaker
+    from ratchet.api.builders import AsyncJobBuilder, JobBuilder
+    from ratchet.api.call import Call, call
+    from ratchet.api.conditions import Condition
+    from ratchet.api.context import JobContext, JobTransaction
+    from ratchet.api.declarations import DeclaredJob
+    from ratchet.api.graphs import JobGraph
+    from ratchet.api.handles import JobHandle
+    from ratchet.api.health import Health
+    from ratchet.api.joins import Join, JoinBuilder
+    from ratchet.api.reasons import Reason
+    from ratchet.api.records import TruncatedResult
+    from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
+    from ratchet.api.targets import JobDeclaration
+    from ratchet.model.clock import Clock, ManualClock
+    from ratchet.model.composition import Signal
+    from ratchet.model.errors import (
+        BusinessKeyBusy,
+        CommitUnknown,
+        ConditionFailed,
+        ConfigurationError,
+        Conflict,
+        EmptyFilter,
+        InvalidJob,
+        InvalidTarget,
+        JobCanceledError,
+        JobExpired,
+        JobFailedError,
+        JobInterrupted,
+        JobNotFound,
+        JobTimeout,
+        MissingDriver,
+        PayloadTooLarge,
+        RatchetError,
+        RetryLater,
+        SchemaChanged,
+        SchemaOutOfDate,
+        SchemaTooNew,
+        SignalTimeout,
+        StaleClaim,
+        StoreError,
+        StoreUnavailable,
+        SubmissionBlocked,
+        TargetNotAllowed,
+        TargetNotFound,
+        UnstorableData,
+        UnstorableValue,
+        UnsubmittedJobWarning,
+        do_not_retry,
+    )
+    from ratchet.model.events import (
+        BatchCompleted,
+        JobCallbackFailed,
+        JobCanceled,
+        JobCompleted,
+        JobDeadLettered,
+        JobEvent,
+        JobFailed,
+        JobPaused,
+        JobRescheduled,
+        JobRescued,
+        JobResumed,
+        JobRetrying,
+        JobStarted,
+        JobSubmitted,
+        JobTimedOut,
+    )
+    from ratchet.model.identifiers import new_id, timestamp_of
+    from ratchet.model.job import (
+        Alert,
+        DeadLetter,
+        Execution,
+        ExecutionStatus,
+        Job,
+        JobFilter,
+        LogLine,
+        Page,
+        Progress,
+    )
+    from ratchet.model.options import Options
+    from ratchet.model.results import BatchContext, JobError, JobResult
+    from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
+    from ratchet.scheduler import Scheduler
+    from ratchet.spi.cluster_coordinator import ClusterCoordinator
+    from ratchet.spi.error_sanitizer import ErrorSanitizer
+    from ratchet.spi.executor_provider import ExecutorProvider
+    from ratchet.spi.instance_resolver import InstanceResolver
+    from ratchet.spi.invocation_resolver import InvocationResolver
+    from ratchet.spi.lifecycle_hook import LifecycleHook
+    from ratchet.spi.polling_strategy import PollingStrategy
+    from ratchet.spi.principal_provider import PrincipalProvider
+    from ratchet.spi.resilience import ResilienceStrategy
+    from ratchet.spi.retry_policy import RetryPolicy
+    from ratchet.spi.store import JobStore
+    from ratchet.spi.target_policy import TargetPolicy
+
+    __version__: str
+    #: In the arguments of a step: what its parent returned. Any, so that it fits every parameter.
+    RESULT: Any
+    #: In the arguments of a join: the list of what the joined jobs returned.
+    RESULTS: Any
+
+#: Where each public name lives. Modules are imported when a name of theirs is first used, so that
+#: ``import ratchet`` is cheap and drags in nothing that is not needed.
+_HOMES: dict[str, str] = {
+    "Alert": "ratchet.model.job",
+    "AsyncBatchHandle": "ratchet.api.async_handles",
+    "AsyncJobBuilder": "ratchet.api.builders",
+    "AsyncJobHandle": "ratchet.api.async_handles",
+    "BackoffPolicy": "ratchet.model.status",
+    "BatchBuilder": "ratchet.api.batches",
+    "BatchCompleted": "ratchet.model.events",
+    "BatchContext": "ratchet.model.results",
+    "BatchHandle": "ratchet.api.batch_handles",
+    "BreakerProfile": "ratchet.api.breakers",
+    "BusinessKeyBusy": "ratchet.model.errors",
+    "Busy": "ratchet.model.status",
+    "Call": "ratchet.api.call",
+    "Clock": "ratchet.model.clock",
+    "ClusterCoordinator": "ratchet.spi.cluster_coordinator",
+    "CommitUnknown": "ratchet.model.errors",
+    "Condition": "ratchet.api.conditions",
+    "ConditionFailed": "ratchet.model.errors",
+    "ConfigurationError": "ratchet.model.errors",
+    "Conflict": "ratchet.model.errors",
+    "DeadLetter": "ratchet.model.job",
+    "DeclaredJob": "ratchet.api.declarations",
+    "EmptyFilter": "ratchet.model.errors",
+    "ErrorSanitizer": "ratchet.spi.error_sanitizer",
+    "Execution": "ratchet.model.job",
+    "ExecutionStatus": "ratchet.model.job",
+    "ExecutorProvider": "ratchet.spi.executor_provider",
+    "Health": "ratchet.api.health",
+    "InstanceResolver": "ratchet.spi.instance_resolver",
+    "InvalidJob": "ratchet.model.errors",
+    "InvalidTarget": "ratchet.model.errors",
+    "InvocationResolver": "ratchet.spi.invocation_resolver",
+    "Job": "ratchet.model.job",
+    "JobBuilder": "ratchet.api.builders",
+    "JobCallbackFailed": "ratchet.model.events",
+    "JobCanceled": "ratchet.model.events",
+    "JobCanceledError": "ratchet.model.errors",
+    "JobCompleted": "ratchet.model.events",
+    "JobContext": "ratchet.api.context",
+    "JobDeadLettered": "ratchet.model.events",
+    "JobDeclaration": "ratchet.api.targets",
+    "JobError": "ratchet.model.results",
+    "JobEvent": "ratchet.model.events",
+    "JobExpired": "ratchet.model.errors",
+    "JobFailed": "ratchet.model.events",
+    "JobFailedError": "ratchet.model.errors",
+    "JobFilter": "ratchet.model.job",
+    "JobGraph": "ratchet.api.graphs",
+    "JobHandle": "ratchet.api.handles",
+    "JobInterrupted": "ratchet.model.errors",
+    "JobNotFound": "ratchet.model.errors",
+    "JobPaused": "ratchet.model.events",
+    "JobRescheduled": "ratchet.model.events",
+    "JobRescued": "ratchet.model.events",
+    "JobResult": "ratchet.model.results",
+    "JobResumed": "ratchet.model.events",
+    "JobRetrying": "ratchet.model.events",
+    "JobStarted": "ratchet.model.events",
+    "JobStatus": "ratchet.model.status",
+    "JobStore": "ratchet.spi.store",
+    "JobSubmitted": "ratchet.model.events",
+    "JobTimedOut": "ratchet.model.events",
+    "JobTimeout": "ratchet.model.errors",
+    "JobTransaction": "ratchet.api.context",
+    "JobType": "ratchet.model.status",
+    "Join": "ratchet.api.joins",
+    "JoinBuilder": "ratchet.api.joins",
+    "Lane": "ratchet.model.status",
+    "LifecycleHook": "ratchet.spi.lifecycle_hook",
+    "LogLine": "ratchet.model.job",
+    "ManualClock": "ratchet.model.clock",
+    "Misfire": "ratchet.api.recurring",
+    "MissingDriver": "ratchet.model.errors",
+    "Options": "ratchet.model.options",
+    "Overlap": "ratchet.api.recurring",
+    "Page": "ratchet.model.job",
+    "PayloadTooLarge": "ratchet.model.errors",
+    "PollingStrategy": "ratchet.spi.polling_strategy",
+    "PrincipalProvider": "ratchet.spi.principal_provider",
+    "Priority": "ratchet.model.status",
+    "Progress": "ratchet.model.job",
+    "RESULT": "ratchet.model.payload",
+    "RESULTS": "ratchet.model.payload",
+    "RatchetError": "ratchet.model.errors",
+    "Reason": "ratchet.api.reasons",
+    "ResilienceStrategy": "ratchet.spi.resilience",
+    "RetryLater": "ratchet.model.errors",
+    "RetryPolicy": "ratchet.spi.retry_policy",
+    "Schedule": "ratchet.api.recurring",
+    "ScheduleNotFound": "ratchet.api.recurring",
+    "Scheduler": "ratchet.scheduler",
+    "SchemaChanged": "ratchet.model.errors",
+    "SchemaOutOfDate": "ratchet.model.errors",
+    "SchemaTooNew": "ratchet.model.errors",
+    "Signal": "ratchet.model.composition",
+    "SignalTimeout": "ratchet.model.errors",
+    "StaleClaim": "ratchet.model.errors",
+    "StoreError": "ratchet.model.errors",
+    "StoreUnavailable": "ratchet.model.errors",
+    "StreamingBatchBuilder": "ratchet.api.batches",
+    "SubmissionBlocked": "ratchet.model.errors",
+    "TargetNotAllowed": "ratchet.model.errors",
+    "TargetNotFound": "ratchet.model.errors",
+    "TargetPolicy": "ratchet.spi.target_policy",
+    "TruncatedResult": "ratchet.api.records",
+    "UnstorableData": "ratchet.model.errors",
+    "UnstorableValue": "ratchet.model.errors",
+    "UnsubmittedJobWarning": "ratchet.model.errors",
+    "call": "ratchet.api.call",
+    "circuit_breaker": "ratchet.api.breakers",
+    "do_not_retry": "ratchet.model.errors",
+    "new_id": "ratchet.model.identifiers",
+    "timestamp_of": "ratchet.model.identifiers",
+}
+
+__all__ = [
+    "RESULT",
+    "RESULTS",
+    "Alert",
+    "AsyncBatchHandle",
+    "AsyncJobBuilder",
+    "AsyncJobHandle",
+    "BackoffPolicy",
+    "BatchBuilder",
+    "BatchCompleted",
+    "BatchContext",
+    "BatchHandle",
+    "BreakerProfile",
+    "BusinessKeyBusy",
+    "Busy",
+    "Call",
+    "Clock",
+    "ClusterCoordinator",
+    "CommitUnknown",
+    "Condition",
+    "ConditionFailed",
+    "ConfigurationError",
+    "Conflict",
+    "DeadLetter",
+    "DeclaredJob",
+    "EmptyFilter",
+    "ErrorSanitizer",
+    "Execution",
+    "ExecutionStatus",
+    "ExecutorProvider",
+    "Health",
+    "InstanceResolver",
+    "InvalidJob",
+    "InvalidTarget",
+    "InvocationResolver",
+    "Job",
+    "JobBuilder",
+    "JobCallbackFailed",
+    "JobCanceled",
+    "JobCanceledError",
+    "JobCompleted",
+    "JobContext",
+    "JobDeadLettered",
+    "JobDeclaration",
+    "JobError",
+    "JobEvent",
+    "JobExpired",
+    "JobFailed",
+    "JobFailedError",
+    "JobFilter",
+    "JobGraph",
+    "JobHandle",
+    "JobInterrupted",
+    "JobNotFound",
+    "JobPaused",
+    "JobRescheduled",
+    "JobRescued",
+    "JobResult",
+    "JobResumed",
+    "JobRetrying",
+    "JobStarted",
+    "JobStatus",
+    "JobStore",
+    "JobSubmitted",
+    "JobTimedOut",
+    "JobTimeout",
+    "JobTransaction",
+    "JobType",
+    "Join",
+    "JoinBuilder",
+    "Lane",
+    "LifecycleHook",
+    "LogLine",
+    "ManualClock",
+    "Misfire",
+    "MissingDriver",
+    "Options",
+    "Overlap",
+    "Page",
+    "PayloadTooLarge",
+    "PollingStrategy",
+    "PrincipalProvider",
+    "Priority",
+    "Progress",
+    "RatchetError",
+    "Reason",
+    "ResilienceStrategy",
+    "RetryLater",
+    "RetryPolicy",
+    "Schedule",
+    "ScheduleNotFound",
+    "Scheduler",
+    "SchemaChanged",
+    "SchemaOutOfDate",
+    "SchemaTooNew",
+    "Signal",
+    "SignalTimeout",
+    "StaleClaim",
+    "StoreError",
+    "StoreUnavailable",
+    "StreamingBatchBuilder",
+    "SubmissionBlocked",
+    "TargetNotAllowed",
+    "TargetNotFound",
+    "TargetPolicy",
+    "TruncatedResult",
+    "UnstorableData",
+    "UnstorableValue",
+    "UnsubmittedJobWarning",
+    "__version__",
+    "call",
+    "circuit_breaker",
+    "do_not_retry",
+    "new_id",
+    "timestamp_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("ratchet-jobs")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,19 +1,24 @@
-"""The awaitable face of `JobHandle`."""
+"""The awaitable faces of handles."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from ratchet.api.graphs import JobGraph
 from ratchet.api.reasons import Reason
 from ratchet.api.threads import in_thread
+from ratchet.model.composition import BatchMetrics, FireRecord, ScheduleRecord
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.job import Job, Progress
+from ratchet.model.job import Job, JobFilter, Page, Progress
+from ratchet.model.results import BatchContext
 from ratchet.model.status import JobStatus
 
 if TYPE_CHECKING:
+    from ratchet.api.batch_handles import BatchHandle
     from ratchet.api.handles import JobHandle
+    from ratchet.api.recurring import Schedule
 
 R = TypeVar("R")
 
@@ -84,6 +89,103 @@ class AsyncJobHandle(Generic[R]):
     async def retry(self) -> bool:
         """See `JobHandle.retry`."""
         return await in_thread(self._handle.retry)
+
+
+class AsyncBatchHandle:
+    """A `BatchHandle` whose verbs are awaited."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: BatchHandle) -> None:
+        self._handle = handle
+
+    @property
+    def id(self) -> UUID:
+        """The batch's id."""
+        return self._handle.id
+
+    @property
+    def name(self) -> str:
+        """What the batch was called."""
+        return self._handle.name
+
+    async def context(self) -> BatchContext:
+        """See `BatchHandle.context`."""
+        return await in_thread(self._handle.context)
+
+    async def wait(self, timeout: Duration | None = None) -> BatchContext:
+        """See `BatchHandle.wait`."""
+        parent = await in_thread(lambda: self._handle.parent)
+        await parent.aio.wait(timeout)
+        return await self.context()
+
+    async def cancel(self, reason: str = "requested") -> bool:
+        """See `BatchHandle.cancel`."""
+        return await in_thread(self._handle.cancel, reason)
+
+    async def retry_failed(self) -> int:
+        """See `BatchHandle.retry_failed`."""
+        return await in_thread(self._handle.retry_failed)
+
+    async def jobs(
+        self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[Job]:
+        """See `BatchHandle.jobs`."""
+        return await in_thread(self._handle.jobs, where, limit=limit, cursor=cursor)
+
+    async def results(self) -> list[Any]:
+        """See `BatchHandle.results`."""
+        return await in_thread(self._handle.results)
+
+    async def metrics(self) -> BatchMetrics | None:
+        """See `BatchHandle.metrics`."""
+        return await in_thread(self._handle.metrics)
+
+
+class AsyncSchedule:
+    """A `Schedule` whose verbs are awaited."""
+
+    __slots__ = ("_schedule",)
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    @property
+    def name(self) -> str:
+        """What the schedule is called."""
+        return self._schedule.name
+
+    async def record(self) -> ScheduleRecord:
+        """See `Schedule.record`."""
+        return await in_thread(self._schedule.record)
+
+    async def pause(self) -> bool:
+        """See `Schedule.pause`."""
+        return await in_thread(self._schedule.pause)
+
+    async def resume(self) -> bool:
+        """See `Schedule.resume`."""
+        return await in_thread(self._schedule.resume)
+
+    async def trigger(self) -> JobHandle[Any]:
+        """See `Schedule.trigger`."""
+        return await in_thread(self._schedule.trigger)
+
+    async def remove(self) -> bool:
+        """See `Schedule.remove`."""
+        return await in_thread(self._schedule.remove)
+
+    async def runs(self, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        """See `Schedule.runs`."""
+        return await in_thread(self._schedule.runs, limit=limit, cursor=cursor)
+
+    async def fires(self, limit: int = 50) -> list[FireRecord]:
+        """See `Schedule.fires`."""
+        return await in_thread(self._schedule.fires, limit)
+
+    async def next_fires(self, count: int = 10) -> list[datetime]:
+        """See `Schedule.next_fires`."""
+        return await in_thread(self._schedule.next_fires, count)
 
 
 def _seconds(timeout: Duration | None) -> float | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.events import JobEvent
 from ratchet.model.identifiers import IdSource
@@ -81,8 +82,16 @@ class Backend(Protocol):
         """A concurrency key was used with this limit; it is stored when this process first sees it."""
         ...
 
-    def interrupt(self, canceled: Sequence[CanceledJob]) -> None:
-        """Stop the runs of these jobs that are in this process; the others learn it with their beat."""
+    def canceled(self, jobs: Sequence[CanceledJob]) -> None:
+        """Jobs were canceled: runs in this process are stopped now (others learn it with their beat), waiters told."""
+        ...
+
+    def fire_times(self, spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
+        """The fire times of a schedule after *after*; `InvalidJob` for an expression or zone that is none."""
+        ...
+
+    def run_of(self, spec: ScheduleSpec, fire_at: datetime) -> JobSpec:
+        """The job that one fire time of a schedule becomes."""
         ...
 
     def hears(self, event: type[JobEvent]) -> bool:

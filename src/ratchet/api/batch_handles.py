@@ -120,5 +120,3 @@ class BatchHandle:
         from ratchet.api.async_handles import AsyncBatchHandle
 
         return AsyncBatchHandle(self)
-
-

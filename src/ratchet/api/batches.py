@@ -33,7 +33,7 @@ from ratchet.model.status import JobStatus, JobType, Priority
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a BATCH_PARENT job is called; a worker runs nothing for it and only asks its conditions.
+#: What a BATCH_PARENT job runs: nothing. Its conditions are what matters.
 BATCH_TARGET: Final = "ratchet:batch"
 #: Up to here a batch is stored whole; a larger one is stored in chunks and sealed with the last.
 WHOLE: Final = 5000
@@ -355,6 +355,10 @@ class AsyncBatchStart:
     async def start(self) -> BatchHandle:
         """See `StreamingBatchBuilder.start`; the source is read on another thread."""
         return await in_thread(self._builder.start)
+
+
+def finish_batch() -> None:
+    """The work of a BATCH_PARENT job: none, its success lets the followers go."""
 
 
 def _nothing() -> None:

@@ -111,9 +111,11 @@ def _class_of(target: Any) -> type | None:
     path = getattr(target, "__qualname__", "").split(".")[:-1]
     if not path or "<locals>" in path:
         return None
-    found: Any = getattr(target, "__globals__", {})
-    for position, name in enumerate(path):
-        found = found.get(name) if position == 0 else vars(found).get(name)
-        if not isinstance(found, type):
+    scope: Any = getattr(target, "__globals__", {})
+    owner: type | None = None
+    for name in path:
+        inner = scope.get(name)
+        if not isinstance(inner, type):
             return None
-    return found
+        owner, scope = inner, vars(inner)
+    return owner

@@ -7,7 +7,7 @@ and signal belong to the whole and come before the first ``then``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -19,7 +19,7 @@ from ratchet.api.conditions import Condition
 from ratchet.api.drafts import StepDraft
 from ratchet.api.handles import JobHandle
 from ratchet.api.steps import Prepared, Step
-from ratchet.api.submission import Submission, send
+from ratchet.api.submission import CHUNK, Submission, send
 from ratchet.api.threads import in_thread
 from ratchet.model.composition import Edge, EdgeKind
 from ratchet.model.durations import Duration, to_timedelta
@@ -156,7 +156,9 @@ class GraphDraft(StepDraft, Generic[R]):
         with self._editing():
             self._require_whole("a signal")
             if self._joined is not None:
-                raise InvalidJob("a join waits for its jobs and cannot wait for a signal too; add a .then(...)")
+                raise InvalidJob(
+                    "a join waits for its jobs and cannot wait for a signal too; add a .then(...)"
+                )
             limit = None if timeout is None else to_timedelta(timeout, "the signal's timeout", zero=False)
             self._signal = (text_of(key, "the key of a signal"), limit)
         return self
@@ -251,7 +253,9 @@ class GraphDraft(StepDraft, Generic[R]):
         with self._editing():
             step = Step(*call)
             if not isinstance(condition, Condition):
-                raise InvalidJob(f"a branch takes a Condition, such as Condition.custom(is_slow), not {condition!r}")
+                raise InvalidJob(
+                    f"a branch takes a Condition, such as Condition.custom(is_slow), not {condition!r}"
+                )
             rank = count_of(order, "order", at_least=-1_000_000)
             text = None if description is None else text_of(description, "the description")
             self._branches.append(Branch(self._trunk[-1], step, condition, rank, text))
@@ -440,10 +444,81 @@ class AsyncSubmit(Generic[R]):
         return await submit_async(self._builder._submit, within)
 
 
-async def submit_async(submit: Callable[[object | None], JobHandle[R]], within: object | None) -> JobHandle[R]:
+async def submit_async(
+    submit: Callable[[object | None], JobHandle[R]], within: object | None
+) -> JobHandle[R]:
     """*submit* without blocking the event loop; an async SQLAlchemy session lends its connection itself."""
     run_sync = getattr(within, "run_sync", None)
     if run_sync is not None:
         handle: JobHandle[R] = await run_sync(submit)
         return handle
     return await in_thread(submit, within)
+
+
+def submit_together(
+    backend: Backend, drafts: Iterable[GraphDraft[Any]], *, within: object | None = None
+) -> list[JobHandle[Any]]:
+    """
+    Store many drafts, about a thousand jobs per round trip; their handles, in order.
+
+    All are checked before the first is stored. What is stored together is stored whole or not at
+    all: a busy key among them refuses its thousand.
+    """
+    found = list(drafts)
+    for draft in found:
+        if not isinstance(draft, GraphDraft):
+            raise InvalidJob(f"submit_all takes builders that were not submitted, not {draft!r}")
+        draft._require_open()
+    if len({id(draft) for draft in found}) < len(found):
+        raise InvalidJob("submit_all was given the same builder twice")
+    now = backend.now()
+    try:
+        compiled = [draft._compile(now) for draft in found]
+    except BaseException:
+        for draft in found:
+            draft._disarm()
+        raise
+    handles: list[JobHandle[Any]] = []
+    for part in _grouped(list(zip(found, compiled, strict=True))):
+        handles += _submit_part(backend, part, now, within)
+    return handles
+
+
+def _grouped(
+    pairs: list[tuple[GraphDraft[Any], Submission]],
+) -> Iterator[list[tuple[GraphDraft[Any], Submission]]]:
+    group: list[tuple[GraphDraft[Any], Submission]] = []
+    size = 0
+    for pair in pairs:
+        if group and size + len(pair[1].specs) > CHUNK:
+            yield group
+            group, size = [], 0
+        group.append(pair)
+        size += len(pair[1].specs)
+    if group:
+        yield group
+
+
+def _submit_part(
+    backend: Backend,
+    part: list[tuple[GraphDraft[Any], Submission]],
+    now: datetime,
+    within: object | None,
+) -> list[JobHandle[Any]]:
+    together = Submission()
+    for _, submission in part:
+        together.add(submission)
+    try:
+        insertions = send(backend, together, now, within=within)
+    except BaseException:
+        for draft, _ in part:
+            draft._disarm()
+        raise
+    answers = dict(zip((spec.job_id for spec in together.specs), insertions, strict=True))
+    targets = {spec.job_id: spec.target for spec in together.specs}
+    handles = []
+    for draft, _ in part:
+        draft._spend_all("submitted")
+        first = draft._trunk[0].identified(backend)
+        handles.append(draft._handle(answers[first], targets[first]))
+    return handles

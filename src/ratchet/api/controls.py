@@ -50,16 +50,13 @@ class Controls:
         """Cancel matching jobs, oldest first; how many matched and were canceled."""
         _require_filter(where, "cancel_jobs")
         now = self._backend.now()
-        canceled = self._backend.store.cancel_matching(
-            where, limit=_limit(limit), reason=BY_REQUEST, now=now
-        )
+        canceled = self._backend.store.cancel_matching(where, limit=_limit(limit), reason=BY_REQUEST, now=now)
         self._canceled(canceled, now)
         return len(canceled)
 
     def _canceled(self, canceled: Sequence[CanceledJob], now: datetime) -> None:
-        running = [job for job in canceled if job.previous is JobStatus.RUNNING]
-        if running:
-            self._backend.interrupt(running)
+        if canceled:
+            self._backend.canceled(canceled)
         if self._backend.hears(JobCanceled):
             for job in canceled:
                 publish_canceled(self._backend, job.job_id, now, job.previous)

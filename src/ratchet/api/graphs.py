@@ -64,7 +64,9 @@ class JobGraph:
         """The graph as a Mermaid flowchart."""
         names = {node.job_id: f"j{index}" for index, node in enumerate(self.nodes)}
         lines = ["flowchart TD"]
-        lines += [f'    {names[node.job_id]}["{_quoted(node.target)}<br>{node.status}"]' for node in self.nodes]
+        lines += [
+            f'    {names[node.job_id]}["{_quoted(node.target)}<br>{node.status}"]' for node in self.nodes
+        ]
         for edge in self.edges:
             if edge.parent_id in names and edge.child_id in names:
                 text = _quoted(_label(edge).rstrip(": "))

@@ -36,9 +36,7 @@ class Step:
     def __init__(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if isinstance(target, Call):
             if args or kwargs:
-                raise InvalidJob(
-                    "call(...) brings its own arguments; put all of them inside its parentheses"
-                )
+                raise InvalidJob("call(...) brings its own arguments; put all of them inside its parentheses")
             target, args, kwargs = target.target, target.args, target.kwargs
         self.target = target
         self.args = args
@@ -86,9 +84,7 @@ class Step:
         if tags:
             settings["tags"] = tuple(dict.fromkeys(tags))
         if self.params:
-            settings["params"] = encode_value(
-                self.params, name="params", limit=backend.options.payload_limit
-            )
+            settings["params"] = encode_value(self.params, name="params", limit=backend.options.payload_limit)
         for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
             if (listener := settings.get(callback)) is not None:
                 settings[callback] = backend.targets.describe(listener, arguments, {}).target
@@ -119,13 +115,8 @@ class Prepared:
 
     def require_no_placeholders(self) -> None:
         """Refuse RESULT and RESULTS in a job that follows no other."""
-        if '"$"' not in self.payload:  # every placeholder is stored under this tag
-            return
-        for placeholder in placeholders_in((self.stored.args, dict(self.stored.kwargs))):
-            raise InvalidJob(
-                f"{placeholder} stands for {placeholder.stands_for}, but {self.stored.target} is the first job "
-                f"here and follows none; use it in .then(...), a branch or a join"
-            )
+        if '"$"' in self.payload:  # every placeholder is stored under this tag
+            require_no_placeholders(self.stored.target, (self.stored.args, dict(self.stored.kwargs)))
 
     def spec(self, job_id: UUID, now: datetime, **given: Any) -> JobSpec:
         """The finished spec; *given* adds the job's place in its graph."""
@@ -134,6 +125,15 @@ class Prepared:
             given["expires_at"] = after(now, self.expiry, "the expiry")
         return JobSpec(
             job_id=job_id, target=self.stored.target, payload=self.payload, **self._settings, **given
+        )
+
+
+def require_no_placeholders(target: str, arguments: object) -> None:
+    """Refuse RESULT and RESULTS among the arguments of a job that follows no other."""
+    for placeholder in placeholders_in(arguments):
+        raise InvalidJob(
+            f"{placeholder} stands for {placeholder.stands_for}, but {target} is the first job here and follows "
+            f"none; use it in .then(...), a branch or a join"
         )
 
 

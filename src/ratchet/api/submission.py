@@ -7,16 +7,16 @@ job is neither lost nor doubled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.context import enlisted_connection
-from ratchet.api.steps import Step, parameter_types
+from ratchet.api.steps import Step, parameter_types, require_no_placeholders
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreUnavailable
@@ -24,6 +24,8 @@ from ratchet.model.events import JobCanceled, JobSubmitted
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.payload import encode
 from ratchet.model.status import Busy, JobStatus, Priority
+
+T = TypeVar("T")
 
 #: How long a submission is repeated while the store cannot be reached, and the rests in between.
 PATIENCE = 5.0
@@ -78,7 +80,7 @@ def send(
     return insertions
 
 
-def persisted(backend: Backend, write: Any) -> Any:
+def persisted(backend: Backend, write: Callable[[], T]) -> T:
     """
     What *write* returns, repeated while the store cannot be reached, for a few seconds.
 
@@ -103,9 +105,7 @@ def announce(
     created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
     if created:
         ready = [
-            spec.priority
-            for spec in created
-            if spec.status is JobStatus.PENDING and spec.scheduled_at <= now
+            spec.priority for spec in created if spec.status is JobStatus.PENDING and spec.scheduled_at <= now
         ]
         backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
         if backend.hears(JobSubmitted):
@@ -160,24 +160,35 @@ def _stop_superseded(backend: Backend, submission: Submission, busy: BusinessKey
     holder = CanceledJob(job_id=busy.holder, target="", previous=JobStatus.RUNNING, reason="superseded")
     row = backend.store.results([busy.holder]).get(busy.holder)
     if row is not None and row.status is JobStatus.CANCELED:
-        backend.interrupt([holder])
+        backend.canceled([holder])
 
 
 # --- many jobs of one target ----------------------------------------------------------------------
 
 
 def send_many(
-    backend: Backend, step: Step, arguments: Iterable[Any], *, chunk: int = CHUNK
-) -> list[tuple[UUID, str]]:
-    """Store one job per argument tuple, in chunks; the ids with their target. An error leaves earlier chunks stored."""
-    found: list[tuple[UUID, str]] = []
-    source = iter(arguments)
-    while items := list(islice(source, chunk)):
-        now = backend.now()
-        specs = specs_for(backend, step, items, now)
-        send(backend, Submission(specs=specs), now)
-        found.extend((spec.job_id, spec.target) for spec in specs)
-    return found
+    backend: Backend, step: Step, arguments: Iterable[Any], *, within: object | None = None
+) -> list[JobSpec]:
+    """Store one job per argument tuple; all are checked before the first is stored."""
+    now = backend.now()
+    items = list(arguments)
+    if not items:
+        return []
+    specs = specs_for(backend, step, items, now)
+    send_in_chunks(backend, Submission(specs=specs, limits=dict(step.limits)), now, within=within)
+    return specs
+
+
+def send_in_chunks(
+    backend: Backend, submission: Submission, now: datetime, *, within: object | None = None
+) -> list[Insertion]:
+    """`send` for many independent jobs: a round trip and a transaction per thousand."""
+    insertions: list[Insertion] = []
+    source = iter(submission.specs)
+    while specs := list(islice(source, CHUNK)):
+        part = Submission(specs=specs, limits=submission.limits)
+        insertions += send(backend, part, now, within=within)
+    return insertions
 
 
 def specs_for(
@@ -198,11 +209,17 @@ def specs_for(
     del fixed["job_id"], fixed["payload"]
     describe, ids, types = backend.targets.describe, backend.ids, parameter_types(function)
     limit, allow_type = backend.options.payload_limit, backend.allow_type
+    # whether positional arguments fit a signature depends on their number alone
+    fitting = {len(first.args)}
     specs = [pattern]
     for item in islice(items, 1, None):
-        args = arguments_of(item)
-        describe(function, args, {})
+        args = item if type(item) is tuple else arguments_of(item)
+        if len(args) not in fitting:
+            describe(function, args, {})
+            fitting.add(len(args))
         payload = encode(args, {}, limit=limit, types=types, allow_type=allow_type)
+        if '"$"' in payload:
+            require_no_placeholders(prepared.stored.target, args)
         specs.append(JobSpec(job_id=ids(), payload=payload, **fixed))
     return specs
 

@@ -88,7 +88,7 @@ class Announcer:
     def answered(self, ended: Ended, answer: CompletionAnswer | None) -> None:
         """The store has answered."""
         run = ended.run
-        self._coordinator.release(run)
+        self._coordinator.release(run, lingers=run.lingering and ended.ending is not Ending.SETTLE)
         if ended.ending is Ending.PARK:
             logger.warning(
                 "job %s: %s; it is parked until a node that can import it comes", run.job_id, ended.outcome

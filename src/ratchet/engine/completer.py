@@ -42,6 +42,7 @@ class Ending(Enum):
     PARK = "park"
     EXPIRE = "expire"
     SETTLE = "settle"  # canceled or lost: only its key and permit are left to free
+    LINGER = "linger"  # canceled or lost, but its code has not ended: nothing may be freed yet
 
 
 @dataclass(slots=True)
@@ -129,7 +130,7 @@ class Completer:
         if run.stop is Stop.EXPIRED:
             return Ended(run, Ending.EXPIRE, outcome)
         if run.stop in (Stop.CANCELED, Stop.LOST) and not isinstance(outcome, TimedOut):
-            return Ended(run, Ending.SETTLE, outcome)
+            return Ended(run, Ending.LINGER if run.lingering else Ending.SETTLE, outcome)
         try:
             return Ended(run, Ending.COMPLETE, outcome, self._task.finish(run, outcome))
         except Exception as error:
@@ -154,10 +155,18 @@ class Completer:
                 self._transitions.park(ended.run.job.claim, ended.run.target, now=now)
             elif ended.ending is Ending.EXPIRE:
                 self._on_expired(self._transitions.cancel(ended.run.job_id, reason="expired", now=now))
-        unsettled = [e.run.job.claim for e in batch if e.ending in (Ending.SETTLE, Ending.EXPIRE)]
+        unsettled = [e.run.job.claim for e in batch if self._is_unsettled(e, answers.get(id(e)))]
         if unsettled:
             self._transitions.settle(unsettled, now=now)
         return [(ended, self._answer(ended, answers)) for ended in batch]
+
+    @staticmethod
+    def _is_unsettled(ended: Ended, answer: CompletionAnswer | None) -> bool:
+        """True if its code has ended and a key or permit may still be waiting for that."""
+        if ended.ending in (Ending.SETTLE, Ending.EXPIRE):
+            return True
+        # Canceled while it was finishing: nobody told this run, and its completion was refused.
+        return answer is not None and not answer.won and not ended.run.lingering
 
     @staticmethod
     def _answer(ended: Ended, answers: dict[int, CompletionAnswer]) -> CompletionAnswer | None:

@@ -14,6 +14,10 @@ from ratchet.model.clock import Clock
 from ratchet.model.status import Lane
 
 
+#: How long after an unanswered claim the store may still make it.
+LOST_CLAIM_WATCH = 60.0
+
+
 class Coordinator:
     """
     Dispatches claimed jobs to lanes and keeps count of what is held.
@@ -28,6 +32,8 @@ class Coordinator:
         self._clock = clock
         self._held: dict[UUID, Run] = {}
         self._asking: set[UUID] = set()
+        self._lingering: dict[UUID, Run] = {}  # by claim: ended for the store, but their code still runs
+        self._lost: dict[UUID, float] = {}  # claims without an answer: they may be made even later
         self._lock = threading.Lock()
 
     # --- claiming ---
@@ -38,9 +44,25 @@ class Coordinator:
             self._asking.add(claim_id)
 
     def answered(self, claim_id: UUID) -> None:
-        """That claim's answer arrived, or was given up."""
+        """That claim's answer arrived."""
         with self._lock:
             self._asking.discard(claim_id)
+
+    def unanswered(self, claim_id: UUID) -> None:
+        """That claim failed; whether it was made is unknown."""
+        with self._lock:
+            self._asking.discard(claim_id)
+            self._lost[claim_id] = self._clock.monotonic()
+
+    def has_lost_claims(self) -> bool:
+        """True after a claim or a hand-back without an answer: what it left must be looked for."""
+        return bool(self._lost)
+
+    def looked_for_lost_claims(self) -> None:
+        """The store was searched; tokens that can no longer turn up are forgotten."""
+        at = self._clock.monotonic()
+        with self._lock:
+            self._lost = {token: since for token, since in self._lost.items() if at - since < LOST_CLAIM_WATCH}
 
     def accept(self, lane: Lane, jobs: Sequence[ClaimedJob]) -> None:
         """Take over claimed jobs, in claim order."""
@@ -51,18 +73,23 @@ class Coordinator:
                 self._held[run.job_id] = run
         self.lanes[lane].accept(runs)
 
-    def release(self, run: Run) -> None:
-        """The store has answered: this run is no longer ours."""
+    def release(self, run: Run, *, lingers: bool = False) -> None:
+        """The store has answered: this run is no longer ours, except for its key while its code *lingers*."""
         with self._lock:
             if self._held.get(run.job_id) is run:
                 del self._held[run.job_id]
+            if lingers:
+                self._lingering[run.job.claim.claim_id] = run
+            else:
+                self._lingering.pop(run.job.claim.claim_id, None)
 
     # --- asking ---
 
     def tokens(self) -> list[UUID]:
         """Every claim token that may stand in the store under this node's name with good reason."""
         with self._lock:
-            return list({run.job.claim.claim_id for run in self._held.values()} | self._asking)
+            held = {run.job.claim.claim_id for run in self._held.values()}
+            return list(held | self._asking | self._lingering.keys())
 
     def held(self) -> list[Run]:
         """Every run that is not settled yet."""

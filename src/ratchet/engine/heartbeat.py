@@ -121,11 +121,12 @@ class Heartbeat:
         at = self._clock.monotonic()
         unknown = {token for token in claims.values() if token not in known}
         self._unknown = {token: self._unknown.get(token, at) for token in unknown}
-        if any(since < at for since in self._unknown.values()):
+        if any(since < at for since in self._unknown.values()) or self._coordinator.has_lost_claims():
             fresh = [token for token, since in self._unknown.items() if since >= at]
             back = self._nodes.hand_back_unknown(
                 self._identity.node_id, [*self._coordinator.tokens(), *fresh], now=now
             )
+            self._coordinator.looked_for_lost_claims()
             if back:
                 logger.warning("%d claims whose answer was lost were handed back", len(back))
 

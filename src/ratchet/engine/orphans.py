@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
 
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
@@ -23,6 +24,10 @@ class Rescuing(Protocol):
     def rescue(
         self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
     ) -> Rescue | None: ...
+
+    def strays(self) -> list[str]: ...
+
+    def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]: ...
 
 
 class OrphanRecovery:
@@ -63,7 +68,20 @@ class OrphanRecovery:
         for node in nodes:
             if node.node_id != self._identity.node_id and self._is_silent(node, at):
                 rescued += self._rescue(node, now)
+        self._hand_back_strays(now)
         return rescued
+
+    def _hand_back_strays(self, now: datetime) -> None:
+        """
+        Return what a node claimed after its end.
+
+        A frozen node that wakes may claim before its next beat tells it that it is dead. Nobody
+        watches it any more, so its claims are looked for by themselves. They count as no crash.
+        """
+        for node_id in self._nodes.strays():
+            back = self._nodes.hand_back_unknown(node_id, (), now=now)
+            if back:
+                logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)
 
     def _observe(self, nodes: list[NodeRecord], at: float) -> None:
         """Remember since when each beat has had its value; forget nodes that are gone."""

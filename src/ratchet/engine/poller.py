@@ -106,11 +106,13 @@ class Poller:
         self._coordinator.asking(request.claim_id)
         try:
             jobs = self._claims.claim_next_batch(request, now=now)
-            if jobs:
-                self._coordinator.accept(lane, jobs)
-        finally:
-            # After an error the claim may still have been made: the next beat hands it back.
-            self._coordinator.answered(request.claim_id)
+        except BaseException:
+            # The claim may have been made all the same: the next beats look for it and hand it back.
+            self._coordinator.unanswered(request.claim_id)
+            raise
+        if jobs:
+            self._coordinator.accept(lane, jobs)
+        self._coordinator.answered(request.claim_id)
         return jobs
 
     def _claim_suspect(self, now: datetime) -> int:

@@ -149,6 +149,10 @@ class JobTask:
                 self._tools.resilience.retry_after(body.breaker), False, f"breaker {body.breaker} is open"
             )
         # 6 The permit was taken with the claim, in one transaction.
+        if run.job.claim.type is JobType.BATCH_PARENT:
+            # Nothing to call: its end is the batch's end, and its conditions are asked in `finish`.
+            run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
+            return Returned()
         try:
             # 7 May this target run here? 8 Find it, and what it is called with.
             invocation = self._tools.invocations.resolve(body.target)

@@ -12,7 +12,7 @@ from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Completing
 from ratchet.model.clock import Clock
 from ratchet.model.decision import Interrupted, Outcome, TimedOut
-from ratchet.spi.store.transitions import JobBatchStatusStore
+from ratchet.spi.store.transitions import JobStatusStore
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -25,7 +25,7 @@ class RunWatch:
         *,
         coordinator: Coordinator,
         completer: Completing,
-        transitions: JobBatchStatusStore,
+        transitions: JobStatusStore,
         clock: Clock,
         interrupt_grace: timedelta,
         hand_back_after: timedelta,
@@ -53,8 +53,15 @@ class RunWatch:
     def hand_back(self, before: float, now: datetime) -> int:
         """Return claims that have not started; other nodes may be free."""
         runs = self._coordinator.withdraw(before)
-        if runs:
-            self._transitions.hand_back([run.job.claim for run in runs], now=now)
+        claims = [run.job.claim for run in runs]
+        try:
+            if claims and self._transitions.hand_back(claims, now=now) < len(claims):
+                # Some were canceled while they waited: their keys wait for code that never started.
+                self._transitions.settle(claims, now=now)
+        except BaseException:
+            for claim in claims:
+                self._coordinator.unanswered(claim.claim_id)
+            raise
         return len(runs)
 
     def _look_at(self, run: Run, at: float) -> int:

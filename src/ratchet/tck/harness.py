@@ -78,8 +78,6 @@ def missing_capabilities(harness: Harness, *marked: object) -> Iterator[str]:
     """What the marked contract needs and the harness does not declare."""
     for contract in marked:
         for name in getattr(contract, _NEEDS, ()):
-            declared = (
-                harness.server is not None if name == "server" else getattr(harness.capabilities, name)
-            )
+            declared = harness.server is not None if name == "server" else getattr(harness.capabilities, name)
             if not declared:
                 yield name

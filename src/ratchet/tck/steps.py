@@ -123,7 +123,9 @@ class Steps:
         """Claim this very job; whatever the claim takes besides goes back."""
         claims = self.claim(**changes)
         mine = [claim for claim in claims if claim.job_id == job_id]
-        assert mine, f"a claim of everything did not return {job_id}: {self.store.explain(job_id, now=self.now)}"
+        assert mine, (
+            f"a claim of everything did not return {job_id}: {self.store.explain(job_id, now=self.now)}"
+        )
         others = [claim for claim in claims if claim.job_id != job_id]
         if others:
             assert self.store.hand_back(others, now=self.now) == len(others)
@@ -273,18 +275,20 @@ class Steps:
         """What a condition said of this child."""
         child_id = child.job_id if isinstance(child, JobSpec) else child
         return Verdict(
-            child_id=child_id, kind=kind, error=self.error("predicate raised") if kind is VerdictKind.ERROR else None
+            child_id=child_id,
+            kind=kind,
+            error=self.error("predicate raised") if kind is VerdictKind.ERROR else None,
         )
 
-    def insert(self, specs: Sequence[JobSpec], edges: Sequence[Edge] = (), batch: BatchSpec | None = None) -> None:
+    def insert(
+        self, specs: Sequence[JobSpec], edges: Sequence[Edge] = (), batch: BatchSpec | None = None
+    ) -> None:
         """Store a graph whose jobs are all new."""
         answers = self.store.insert(specs, now=self.now, edges=edges, batch=batch)
         assert [answer.job_id for answer in answers] == [spec.job_id for spec in specs]
         assert all(answer.created for answer in answers)
 
-    def batch_of(
-        self, count: int, *, sealed: bool = True, **changes: Any
-    ) -> tuple[BatchSpec, list[JobSpec]]:
+    def batch_of(self, count: int, *, sealed: bool = True, **changes: Any) -> tuple[BatchSpec, list[JobSpec]]:
         """Store a batch of *count* children; the batch and the children."""
         batch_id = new_id()
         parent = self.spec(status=JobStatus.WAITING, type=JobType.BATCH_PARENT, batch_id=None)
@@ -314,7 +318,12 @@ class Steps:
 
     def signal(self, key: str, **changes: Any) -> SignalSpec:
         """A signal that is kept for an hour."""
-        values: dict[str, Any] = {"signal_id": new_id(), "key": key, "keep_until": self.after(hours=1), **changes}
+        values: dict[str, Any] = {
+            "signal_id": new_id(),
+            "key": key,
+            "keep_until": self.after(hours=1),
+            **changes,
+        }
         return SignalSpec(**values)
 
     # --- nodes ----------------------------------------------------------------------------------

@@ -47,6 +47,15 @@ class NodeStore(Protocol):
         """
         ...
 
+    def strays(self) -> list[str]:
+        """
+        Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row.
+
+        A node that was declared dead may claim once more before it learns of it, and a claim whose
+        answer was lost may arrive after the goodbye.
+        """
+        ...
+
     def deregister(self, node_id: str, *, now: datetime) -> int:
         """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
         ...

@@ -12,13 +12,16 @@ from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeState
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob, JobNotFound
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import Busy, JobStatus
-from ratchet.stores.memory.cascade import Effects, cancel, finish_batch, reserve, settle_edges
+from ratchet.stores.memory.changes import Effects, finish_batch
+from ratchet.stores.memory.ends import cancel, settle_edges
 from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.runs import reserve
 from ratchet.stores.memory.signals import take_kept_signal
-from ratchet.stores.memory.state import State, storable
+from ratchet.stores.memory.state import State
+from ratchet.stores.memory.values import check, check_spec, in_utc
 
 
-class RunningHolder(Exception):  # noqa: N818 - never leaves the store
+class RunningHolder(Exception):
     """Busy.REPLACE met a holder that is RUNNING: it is to be canceled, but its key does not come free yet."""
 
     def __init__(self, key: str, holder: UUID) -> None:
@@ -41,6 +44,7 @@ class Submission:
         self, specs: Sequence[JobSpec], *, edges: Sequence[Edge] = (), batch: BatchSpec | None = None
     ) -> list[Insertion]:
         """Store *specs* as `JobCrudStore.insert` says; the caller undoes everything if this raises."""
+        check((*edges, batch))
         everything = [*specs] if batch is None else [batch.parent, *specs]
         graphs: dict[UUID, list[JobSpec]] = {}
         for spec in everything:
@@ -73,7 +77,9 @@ class Submission:
 
     def _older(self, spec: JobSpec) -> UUID | None:
         """The job that is the answer to *spec* instead of a new one."""
-        original = self._state.idempotency.get(spec.idempotency_key) if spec.idempotency_key is not None else None
+        original = (
+            self._state.idempotency.get(spec.idempotency_key) if spec.idempotency_key is not None else None
+        )
         if original is None and spec.business_key is not None and spec.busy is Busy.RETURN:
             held = self._state.reservations.get(spec.business_key)
             return None if held is None else held.job_id
@@ -81,6 +87,7 @@ class Submission:
 
     def _store_spec(self, spec: JobSpec) -> None:
         replaced = self._make_room(spec)
+        spec = in_utc(spec)
         waits = spec.status is JobStatus.WAITING
         row = Row(
             spec=spec,
@@ -158,6 +165,7 @@ class Submission:
 
 def _check(spec: JobSpec) -> None:
     if spec.status not in (JobStatus.PENDING, JobStatus.WAITING):
-        raise InvalidJob(f"job {spec.job_id} cannot be submitted as {spec.status}; only as PENDING or WAITING")
-    storable((spec.target, spec.payload, spec.params, spec.idempotency_key, spec.business_key, spec.caller))
-    storable(spec.tags)
+        raise InvalidJob(
+            f"job {spec.job_id} cannot be submitted as {spec.status}; only as PENDING or WAITING"
+        )
+    check_spec(spec)

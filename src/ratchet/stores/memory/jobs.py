@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.cascade import Effects, cancel, cancel_row, change, outgoing, settle_edges
+from ratchet.stores.memory.changes import Effects, change, outgoing
+from ratchet.stores.memory.ends import cancel
 from ratchet.stores.memory.history import forget, is_needed
 from ratchet.stores.memory.insertion import RunningHolder, Submission
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.search import matching
 from ratchet.stores.memory.state import LockTimeout, Part, State, atomic
 from ratchet.stores.memory.transitions import retry
+from ratchet.stores.memory.values import check
 
 #: What `replace`, `reschedule` and `delete` may touch.
 _AT_REST = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
@@ -35,11 +38,12 @@ class MemoryJobs(Part):
         batch: BatchSpec | None = None,
         within: object | None = None,
     ) -> list[Insertion]:
-        state = self._state
-        specs, edges = tuple(specs), tuple(edges)
+        check(now, "now")
+        state, specs, edges = self._state, tuple(specs), tuple(edges)
         try:
             return state.run(
-                lambda: Submission(state, Effects(), now=now).store(specs, edges=edges, batch=batch), within=within
+                lambda: Submission(state, Effects(), now=now).store(specs, edges=edges, batch=batch),
+                within=within,
             )
         except RunningHolder as busy:
             holder = busy.holder
@@ -77,19 +81,15 @@ class MemoryJobs(Part):
         return {status: self._state.by_status.size(status) for status in JobStatus}
 
     def delete(self, job_id: UUID) -> bool:
-        now = self.database_time()  # the contract gives no other; nothing is decided by it
+        now = self._state.database_time()  # the contract gives no other; nothing is decided by it
         return self._state.run(lambda: _delete(self._state, job_id, now))
-
-    def database_time(self) -> datetime:
-        """The database server's clock."""
-        raise NotImplementedError  # the store has it
 
     @atomic
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
         row = self._state.jobs.get(job_id)
         if row is None or row.status not in _AT_REST:
             return False
-        after = change(self._state, row, Effects(), now=now, scheduled_at=at)
+        after = change(self._state, row, Effects(), now=now, scheduled_at=require_aware(at, "the new time"))
         if after.status is JobStatus.PENDING and after.due_at < now:
             self._state.backdated(after.stream_id)
         return True
@@ -111,7 +111,9 @@ class MemoryJobs(Part):
     # --- bulk verbs -----------------------------------------------------------------------------
 
     @atomic
-    def cancel_matching(self, where: JobFilter, *, limit: int, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel_matching(
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+    ) -> list[CanceledJob]:
         where.require_criterion("cancel_matching")
         effects, canceled = Effects(), 0
         for found in _oldest(matching(self._state, where)):
@@ -126,12 +128,16 @@ class MemoryJobs(Part):
         where.require_criterion("retry_matching")
         retried: list[UUID] = []
         for row in _oldest(matching(self._state, where)):
-            if len(retried) < limit and row.status is JobStatus.FAILED and _retried(self._state, row.job_id, now):
+            if (
+                len(retried) < limit
+                and row.status is JobStatus.FAILED
+                and _retried(self._state, row.job_id, now)
+            ):
                 retried.append(row.job_id)
         return retried
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
-        now = self.database_time()
+        now = self._state.database_time()
         return self._state.run(lambda: _archive_dead_letters(self._state, before, limit, now))
 
     # --- tags -----------------------------------------------------------------------------------
@@ -166,8 +172,7 @@ def _delete(state: State, job_id: UUID, now: datetime) -> bool:
     for edge in outgoing(state, job_id):  # those that wait for another parent, too
         child = state.jobs.get(edge.child_id)
         if child is not None and child.status is JobStatus.WAITING:
-            cancel_row(state, child, effects, reason="parent_canceled", now=now)
-            settle_edges(state, child.job_id, effects, now=now)
+            cancel(state, child, effects, reason="parent_canceled", now=now)
     forget(state, job_id)
     return True
 

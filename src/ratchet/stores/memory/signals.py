@@ -9,9 +9,10 @@ from msgspec import json
 from msgspec.structs import replace
 
 from ratchet.model.composition import SignalSpec
-from ratchet.stores.memory.cascade import Effects, change, release
+from ratchet.stores.memory.changes import Effects, change, release
 from ratchet.stores.memory.rows import Row, SignalRow
-from ratchet.stores.memory.state import Part, State, atomic, storable
+from ratchet.stores.memory.state import Part, State, atomic
+from ratchet.stores.memory.values import check
 
 #: How long a signal's id is remembered where the signal says nothing itself.
 REMEMBERED = timedelta(hours=1)
@@ -49,10 +50,9 @@ class MemorySignals(Part):
     @atomic
     def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
         state = self._state
-        storable((signal.key, signal.payload, signal.rejected))
-        sent = state.signals.get(signal.signal_id)
-        if sent is not None:
-            return list(sent.taken_by)
+        check(signal)
+        if signal.signal_id in state.signals:
+            return []
         waiters = [
             job_id
             for job_id in sorted(state.awaiting.of(signal.key), key=lambda job_id: job_id.int)

@@ -10,7 +10,7 @@ wants to write it waits, and claims pass it by.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import wraps
@@ -19,17 +19,20 @@ from uuid import UUID
 
 from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, QueueRecord, StreamRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
-from ratchet.model.errors import ConfigurationError, Conflict, StoreError, UnstorableData
+from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
 from ratchet.model.job import Alert, Execution, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
+from ratchet.stores.memory.values import check
+
+_OVERTAKEN = "another call changed what this transaction had read; nothing of it was written: run it again"
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class RowLocked(Exception):  # noqa: N818 - never leaves this module
+class RowLocked(Exception):
     """A row is held by a transaction that is still open."""
 
     def __init__(self, holder: Transaction) -> None:
@@ -64,7 +67,8 @@ class Transaction:
 class State:
     """The tables, and the one lock."""
 
-    def __init__(self, lock_wait: timedelta) -> None:
+    def __init__(self, *, lock_wait: timedelta, database_time: Callable[[], datetime]) -> None:
+        self.database_time = database_time
         self._changed = threading.Condition(threading.RLock())
         self._journal = Journal()
         self._lock_wait = lock_wait
@@ -154,7 +158,9 @@ class State:
     def _wait_for(self, holder: Transaction) -> None:
         seconds = self._lock_wait.total_seconds()
         if not self._changed.wait_for(lambda: holder.ended, seconds):
-            raise LockTimeout(f"another open transaction has held the row for {seconds:g} s; try again when it has ended")
+            raise LockTimeout(
+                f"another open transaction has held the row for {seconds:g} s; try again when it has ended"
+            )
 
     def _owned_depth(self) -> int:
         # Another thread's depth must not be mistaken for ours; the lock is re-entrant, so this
@@ -232,17 +238,20 @@ class State:
         with self._changed:
             try:
                 with self._writing(transaction):
-                    for operation, answer in transaction.operations:
-                        if operation() != answer:
-                            raise Conflict(
-                                "another call changed what this transaction had read; nothing of it was written, "
-                                "run it again"
-                            )
+                    self._carry_out(transaction)
                     self._journal.keep()
                 for ledger, entry in transaction.writes:
                     self.ledgers.setdefault(ledger, []).append(entry)
             finally:
                 self._end(transaction)
+
+    def _carry_out(self, transaction: Transaction) -> None:
+        try:
+            kept = all(operation() == answer for operation, answer in transaction.operations)
+        except (RatchetError, RowLocked) as error:
+            raise Conflict(_OVERTAKEN) from error
+        if not kept:
+            raise Conflict(_OVERTAKEN)
 
     def rollback(self, transaction: Transaction) -> None:
         """Forget all its changes."""
@@ -295,25 +304,10 @@ def atomic(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(kwargs.get("now"), "now")
         return self._state.run(lambda: method(self, *args, **kwargs))
 
     return call
-
-
-def storable(texts: Sequence[str | None]) -> None:
-    """Refuse what a database would refuse: U+0000, and text that is not Unicode."""
-    for text in texts:
-        if text is None or (text.isascii() and "\0" not in text):
-            continue
-        if "\0" in text:
-            raise UnstorableData("a text holds U+0000, which databases cannot store; nothing was written")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise UnstorableData(
-                f"a text holds a lone surrogate at position {error.start}, which is not valid Unicode; "
-                f"nothing was written"
-            ) from error
 
 
 def _status(row: Row) -> JobStatus | None:

@@ -18,7 +18,9 @@ from ratchet.stores.sql.settlement import Ended, Settlement, settle_edges
 CANCELABLE = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING, JobStatus.RUNNING})
 
 
-def cancel_jobs(session: Session, job_ids: Iterable[UUID], *, reason: str, now: datetime) -> list[CanceledJob]:
+def cancel_jobs(
+    session: Session, job_ids: Iterable[UUID], *, reason: str, now: datetime
+) -> list[CanceledJob]:
     """
     Cancel those of these jobs that have not ended, and all their dependants, in this transaction.
 
@@ -28,7 +30,9 @@ def cancel_jobs(session: Session, job_ids: Iterable[UUID], *, reason: str, now: 
     return cancel_locked(session, [Cancellation(job, reason) for job in jobs], now=now)
 
 
-def cancel_locked(session: Session, cancellations: Sequence[Cancellation], *, now: datetime) -> list[CanceledJob]:
+def cancel_locked(
+    session: Session, cancellations: Sequence[Cancellation], *, now: datetime
+) -> list[CanceledJob]:
     """Cancel locked jobs, which the caller has found cancelable, and all their dependants."""
     if not cancellations:
         return []

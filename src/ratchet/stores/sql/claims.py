@@ -1,9 +1,188 @@
-"""Claims in SQL."""
+"""Claims in SQL: which jobs are due, in which order, and whose they are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Protocol
+from uuid import UUID
+
+import msgspec
+
+from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.status import BackoffPolicy, JobType, Priority
+from ratchet.stores.sql.claim_order import Branch
+from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.sql.gates import OPEN_STREAM, Limits, OpenStream, open_stream, stream_params
+from ratchet.stores.sql.reasons import Reason, reasons
+
+CLAIM_COLUMNS = """
+    q.job_id, q.stream_id, q.priority, q.job_type, q.attempts, q.crashes, q.max_retries, q.timeout_us, q.scheduled_time
+"""
+BODY_COLUMNS = """
+    j.target, j.payload, j.created_at, j.root_id, j.params, j.backoff, j.backoff_base_us, j.jitter, j.no_retry_for,
+    j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expires_at, j.state, j.signal,
+    j.caller, j.has_conditions
+"""
+_CLAIM_WIDTH = 9
+
+FIND_CLAIMED = f"""
+    SELECT {CLAIM_COLUMNS}, {BODY_COLUMNS}
+      FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
+     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
+"""
+FIND_CLAIMED_WITHOUT_BODIES = f"""
+    SELECT {CLAIM_COLUMNS} FROM scheduler_job_queue q
+     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
+"""
+# The rows drive the statement: each looks up its own claim, so that an old and a new claim of one job do not mix.
+FIND_BODIES = f"""
+    SELECT q.job_id, q.stream_id, {BODY_COLUMNS}
+      FROM {{rows held (job_id, claim_id)}}
+      JOIN scheduler_job_queue q ON q.job_id = held.job_id AND q.claim_id = held.claim_id
+      JOIN scheduler_job j ON j.job_id = q.job_id
+     WHERE q.status = 'RUNNING'
+"""
+FIND_CLAIMS_OF_NODE = """
+    SELECT job_id, claim_id FROM scheduler_job_queue WHERE picked_by = :node_id AND status = 'RUNNING'
+"""
+# The oldest job of a stream is the oldest of one of its priorities: five looks into the index per stream.
+FIND_HEADS = f"""
+    SELECT s.stream_id, s.resource, s.limit_key,
+           (SELECT q.scheduled_time FROM scheduler_job_queue q
+             WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
+             ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
+      FROM scheduler_stream s CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p
+     WHERE {OPEN_STREAM}
+"""
+
+_TYPES = {kind.value: kind for kind in JobType}
+_PRIORITIES = {int(priority): priority for priority in Priority}
+_BACKOFFS = {policy.value: policy for policy in BackoffPolicy}
+_NO_DELAY = timedelta()
+_NAMES = msgspec.json.Decoder(tuple[str, ...])
 
 
 class ClaimPlan(Protocol):
     """How one product finds, locks and marks the next jobs."""
+
+    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        """
+        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for.
+
+        RUNNING under the request's token when this returns. Nothing is written where nothing is due.
+        """
+        ...
+
+    def read(
+        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+    ) -> None:
+        """Read on in each branch, as `claim_order.Read`, without locks."""
+        ...
+
+
+class SqlClaims(SqlPart):
+    """Takes due jobs for one node, atomically."""
+
+    def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
+        """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
+        return [
+            ClaimedJob(claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]))
+            for row in self._claim(request, now, bodies=True)
+        ]
+
+    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
+        """The same claim without reading bodies; load them with `bodies`."""
+        return [_claim(row, request, now) for row in self._claim(request, now, bodies=False)]
+
+    def _claim(self, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        if request.limit <= 0:
+            return []
+        return self.database.dialect.claim_plan.claim(self.database, request, now, bodies=bodies)
+
+    def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
+        """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
+        held = [(claim.job_id, claim.claim_id) for claim in claims]
+        rows = self.database.read(lambda session: session.rows(FIND_BODIES, {"held": held})) if held else []
+        return {row[0]: self._body(row[0], row[1], row[2:]) for row in rows}
+
+    def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
+        """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
+
+        def look(session: Session) -> list[datetime]:
+            rows = session.rows(FIND_HEADS, stream_params(request, now))
+            heads = [(open_stream(*row[:3]), row[3]) for row in rows if row[3] is not None]
+            limits = Limits.seen(session, [stream for stream, _ in heads], now)
+            return list(_openings(heads, limits, now))
+
+        return min(self.database.read(look), default=None)
+
+    def claims_of(self, node_id: str) -> dict[UUID, UUID]:
+        """Job id to claim id of everything RUNNING under *node_id*."""
+        return dict(
+            self.database.read(lambda session: session.rows(FIND_CLAIMS_OF_NODE, {"node_id": node_id}))
+        )
+
+    def explain(self, job_id: UUID, *, now: datetime) -> list[Reason]:
+        """Why a claim at *now* by a node that takes every lane and queue would not return this job."""
+        return self.database.read(lambda session: reasons(session, job_id, now))
+
+    def _body(self, job_id: UUID, stream_id: int, row: Row) -> JobBody:
+        stream = self.streams.key_of(stream_id)
+        target, payload, created_at, root_id, params, backoff, backoff_base_us, jitter, no_retry_for = row[:9]
+        return JobBody(
+            job_id=job_id,
+            target=target,
+            payload=payload,
+            created_at=created_at,
+            root_id=root_id,
+            queue=stream.queue,
+            params=params,
+            backoff=_BACKOFFS[backoff],
+            backoff_base=timedelta(0, 0, backoff_base_us) if backoff_base_us else _NO_DELAY,
+            jitter=jitter,
+            no_retry_for=_NAMES.decode(no_retry_for) if no_retry_for is not None else (),
+            business_key=row[9],
+            batch_id=row[10],
+            parent_id=row[11],
+            schedule=row[12],
+            on_success=row[13],
+            on_failure=row[14],
+            resource=stream.resource,
+            breaker=stream.breaker,
+            expires_at=row[15],
+            state=row[16],
+            signal=row[17],
+            caller=row[18],
+            has_conditions=row[19],
+        )
+
+
+def _openings(
+    heads: Sequence[tuple[OpenStream, datetime]], limits: Limits, now: datetime
+) -> Iterator[datetime]:
+    for stream, due_at in heads:
+        waits = [limit.next_token for limit in limits.of(stream)]
+        if any(limit.concurrent is not None and limit.concurrent <= 0 for limit in limits.of(stream)):
+            continue  # opens when a permit is freed, and nobody knows when
+        yield max([due_at, *(now + wait for wait in waits if wait is not None)])
+
+
+def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
+    job_id, stream_id, priority, job_type, attempts, crashes, max_retries, timeout_us, scheduled_at = row[
+        :_CLAIM_WIDTH
+    ]
+    return JobClaim(
+        job_id=job_id,
+        claim_id=request.claim_id,
+        node_id=request.node_id,
+        stream_id=stream_id,
+        type=_TYPES[job_type],
+        priority=_PRIORITIES[priority],
+        scheduled_at=scheduled_at,
+        claimed_at=now,
+        attempts=attempts,
+        crashes=crashes,
+        max_retries=max_retries,
+        timeout=None if timeout_us is None else timedelta(microseconds=timeout_us),
+    )

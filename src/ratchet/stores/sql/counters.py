@@ -63,6 +63,11 @@ class BatchDeltas:
         self._runs: dict[UUID, list[tuple[datetime, datetime]]] = defaultdict(list)
         self._origins: dict[UUID, UUID] = {}
 
+    @property
+    def batch_ids(self) -> set[UUID]:
+        """The batches whose counters move."""
+        return set(self._ends)
+
     def count_end(self, batch_id: UUID, status: JobStatus, origin: UUID, *, by: int = 1) -> None:
         """A child of the batch has ended so; with ``by=-1`` it is open again."""
         self._ends[batch_id][_COLUMN[status]] += by
@@ -93,12 +98,16 @@ class BatchDeltas:
         rows = []
         for batch_id, runs in sorted(self._runs.items()):
             spent = sum((finish - start) // _MICROSECOND for start, finish in runs)
-            rows.append((batch_id, len(runs), spent, min(run[0] for run in runs), max(run[1] for run in runs)))
+            rows.append(
+                (batch_id, len(runs), spent, min(run[0] for run in runs), max(run[1] for run in runs))
+            )
         if rows:
             session.execute(COUNT_RUNS, {"delta": rows})
 
 
-def finish_batches(session: Session, batch_ids: Iterable[UUID], now: datetime) -> list[tuple[UUID, UUID | None]]:
+def finish_batches(
+    session: Session, batch_ids: Iterable[UUID], now: datetime
+) -> list[tuple[UUID, UUID | None]]:
     """
     Finish those of these batches whose children have all ended; (batch, released parent) of each.
 

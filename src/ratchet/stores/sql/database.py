@@ -39,7 +39,8 @@ plain columns just work. An expression takes the label of such a column, or one 
 
 Beware of the reverse: ``count(*) AS paused`` would come out as a bool. Rows are plain tuples::
 
-    for job_id, due_at, jobs, known in session.rows(FIND, {"limit": 10}): ...
+    for job_id, due_at, jobs, known in session.rows(FIND, {"limit": 10}):
+        ...
 
 **Retries**: `Database.run` may call its *work* again from the start after a deadlock, a serialization
 failure or a connection that was lost before the commit. *work* therefore must not change Python state
@@ -198,7 +199,7 @@ class Database:
             with self.dialect.enlist(within) as session:
                 yield session.connection
         else:
-            with self.dialect.writing() as session:
+            with self.dialect.writing(for_user=True) as session:
                 yield session.connection
 
     def _transact(self, work: Callable[[Session], T]) -> T:

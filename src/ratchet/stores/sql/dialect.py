@@ -34,6 +34,8 @@ class Dialect(ABC):
     migrates_itself: bool = False
     #: True: one writer at a time, so that a second transaction inside a transaction would wait for itself.
     one_writer: bool = False
+    #: True: one statement may change several tables (a WITH whose parts insert, update or delete).
+    fuses_writes: bool = False
     #: Macros that are one word.
     words: dict[str, str]
 
@@ -73,8 +75,8 @@ class Dialect(ABC):
     # --- transactions -------------------------------------------------------------------------
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[Session]:
-        """A write transaction: commits at the end, rolls back on an error. Raises `StoreError`s only."""
+    def writing(self, *, for_user: bool = False) -> AbstractContextManager[Session]:
+        """A write transaction: commits at the end, rolls back on an error; *for_user*: with user code in it."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:

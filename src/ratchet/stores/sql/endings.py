@@ -108,11 +108,15 @@ def write_canceled(session: Session, cancellations: Sequence[Cancellation], now:
         CANCEL_JOBS,
         {
             "ids": sorted(job.job_id for job in jobs),
-            "gone": [(*_run_of(one.job), one.reason, one.canceled_by, one.superseded_by) for one in cancellations],
+            "gone": [
+                (*_run_of(one.job), one.reason, one.canceled_by, one.superseded_by) for one in cancellations
+            ],
             "now": now,
         },
     )
-    write_runs(session, [_ended_run(job, "CANCELED", now) for job in jobs if job.queue and job.queue.claim_id])
+    write_runs(
+        session, [_ended_run(job, "CANCELED", now) for job in jobs if job.queue and job.queue.claim_id]
+    )
     _let_go(session, jobs)
 
 
@@ -139,7 +143,9 @@ def write_failed(
         },
     )
     free_keys(session, [job.job_id for job in jobs if job.business_key is not None])
-    alerts = [(one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures]
+    alerts = [
+        (one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures
+    ]
     return write_alerts(session, alerts, now, window=window)
 
 

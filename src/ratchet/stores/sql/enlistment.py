@@ -36,7 +36,9 @@ class Guest:
 
     connection: Any  # the driver's, or SQLAlchemy's synchronous face of an async driver's
     names: set[str]
-    begin: Callable[[], object]  # tell SQLAlchemy that a transaction is going on, so that its commit() commits
+    begin: Callable[
+        [], object
+    ]  # tell SQLAlchemy that a transaction is going on, so that its commit() commits
 
 
 def guest_of(within: object) -> Guest:

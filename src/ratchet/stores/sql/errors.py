@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
-from ratchet.model.errors import StoreError, StoreUnavailable
+from ratchet.model.errors import Conflict, StoreError, StoreUnavailable
 
 
 class ConstraintViolated(StoreError):
     """A unique, foreign-key, check or NOT NULL constraint refused a row; none of our statements expects one."""
+
+
+class LockTimeout(Conflict):
+    """Another transaction held a lock for longer than one of ours waits."""
 
 
 class ConnectionLost(StoreUnavailable):

@@ -32,13 +32,12 @@ LIST_RUNS = """
 OLDEST_RUNS = """
     SELECT e.job_id, e.claim_id, COALESCE(e.finished_at, e.started_at, e.scheduled_at) AS finished_at,
            COALESCE(j.created_at, a.created_at) AS created_at,
-           (q.job_id IS NULL AND (j.job_id IS NULL OR j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED'))) AS has_ended
+           (j.job_id IS NULL OR j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED')) AS has_ended
       FROM (SELECT job_id, claim_id, finished_at, started_at, scheduled_at
               FROM scheduler_job_execution
              WHERE (job_id, claim_id) > (CAST(:job_id AS {uuid}), CAST(:claim_id AS {uuid}))
              ORDER BY job_id, claim_id
              LIMIT :step) e
-      LEFT JOIN scheduler_job_queue q ON q.job_id = e.job_id
       LEFT JOIN scheduler_job j ON j.job_id = e.job_id
       LEFT JOIN scheduler_job_archive a ON a.job_id = e.job_id
      ORDER BY e.job_id, e.claim_id
@@ -46,7 +45,8 @@ OLDEST_RUNS = """
 
 DELETE_RUNS = """
     DELETE FROM scheduler_job_execution
-     WHERE (job_id, claim_id) IN (SELECT r.job_id, r.claim_id FROM {rows r (job_id, claim_id)})
+     WHERE job_id {in ids uuid}
+       AND ((job_id, claim_id) IN (SELECT r.job_id, r.claim_id FROM {rows r (job_id, claim_id)})) IS TRUE
 """
 
 # A run has lost its job when it was rescued (CRASHED), or when it holds it no longer and has left no
@@ -78,8 +78,9 @@ OLD_LINES = """
 
 DELETE_LINES = """
     DELETE FROM scheduler_job_log
-     WHERE (job_id, claim_id, sequence) IN
-           (SELECT r.job_id, r.claim_id, r.sequence FROM {rows r (job_id, claim_id, sequence)})
+     WHERE job_id {in ids uuid}
+       AND ((job_id, claim_id, sequence) IN (SELECT r.job_id, r.claim_id, r.sequence
+                                               FROM {rows r (job_id, claim_id, sequence)})) IS TRUE
 """
 
 OLDEST_JOBS = """
@@ -90,25 +91,32 @@ OLDEST_JOBS = """
      LIMIT :step
 """
 
-# The last condition keeps what a retry of a dead letter would bring back to life.
-LOCK_ARCHIVABLE = """
+LOCK_OLD_JOBS = """
+    SELECT job_id
+      FROM scheduler_job
+     WHERE job_id {in ids uuid} AND status IN ('SUCCEEDED', 'CANCELED') AND finished_at < :before
+     ORDER BY job_id
+    {for update skip locked}
+"""
+
+# Asked under the jobs' locks, which a submission of a new dependant has to take as well. The last
+# condition keeps what a retry of a dead letter would bring back to life.
+FIND_ARCHIVABLE = """
     SELECT j.job_id
       FROM scheduler_job j
-     WHERE j.job_id {in ids uuid} AND j.status IN ('SUCCEEDED', 'CANCELED') AND j.finished_at < :before
-       AND NOT EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.job_id = j.job_id)
+     WHERE j.job_id {in ids uuid}
        AND NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
        AND NOT EXISTS (SELECT 1
                          FROM scheduler_dependency d
                          JOIN scheduler_job c ON c.job_id = d.child_id
                         WHERE d.parent_id = j.job_id
-                          AND (c.status NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED')
-                               OR EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.job_id = c.job_id)))
+                          AND (c.status IN ('PENDING', 'WAITING')
+                               OR (c.status = 'PAUSED' AND c.paused_from <> 'FAILED')))
        AND NOT EXISTS (SELECT 1
                          FROM scheduler_job f
-                        WHERE f.job_id = j.canceled_by AND f.dead_letter_reason IS NOT NULL
-                          AND f.status IN ('FAILED', 'PAUSED'))
+                        WHERE f.job_id = j.canceled_by
+                          AND (f.status = 'FAILED' OR (f.status = 'PAUSED' AND f.paused_from = 'FAILED')))
      ORDER BY j.job_id
-    {for update of j skip locked}
 """
 
 COPY_TO_ARCHIVE = f"""
@@ -172,7 +180,9 @@ class SqlHistory(SqlPart):
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         """The runs of a job, oldest first; with *uncounted* also crashed, handed-back and canceled ones."""
         values = {"job_id": job_id, "uncounted": uncounted}
-        return [_execution(row) for row in self.database.read(lambda session: session.rows(LIST_RUNS, values))]
+        return [
+            _execution(row) for row in self.database.read(lambda session: session.rows(LIST_RUNS, values))
+        ]
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:
         """Delete runs of ended jobs that finished before *before*; at most *limit*."""
@@ -186,11 +196,13 @@ class SqlHistory(SqlPart):
                 for job_id, claim_id, finished_at, _, ended in runs
                 if ended and finished_at < before
             ][:room]
-            removed = self.database.run(lambda session: session.execute(DELETE_RUNS, {"r": old})) if old else 0
+            removed = self.database.run(lambda session: _delete_runs(session, old)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(runs), removed)
             # a run is younger than its job, so behind jobs that are too young nothing is left to do
-            beyond = len(runs) == STEP and any(created is None or created < before for _, _, _, created, _ in runs)
+            beyond = len(runs) == STEP and any(
+                created is None or created < before for _, _, _, created, _ in runs
+            )
             return Stretch(runs[-1][:2] if beyond else None, len(runs), removed)
 
         return self._purging_runs.remove(step, limit)
@@ -203,7 +215,9 @@ class SqlHistory(SqlPart):
             return
         lines = [_line_values(entry) for entry in entries]
         self.database.run(
-            lambda session: session.insert_rows("scheduler_job_log", LOG_COLUMNS, lines, on_conflict_do_nothing=True)
+            lambda session: session.insert_rows(
+                "scheduler_job_log", LOG_COLUMNS, lines, on_conflict_do_nothing=True
+            )
         )
 
     def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:
@@ -221,7 +235,9 @@ class SqlHistory(SqlPart):
 
         def purge(session: Session) -> int:
             lines = session.rows(OLD_LINES, {"before": before, "limit": limit})
-            return session.execute(DELETE_LINES, {"r": lines}) if lines else 0
+            if not lines:
+                return 0
+            return session.execute(DELETE_LINES, {"ids": sorted({line[0] for line in lines}), "r": lines})
 
         return self.database.run(purge)
 
@@ -262,7 +278,9 @@ class SqlHistory(SqlPart):
                 return 0
             parents = [job_id for job_id, job_type in jobs if job_type == "BATCH_PARENT"]
             if parents:
-                batches = [batch_id for (batch_id,) in session.rows(FIND_BATCHES_OF_PARENTS, {"ids": parents})]
+                batches = [
+                    batch_id for (batch_id,) in session.rows(FIND_BATCHES_OF_PARENTS, {"ids": parents})
+                ]
                 for statement in FORGET_BATCHES:
                     session.execute(statement, {"ids": batches})
             for statement in FORGET_ARCHIVED:
@@ -272,10 +290,15 @@ class SqlHistory(SqlPart):
         return self.database.run(purge)
 
 
+def _delete_runs(session: Session, runs: list[tuple[UUID, UUID]]) -> int:
+    return session.execute(DELETE_RUNS, {"ids": sorted({job_id for job_id, _ in runs}), "r": runs})
+
+
 def _archive_old(session: Session, job_ids: list[UUID], before: datetime, now: datetime) -> int:
-    locked = [job_id for (job_id,) in session.rows(LOCK_ARCHIVABLE, {"ids": job_ids, "before": before})]
-    archive_jobs(session, locked, now=now)
-    return len(locked)
+    locked = [job_id for (job_id,) in session.rows(LOCK_OLD_JOBS, {"ids": job_ids, "before": before})]
+    free = [job_id for (job_id,) in session.rows(FIND_ARCHIVABLE, {"ids": locked})] if locked else []
+    archive_jobs(session, free, now=now)
+    return len(free)
 
 
 def _execution(row: Row) -> Execution:

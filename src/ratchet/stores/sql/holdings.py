@@ -22,6 +22,7 @@ RESERVE_KEYS = """
      WHERE true
      ORDER BY wanted.business_key
         ON CONFLICT (business_key) DO NOTHING
+    RETURNING business_key
 """
 
 FIND_HOLDERS = """
@@ -106,14 +107,16 @@ class Holder:
         self.lingers = lingers
 
 
-def reserve_keys(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[str, Holder]:
+def reserve_keys(session: Session, wanted: Mapping[str, UUID], now: datetime) -> set[str]:
     """
-    The holders of these keys after trying to reserve each for its job; one's own where that worked.
+    Reserve each of these keys for its job; the keys for which that worked.
 
     Waits for a transaction that is reserving or freeing one of the keys at this moment.
     """
-    session.execute(RESERVE_KEYS, {"wanted": sorted(wanted.items()), "now": now})
-    return find_holders(session, wanted)
+    if not wanted:
+        return set()
+    rows = session.rows(RESERVE_KEYS, {"wanted": sorted(wanted.items()), "now": now})
+    return {key for (key,) in rows}
 
 
 def find_holders(session: Session, keys: Iterable[str]) -> dict[str, Holder]:
@@ -144,7 +147,9 @@ def free_permits(session: Session, streams: StreamRegistry, claims: Iterable[Job
     free_permits_of(session, streams, ((claim.job_id, claim.claim_id, claim.stream_id) for claim in claims))
 
 
-def free_permits_of(session: Session, streams: StreamRegistry, runs: Iterable[tuple[UUID, UUID, int]]) -> None:
+def free_permits_of(
+    session: Session, streams: StreamRegistry, runs: Iterable[tuple[UUID, UUID, int]]
+) -> None:
     """`free_permits` for (job, claim, stream id)."""
     gated: dict[int, bool] = {}
     held: list[tuple[UUID, UUID]] = []

@@ -82,6 +82,15 @@ LOCK_WAITING_JOBS = f"""
     {{for update}}
 """
 
+# canceled_by is set on what a cascade canceled, and on nothing that a person canceled.
+LOCK_CANCELED_JOBS = f"""
+    SELECT {JOB_COLUMNS}
+      FROM scheduler_job
+     WHERE job_id {{in ids uuid}} AND status = 'CANCELED' AND canceled_by IS NOT NULL
+     ORDER BY job_id
+    {{for update}}
+"""
+
 
 class QueueRow(Struct, frozen=True):
     """A locked queue row, its fields in the order of `QUEUE_COLUMNS`."""
@@ -134,7 +143,9 @@ class LockedJob(Struct, frozen=True):
         return None if claim_id is None else (claim_id, self.queue.node_id)
 
 
-def lock_jobs(session: Session, job_ids: Iterable[UUID], *, skip_locked: bool = False) -> dict[UUID, LockedJob]:
+def lock_jobs(
+    session: Session, job_ids: Iterable[UUID], *, skip_locked: bool = False
+) -> dict[UUID, LockedJob]:
     """
     The jobs with these ids, locked, by id in order; ids that are not there are left out.
 
@@ -152,7 +163,9 @@ def lock_jobs(session: Session, job_ids: Iterable[UUID], *, skip_locked: bool = 
     return {job.job_id: job for job in jobs}
 
 
-def lock_queue_rows(session: Session, job_ids: Sequence[UUID], *, skip_locked: bool = False) -> dict[UUID, QueueRow]:
+def lock_queue_rows(
+    session: Session, job_ids: Sequence[UUID], *, skip_locked: bool = False
+) -> dict[UUID, QueueRow]:
     """The queue rows of these jobs, locked."""
     sql = LOCK_FREE_QUEUE_ROWS if skip_locked else LOCK_QUEUE_ROWS
     return {row[0]: QueueRow(*row) for row in session.rows(sql, {"ids": job_ids})}
@@ -183,11 +196,19 @@ def lock_waiting_jobs(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, L
     return {row[0]: _locked(row, None) for row in session.rows(LOCK_WAITING_JOBS, {"ids": ids})}
 
 
+def lock_canceled_jobs(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, LockedJob]:
+    """Those of these jobs that the end of another job has canceled, locked."""
+    ids = sorted(set(job_ids))
+    if not ids:
+        return {}
+    return {row[0]: _locked(row, None) for row in session.rows(LOCK_CANCELED_JOBS, {"ids": ids})}
+
+
 def _locked(row: Row, queue: QueueRow | None) -> LockedJob:
     job_id, status, target, stream_id, attempts, crashes, scheduled_at, *rest = row
     if queue is not None:
         status, stream_id, scheduled_at = queue.status, queue.stream_id, queue.scheduled_at
         attempts, crashes = queue.attempts, queue.crashes
     return LockedJob(
-        job_id, JobStatus(status), target, stream_id, attempts, crashes, scheduled_at, *rest, queue=queue
+        job_id, JobStatus(status), target, stream_id, attempts, crashes, scheduled_at, *rest, queue
     )

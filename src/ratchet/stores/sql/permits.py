@@ -8,23 +8,22 @@ from datetime import datetime, timedelta
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BreakerRecord, LimitRecord
 from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.sql.gates import Limits, open_stream
+from ratchet.stores.sql.holdings import FREE_PERMITS
 
-# A bucket that exists keeps its tokens: every node sets its limits when it starts, and a deploy
-# must not let a burst through.
+LOCK_LIMIT = """
+    SELECT rate FROM scheduler_resource_limit WHERE resource = :name {for update}
+"""
+
 SET_LIMIT = """
     INSERT INTO scheduler_resource_limit AS held
            (resource, max_concurrent, rate, period_us, tokens, refilled_at, updated_at)
-    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :refilled_at, :now)
+    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :now, :now)
         ON CONFLICT (resource) DO UPDATE
        SET max_concurrent = COALESCE(excluded.max_concurrent, held.max_concurrent),
            rate = COALESCE(excluded.rate, held.rate),
            period_us = COALESCE(excluded.period_us, held.period_us),
-           tokens = CASE WHEN excluded.tokens IS NULL THEN held.tokens
-                         WHEN held.tokens IS NULL THEN excluded.tokens
-                         WHEN held.tokens < excluded.tokens THEN held.tokens
-                         ELSE excluded.tokens END,
-           refilled_at = COALESCE(held.refilled_at, excluded.refilled_at),
-           updated_at = excluded.updated_at
+           tokens = excluded.tokens, refilled_at = excluded.refilled_at, updated_at = excluded.updated_at
 """
 
 REMOVE_LIMIT = """
@@ -36,11 +35,6 @@ LIST_LIMITS = """
            (SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource = l.resource) AS permits
       FROM scheduler_resource_limit l
      ORDER BY l.resource
-"""
-
-RELEASE_PERMITS = """
-    DELETE FROM scheduler_resource_permit
-     WHERE (job_id, claim_id) IN (SELECT r.job_id, r.claim_id FROM {rows r (job_id, claim_id)})
 """
 
 _BREAKER = "SELECT service, state, open_until, document, version FROM scheduler_circuit_breaker"
@@ -80,11 +74,13 @@ class SqlPermits(SqlPart):
             "concurrent": concurrent,
             "rate": rate,
             "period_us": None if period is None else period // timedelta(microseconds=1),
-            "tokens": None if rate is None else float(rate),
-            "refilled_at": None if rate is None else now,
             "now": now,
         }
-        self.database.run(lambda session: session.execute(SET_LIMIT, values))
+
+        def set_limit(session: Session) -> None:
+            session.execute(SET_LIMIT, {**values, "tokens": _tokens_after(session, name, rate, now)})
+
+        self.database.run(set_limit)
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
         """Forget a limit; permits that are held stay with their runs, which free them as they end."""
@@ -99,7 +95,8 @@ class SqlPermits(SqlPart):
         if not claims:
             return 0
         runs = sorted((claim.job_id, claim.claim_id) for claim in claims)
-        return self.database.run(lambda session: session.execute(RELEASE_PERMITS, {"r": runs}))
+        values = {"ids": sorted({job_id for job_id, _ in runs}), "run": runs}
+        return self.database.run(lambda session: session.execute(FREE_PERMITS, values))
 
     # --- breakers -----------------------------------------------------------------------------
 
@@ -130,6 +127,21 @@ class SqlPermits(SqlPart):
             return session.execute(SAVE_BREAKER, values) > 0
 
         return self.database.run(save)
+
+
+def _tokens_after(session: Session, name: str, rate: int | None, now: datetime) -> float | None:
+    """
+    What is in the bucket when the limit is changed: what was in it, as far as the new rate allows.
+
+    Every node sets its limits when it starts, and a deploy must not let a burst through.
+    """
+    if session.row(LOCK_LIMIT, {"name": name}) is None:
+        return None if rate is None else float(rate)
+    stream = open_stream(0, name, None)
+    tokens = next((limit.tokens for limit in Limits.seen(session, [stream], now).of(stream)), None)
+    if tokens is None or rate is None:
+        return tokens if rate is None else float(rate)
+    return min(tokens, float(rate))
 
 
 def _limit(row: Row) -> LimitRecord:

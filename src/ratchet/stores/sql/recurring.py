@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from ratchet.model.composition import (
@@ -17,8 +18,10 @@ from ratchet.model.composition import (
     ScheduleRecord,
     ScheduleSpec,
 )
+from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.sql.submissions import insert_specs
 
 #: Runs that are looked at to find one that has not ended; with more queued runs than this, the newest is among them.
 LATEST_RUNS = 200
@@ -33,7 +36,9 @@ FIND_SCHEDULE = f"{_SCHEDULE} WHERE name = :name"
 
 LOCK_SCHEDULE = f"{_SCHEDULE} WHERE name = :name {{for update}}"
 
-LOCK_DUE_SCHEDULE = f"{_SCHEDULE} WHERE name = :name AND next_fire_at = :expected AND NOT paused {{for update}}"
+LOCK_DUE_SCHEDULE = (
+    f"{_SCHEDULE} WHERE name = :name AND next_fire_at = :expected AND NOT paused {{for update}}"
+)
 
 LIST_SCHEDULES = f"{_SCHEDULE} ORDER BY name"
 
@@ -80,31 +85,272 @@ ADVANCE_SCHEDULE = """
      WHERE name = :name
 """
 
-MARK_FIRED = """
-    UPDATE scheduler_recurring_job SET last_fire_at = :fire_at WHERE name = :name
-"""
-
 _FIRE = "SELECT name, fire_at, outcome, job_id, reason FROM scheduler_recurring_fire WHERE name = :name"
 
 FIND_FIRE = f"{_FIRE} AND fire_at = :fire_at"
 
 LIST_FIRES = f"{_FIRE} ORDER BY fire_at DESC LIMIT :limit"
 
-INSERT_FIRE = """
-    INSERT INTO scheduler_recurring_fire (name, fire_at, outcome, job_id, reason, recorded_at)
-    VALUES (:name, :fire_at, :outcome, :job_id, :reason, :now)
+FIND_RECORDED = """
+    SELECT fire_at FROM scheduler_recurring_fire WHERE name = :name AND fire_at {in times time}
 """
 
-# Not the runs' fire times but the runs: a schedule that skips for a day records a fire every minute.
+FIRE_COLUMNS = ("name", "fire_at", "outcome", "job_id", "reason", "recorded_at")
+
+# Not the fire times but the runs: a schedule that skips for a day records a fire every minute. A run that
+# was paused after it failed has ended.
 FIND_UNENDED_RUN = """
     SELECT r.job_id
-      FROM (SELECT job_id, status
+      FROM (SELECT job_id, status, paused_from
               FROM scheduler_job
              WHERE schedule = :name
              ORDER BY job_id DESC
              LIMIT :latest) r
-     WHERE r.status NOT IN ('SUCCEEDED', 'FAILED', 'CANCELED')
-        OR EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.job_id = r.job_id)
+     WHERE r.status IN ('PENDING', 'WAITING') OR (r.status = 'PAUSED' AND r.paused_from <> 'FAILED')
      ORDER BY r.job_id DESC
      LIMIT 1
 """
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class SqlRecurring(SqlPart):
+    """Schedules, and what became of their fire times."""
+
+    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+        """
+        Create the schedule or change it to *spec*; equal specs change nothing.
+
+        Every node declares its schedules when it starts, so the ordinary case is one read.
+        """
+        held = self.schedule(spec.name)
+        if held is not None and _is_same(spec, held.spec):
+            return held
+        return self.database.run(lambda session: _upsert(session, spec, now))
+
+    def schedule(self, name: str) -> ScheduleRecord | None:
+        """One schedule; None if there is none."""
+        row = self.database.read(lambda session: session.row(FIND_SCHEDULE, {"name": name}))
+        return None if row is None else _schedule(row)
+
+    def schedules(self) -> list[ScheduleRecord]:
+        """All schedules by name."""
+        return [_schedule(row) for row in self.database.read(lambda session: session.rows(LIST_SCHEDULES))]
+
+    def remove_schedule(self, name: str) -> bool:
+        """Forget a schedule and its fire times; its runs stay."""
+
+        def remove(session: Session) -> bool:
+            # the schedule first: whoever advances it holds its row, and records no fire afterwards
+            removed = session.execute(REMOVE_SCHEDULE, {"name": name})
+            session.execute(REMOVE_FIRES, {"name": name})
+            return removed > 0
+
+        return self.database.run(remove)
+
+    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+        """Stop firing; True also if it was paused."""
+
+        def pause(session: Session) -> bool:
+            paused = session.execute(PAUSE_SCHEDULE, {"name": name, "now": now})
+            return paused > 0 or session.row(FIND_SCHEDULE, {"name": name}) is not None
+
+        return self.database.run(pause)
+
+    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+        """Fire again from *next_fire_at* on; False if it was not paused."""
+        values = {"name": name, "next_fire_at": next_fire_at, "now": now}
+        return self.database.run(lambda session: session.execute(RESUME_SCHEDULE, values)) > 0
+
+    def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
+        """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
+        values = {"now": now, "limit": limit}
+        return [_schedule(row) for row in self.database.read(lambda session: session.rows(LIST_DUE, values))]
+
+    # --- fires --------------------------------------------------------------------------------
+
+    def advance(
+        self,
+        name: str,
+        *,
+        expected: datetime,
+        fires: Sequence[Fire],
+        next_fire_at: datetime | None,
+        now: datetime,
+    ) -> list[FireRecord] | None:
+        """
+        Record *fires*, insert their runs and move ``next_fire_at``, in one transaction; what was recorded.
+
+        None: somebody else was faster, or the schedule is paused. Under the schedule's lock: of two
+        nodes one finds the time it expects, and the other's fires are not even looked at.
+        """
+        self.streams.ids_of(None, {fire.spec.stream for fire in fires if fire.spec is not None})
+
+        def advance(session: Session) -> list[FireRecord] | None:
+            row = session.row(LOCK_DUE_SCHEDULE, {"name": name, "expected": expected})
+            if row is None:
+                return None
+            schedule = _schedule(row)
+            times = {"name": name, "times": [fire.fire_at for fire in fires]}
+            recorded = {fire_at for (fire_at,) in session.rows(FIND_RECORDED, times)}
+            new = [fire for fire in fires if fire.fire_at not in recorded]
+            records = self._record(session, schedule.spec, new, now, overlap=schedule.spec.overlap)
+            last = max((fire.fire_at for fire in fires), default=schedule.last_fire_at)
+            moved = {"name": name, "next_fire_at": next_fire_at, "last_fire_at": last}
+            session.execute(ADVANCE_SCHEDULE, moved)
+            return records
+
+        return self.database.run(advance)
+
+    def fires(self, name: str, *, limit: int = 50) -> list[FireRecord]:
+        """The latest recorded fire times, newest first."""
+        values = {"name": name, "limit": limit}
+        return [_fire(row) for row in self.database.read(lambda session: session.rows(LIST_FIRES, values))]
+
+    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+        """
+        Record and insert one run outside the timetable; None if there is no such schedule.
+
+        Somebody asked for it, so it runs beside a run that has not ended. A time that is already
+        recorded is this call, sent again: its record is the answer.
+        """
+
+        def trigger(session: Session) -> FireRecord | None:
+            row = session.row(LOCK_SCHEDULE, {"name": name})
+            if row is None:
+                return None
+            held = session.row(FIND_FIRE, {"name": name, "fire_at": fire.fire_at})
+            if held is not None:
+                return _fire(held)
+            return self._record(session, _schedule(row).spec, [fire], now, overlap="ALLOW")[0]
+
+        return self.database.run(trigger)
+
+    def _record(
+        self, session: Session, schedule: ScheduleSpec, fires: Sequence[Fire], now: datetime, *, overlap: str
+    ) -> list[FireRecord]:
+        """Insert the runs of these fire times, which nobody has recorded, and record all of them."""
+        before: UUID | None = None
+        if overlap != "ALLOW" and any(fire.spec is not None for fire in fires):
+            before = session.value(FIND_UNENDED_RUN, {"name": schedule.name, "latest": LATEST_RUNS})
+        records: list[FireRecord] = []
+        for fire in fires:
+            record = self._fire(session, schedule, fire, before if overlap != "ALLOW" else None, overlap, now)
+            before = record.job_id or before
+            records.append(record)
+        rows = [(r.schedule, r.fire_at, r.outcome, r.job_id, r.reason, now) for r in records]
+        session.insert_rows("scheduler_recurring_fire", FIRE_COLUMNS, rows)
+        return records
+
+    def _fire(
+        self,
+        session: Session,
+        schedule: ScheduleSpec,
+        fire: Fire,
+        before: UUID | None,
+        overlap: str,
+        now: datetime,
+    ) -> FireRecord:
+        skipped = FireRecord(schedule=schedule.name, fire_at=fire.fire_at, outcome=FireOutcome.SKIPPED)
+        if fire.spec is None:
+            return replace(skipped, reason=fire.reason)
+        if before is not None and overlap == "SKIP":
+            return replace(skipped, reason="overlap")
+        run = replace(fire.spec, schedule=schedule.name)
+        edges: list[Edge] = []
+        if before is not None:
+            run = replace(run, status=JobStatus.WAITING, needs=1)
+            edges = [Edge(parent_id=before, child_id=run.job_id, kind=EdgeKind.END)]
+        try:
+            submission = insert_specs(session, self.streams, [run], edges=edges, now=now)
+        except BusinessKeyBusy:
+            # it has taken back what it wrote; a schedule must not stop for ever at one fire time
+            return replace(skipped, reason="business_key_busy")
+        if submission.busy is not None:
+            return replace(skipped, reason="business_key_busy")
+        if not submission.insertions[0].created:
+            return replace(skipped, reason="duplicate")
+        return replace(skipped, outcome=FireOutcome.RUN, job_id=run.job_id)
+
+
+def _upsert(session: Session, spec: ScheduleSpec, now: datetime) -> ScheduleRecord:
+    values: dict[str, object] = {
+        **structs.asdict(spec),
+        "jitter_us": spec.jitter // _MICROSECOND,
+        "now": now,
+    }
+    del values["jitter"]
+    if session.execute(INSERT_SCHEDULE, values):
+        return ScheduleRecord(
+            spec=spec,
+            paused=False,
+            next_fire_at=spec.next_fire_at,
+            last_fire_at=None,
+            created_at=now,
+            updated_at=now,
+        )
+    row = session.row(LOCK_SCHEDULE, {"name": spec.name})
+    if row is None:  # removed since
+        return _upsert(session, spec, now)
+    held = _schedule(row)
+    if _is_same(spec, held.spec):
+        return held
+    if _timetable(spec) == _timetable(held.spec):
+        spec = replace(spec, next_fire_at=held.next_fire_at)
+    session.execute(UPDATE_SCHEDULE, {**values, "next_fire_at": spec.next_fire_at})
+    return replace(held, spec=spec, next_fire_at=spec.next_fire_at, updated_at=now)
+
+
+def _is_same(spec: ScheduleSpec, held: ScheduleSpec) -> bool:
+    return replace(spec, next_fire_at=held.next_fire_at) == held
+
+
+def _timetable(spec: ScheduleSpec) -> tuple[object, ...]:
+    return spec.expression, spec.zone, spec.starts_at, spec.ends_at
+
+
+def _schedule(row: Row) -> ScheduleRecord:
+    (
+        name,
+        expression,
+        zone,
+        target,
+        template,
+        misfire,
+        overlap,
+        starts_at,
+        ends_at,
+        jitter_us,
+        declared,
+        *rest,
+    ) = row
+    paused, next_fire_at, last_fire_at, created_at, updated_at = rest
+    spec = ScheduleSpec(
+        name=name,
+        expression=expression,
+        zone=zone,
+        target=target,
+        template=template,
+        misfire=misfire,
+        overlap=overlap,
+        starts_at=starts_at,
+        ends_at=ends_at,
+        jitter=timedelta(microseconds=jitter_us),
+        declared=declared,
+        next_fire_at=next_fire_at,
+    )
+    return ScheduleRecord(
+        spec=spec,
+        paused=paused,
+        next_fire_at=next_fire_at,
+        last_fire_at=last_fire_at,
+        created_at=created_at,
+        updated_at=updated_at,
+    )
+
+
+def _fire(row: Row) -> FireRecord:
+    name, fire_at, outcome, job_id, reason = row
+    return FireRecord(
+        schedule=name, fire_at=fire_at, outcome=FireOutcome(outcome), job_id=job_id, reason=reason
+    )

@@ -59,7 +59,9 @@ class Ended(Struct, frozen=True, kw_only=True):
     batch_id: UUID | None = None  # None where its end was counted before
     verdicts: tuple[Verdict, ...] = ()
     origin: UUID | None = None  # the job whose end started it all; None: itself
-    cause: UUID | None = None  # the FAILED or ended job whose retry would revive what this end cancels; None: itself
+    cause: UUID | None = (
+        None  # the FAILED or ended job whose retry would revive what this end cancels; None: itself
+    )
 
     @classmethod
     def of(cls, job: LockedJob, status: JobStatus) -> Ended:
@@ -129,12 +131,12 @@ class Settlement:
 class _Child:
     """A waiting child and what this level of the cascade says about it."""
 
-    __slots__ = ("broken_by", "error", "job", "newly_satisfied", "satisfied_by")
+    __slots__ = ("broken_by", "error", "job", "newly_satisfied", "origin")
 
     def __init__(self, job: LockedJob) -> None:
         self.job = job
         self.newly_satisfied = 0
-        self.satisfied_by: Ended | None = None
+        self.origin: UUID | None = None
         self.broken_by: tuple[Ended, str] | None = None
         self.error: tuple[Ended, ErrorRecord] | None = None
 
@@ -165,15 +167,21 @@ def settle_edges(
     return settlement
 
 
-def _settle_level(session: Session, ended: Sequence[Ended], now: datetime, settlement: Settlement) -> list[Ended]:
+def _settle_level(
+    session: Session, ended: Sequence[Ended], now: datetime, settlement: Settlement
+) -> list[Ended]:
     parents = {end.job_id: end for end in ended}
     edges = session.rows(FIND_OPEN_EDGES, {"ids": sorted(parents)}) if parents else []
     if not edges:
         return []
     # Under the child's lock the states of all its edges are the last word: of two parents that end at
     # once, the second one to get the lock sees the first one's edge settled.
-    children = {job.job_id: _Child(job) for job in lock_waiting_jobs(session, [edge[1] for edge in edges]).values()}
-    states = [_settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind in edges]
+    children = {
+        job.job_id: _Child(job) for job in lock_waiting_jobs(session, [edge[1] for edge in edges]).values()
+    }
+    states = [
+        _settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind in edges
+    ]
     session.execute(
         SETTLE_EDGES,
         {
@@ -182,18 +190,21 @@ def _settle_level(session: Session, ended: Sequence[Ended], now: datetime, settl
         },
     )
     # in the order of the edges, which is the order of definition
-    ordered = [children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children]
+    ordered = [
+        children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children
+    ]
     return _decide(session, ordered, now, settlement)
 
 
 def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None) -> EdgeState:
     state, reason, error = _verdict_on(parent, child_id, EdgeKind(kind))
     if child is not None:
+        if child.origin is None or state is EdgeState.SATISFIED:
+            child.origin = parent.origin or parent.job_id
         if error is not None:
             child.error = (parent, error)
         elif state is EdgeState.SATISFIED:
             child.newly_satisfied += 1
-            child.satisfied_by = parent
         else:
             child.broken_by = (parent, reason)
     return state
@@ -217,7 +228,9 @@ def _verdict_on(parent: Ended, child_id: UUID, kind: EdgeKind) -> tuple[EdgeStat
     return EdgeState.BROKEN, PARENT_FAILED if kind is EdgeKind.SUCCESS else NOT_TAKEN, None
 
 
-def _decide(session: Session, children: Sequence[_Child], now: datetime, settlement: Settlement) -> list[Ended]:
+def _decide(
+    session: Session, children: Sequence[_Child], now: datetime, settlement: Settlement
+) -> list[Ended]:
     counts = _count_edges(session, [child for child in children if child.newly_satisfied < child.job.needs])
     freed: list[UUID] = []
     cancellations: list[Cancellation] = []
@@ -233,8 +246,8 @@ def _decide(session: Session, children: Sequence[_Child], now: datetime, settlem
         elif satisfied >= job.needs:
             if job.signal_key is None or job.is_signaled:
                 freed.append(job.job_id)
-                assert child.satisfied_by is not None
-                settlement.note_released(child.satisfied_by.origin or child.satisfied_by.job_id, job.job_id)
+                assert child.origin is not None
+                settlement.note_released(child.origin, job.job_id)
         elif satisfied + undecided < job.needs and child.broken_by is not None:
             parent, reason = child.broken_by
             cancellations.append(Cancellation(job, reason, canceled_by=parent.cause or parent.job_id))

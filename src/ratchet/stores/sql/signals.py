@@ -11,6 +11,7 @@ from msgspec import json
 
 from ratchet.model.composition import SignalSpec
 from ratchet.stores.sql.database import Session, SqlPart
+from ratchet.stores.sql.releases import release_ready
 
 #: How long a signal's id is remembered where the signal says nothing itself, so that sending it again changes nothing.
 REMEMBERED = timedelta(hours=1)
@@ -29,7 +30,7 @@ FIND_GATES = """
     {for update}
 """
 
-PURGE_GATES = """
+FIND_OLD_GATES = """
     SELECT signal_id
       FROM scheduler_signal
      WHERE consumed_by = signal_id AND sent_at <= :forgotten_at
@@ -102,7 +103,9 @@ def delivered(key: str, payload: str | None, rejected: str | None, now: datetime
     return json.encode(document).decode()
 
 
-def consume_kept_signals(session: Session, waiters: Sequence[tuple[UUID, str]], *, now: datetime) -> dict[UUID, str]:
+def consume_kept_signals(
+    session: Session, waiters: Sequence[tuple[UUID, str]], *, now: datetime
+) -> dict[UUID, str]:
     """
     The delivered signal (JSON for the ``signal`` column) of each (job id, signal key) that a kept signal
     waited for; each kept signal goes to one job, the earliest of *waiters* first.
@@ -147,3 +150,55 @@ def _pass_gates(session: Session, keys: Iterable[str], now: datetime) -> None:
 
 def _gate(key: str) -> UUID:
     return UUID(bytes=sha256(b"ratchet signal gate " + key.encode()).digest()[:16])
+
+
+class SqlSignals(SqlPart):
+    """Signals."""
+
+    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+        """
+        Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
+
+        Released nobody: kept until ``keep_until`` for the first job submitted to wait for it.
+        """
+        return self.database.run(lambda session: _send(session, signal, now))
+
+    def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
+        """The jobs that wait for a key, oldest first."""
+        rows = self.database.read(lambda session: session.rows(LIST_WAITERS, {"key": key, "limit": limit}))
+        return [job_id for (job_id,) in rows]
+
+    def purge_signals(self, *, now: datetime, limit: int) -> int:
+        """Delete kept signals whose time is over, and what is remembered of delivered ones."""
+        values = {"now": now, "forgotten_at": now - REMEMBERED, "limit": limit}
+
+        def purge(session: Session) -> int:
+            signals = [signal_id for (signal_id,) in session.rows(FIND_FORGOTTEN, values)]
+            gates = [gate for (gate,) in session.rows(FIND_OLD_GATES, values)]
+            if signals or gates:
+                session.execute(DELETE_SIGNALS, {"ids": signals + gates})
+            return len(signals)
+
+        return self.database.run(purge)
+
+
+def _send(session: Session, signal: SignalSpec, now: datetime) -> list[UUID]:
+    _pass_gates(session, [signal.key], now)
+    values = {
+        "signal_id": signal.signal_id,
+        "key": signal.key,
+        "job_id": signal.job_id,
+        "payload": signal.payload,
+        "rejected": signal.rejected,
+        "keep_until": signal.keep_until,
+        "now": now,
+    }
+    if not session.execute(INSERT_SIGNAL, values):
+        return []  # sent before
+    waiters = [row[0] for row in session.rows(FIND_WAITERS, {"key": signal.key, "job_id": signal.job_id})]
+    if not waiters:
+        return []
+    document = delivered(signal.key, signal.payload, signal.rejected, now)
+    session.execute(STORE_SIGNAL, {"ids": waiters, "signal": document})
+    session.execute(CONSUME, {"signal_id": signal.signal_id, "job_id": waiters[0]})
+    return release_ready(session, waiters, now)

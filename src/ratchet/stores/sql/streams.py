@@ -32,7 +32,9 @@ FIND_QUEUES = """
     UNION ALL
     SELECT queue, paused, paused_at, -1 AS stream_id FROM scheduler_queue
 """
-COUNT_BY_STREAM = "SELECT stream_id, status, count(*) AS jobs FROM scheduler_job_queue GROUP BY stream_id, status"
+COUNT_BY_STREAM = (
+    "SELECT stream_id, status, count(*) AS jobs FROM scheduler_job_queue GROUP BY stream_id, status"
+)
 PAUSE_QUEUE = """
     INSERT INTO scheduler_queue AS q (queue, paused, paused_at) VALUES (:queue, true, :now)
     ON CONFLICT (queue) DO UPDATE SET paused = true, paused_at = :now WHERE NOT q.paused
@@ -169,7 +171,9 @@ class SqlStreams(SqlPart):
 
     def pause_queue(self, name: str, *, now: datetime) -> bool:
         """Close a queue for claims; one write, however many jobs wait in it. True: it was open."""
-        return self.database.run(lambda session: session.execute(PAUSE_QUEUE, {"queue": name, "now": now})) == 1
+        return (
+            self.database.run(lambda session: session.execute(PAUSE_QUEUE, {"queue": name, "now": now})) == 1
+        )
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""

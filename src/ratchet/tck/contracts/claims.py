@@ -72,10 +72,24 @@ class TestClaimNextBatch:
         )
         harness.insert([spec])
         (job,) = harness.take()
-        for name in (
-            "job_id target payload params backoff backoff_base jitter no_retry_for business_key parent_id schedule "
-            "on_success on_failure expires_at caller batch_id"
-        ).split():
+        for name in [
+            "job_id",
+            "target",
+            "payload",
+            "params",
+            "backoff",
+            "backoff_base",
+            "jitter",
+            "no_retry_for",
+            "business_key",
+            "parent_id",
+            "schedule",
+            "on_success",
+            "on_failure",
+            "expires_at",
+            "caller",
+            "batch_id",
+        ]:
             assert getattr(job.body, name) == getattr(spec, name), name
         assert (job.body.queue, job.body.resource, job.body.breaker) == ("emails", "gateway", "bank")
         assert (job.body.created_at, job.body.root_id) == (harness.now, spec.job_id)
@@ -97,7 +111,9 @@ class TestClaimNextBatch:
         """A branch that is attached to a stored job is seen by the worker too."""
         parent = harness.submit()
         child = harness.child()
-        harness.insert([child], [harness.edge(parent, child, EdgeKind.CONDITION, condition=Condition(kind="result"))])
+        harness.insert(
+            [child], [harness.edge(parent, child, EdgeKind.CONDITION, condition=Condition(kind="result"))]
+        )
         assert [job.body.has_conditions for job in harness.take()] == [True]
 
     def test_nothing_is_due(self, harness: Harness) -> None:
@@ -231,15 +247,17 @@ class TestClaimOrder:
 
         def moved(job_id: UUID, at: datetime) -> None:
             spec = live[job_id]
-            live[job_id] = harness.spec(job_id=job_id, priority=spec.priority, scheduled_at=at, stream=spec.stream)
+            live[job_id] = harness.spec(
+                job_id=job_id, priority=spec.priority, scheduled_at=at, stream=spec.stream
+            )
 
         arrive(40)
         for _ in range(12):
             limit = random.choice([1, 4, 9])
             claims = harness.claim(limit)
-            assert [c.job_id for c in claims] == in_claim_order(list(live.values()), harness.now, timedelta(minutes=15))[
-                :limit
-            ]
+            assert [c.job_id for c in claims] == in_claim_order(
+                list(live.values()), harness.now, timedelta(minutes=15)
+            )[:limit]
             for claim in claims:
                 fate = random.randrange(4)
                 if fate == 0:
@@ -316,7 +334,9 @@ class TestBodies:
         """Loaded later, a body is the same."""
         harness.submit_many(3, params='{"a":1}')
         jobs = harness.take()
-        assert harness.store.bodies([job.claim for job in jobs]) == {job.body.job_id: job.body for job in jobs}
+        assert harness.store.bodies([job.claim for job in jobs]) == {
+            job.body.job_id: job.body for job in jobs
+        }
 
     def test_a_job_that_its_claim_lost_is_left_out(self, harness: Harness) -> None:
         """Canceled, ended, handed back and claimed anew: no body for the old claim."""

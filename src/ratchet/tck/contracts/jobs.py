@@ -45,10 +45,26 @@ class TestInsert:
         spec = self.full_spec(harness)
         harness.insert([spec])
         record = harness.record(spec.job_id)
-        for name in (
-            "job_id target payload params priority type stream scheduled_at expires_at max_retries "
-            "backoff backoff_base jitter timeout idempotency_key business_key parent_id caller"
-        ).split():
+        for name in [
+            "job_id",
+            "target",
+            "payload",
+            "params",
+            "priority",
+            "type",
+            "stream",
+            "scheduled_at",
+            "expires_at",
+            "max_retries",
+            "backoff",
+            "backoff_base",
+            "jitter",
+            "timeout",
+            "idempotency_key",
+            "business_key",
+            "parent_id",
+            "caller",
+        ]:
             assert getattr(record, name) == getattr(spec, name), name
         assert sorted(record.tags) == ["billing", "urgent"]
         assert record.status is JobStatus.PENDING
@@ -60,11 +76,31 @@ class TestInsert:
         record = harness.record(job_id)
         assert (record.attempts, record.crashes) == (0, 0)
         assert record.root_id == job_id
-        for name in (
-            "started_at finished_at expires_at timeout error error_type result progress state node_id claim_id "
-            "business_key idempotency_key parent_id batch_id schedule superseded_by canceled_reason paused_from "
-            "signal_key dead_letter_reason caller params"
-        ).split():
+        for name in [
+            "started_at",
+            "finished_at",
+            "expires_at",
+            "timeout",
+            "error",
+            "error_type",
+            "result",
+            "progress",
+            "state",
+            "node_id",
+            "claim_id",
+            "business_key",
+            "idempotency_key",
+            "parent_id",
+            "batch_id",
+            "schedule",
+            "superseded_by",
+            "canceled_reason",
+            "paused_from",
+            "signal_key",
+            "dead_letter_reason",
+            "caller",
+            "params",
+        ]:
             assert getattr(record, name) is None, name
         assert (record.tags, record.result_truncated, record.archived) == ((), False, False)
 
@@ -236,7 +272,12 @@ class TestFind:
 
     def test_records_are_complete(self, harness: Harness) -> None:
         """What `find` returns is what `get` returns."""
-        ids = [harness.submit(tags=("a", "b")), harness.running().job_id, harness.succeeded(), harness.failed()]
+        ids = [
+            harness.submit(tags=("a", "b")),
+            harness.running().job_id,
+            harness.succeeded(),
+            harness.failed(),
+        ]
         for record in harness.store.find(JobFilter(), limit=10):
             assert record == harness.store.get(record.job_id)
             assert record.job_id in ids
@@ -273,8 +314,14 @@ class TestFind:
             (harness.submit(business_key="k"), JobFilter(business_key="k")),
             (harness.submit(parent_id=parent_id), JobFilter(parent_id=parent_id)),
             (harness.submit(schedule="nightly"), JobFilter(schedule="nightly")),
-            (harness.submit(scheduled_at=harness.after(days=9)), JobFilter(scheduled_after=harness.after(days=8))),
-            (harness.submit(scheduled_at=harness.after(days=-9)), JobFilter(scheduled_before=harness.after(days=-8))),
+            (
+                harness.submit(scheduled_at=harness.after(days=9)),
+                JobFilter(scheduled_after=harness.after(days=8)),
+            ),
+            (
+                harness.submit(scheduled_at=harness.after(days=-9)),
+                JobFilter(scheduled_before=harness.after(days=-8)),
+            ),
             (plain, JobFilter(created_before=harness.after(minutes=-1))),
         ]
         for job_id, where in cases:
@@ -308,7 +355,9 @@ class TestFind:
         """Every criterion that is given must hold."""
         harness.submit(queue="emails", priority=Priority.LOW)
         wanted = harness.submit(queue="emails", priority=Priority.HIGH, tags=("a",))
-        where = JobFilter(queue="emails", priorities=[Priority.HIGH], tags=["a"], statuses=[JobStatus.PENDING])
+        where = JobFilter(
+            queue="emails", priorities=[Priority.HIGH], tags=["a"], statuses=[JobStatus.PENDING]
+        )
         assert [r.job_id for r in harness.store.find(where)] == [wanted]
 
 
@@ -439,7 +488,9 @@ class TestReschedule:
         """RUNNING and ended jobs keep their time; there is nothing to move."""
         ids = [harness.running().job_id, harness.succeeded(), harness.failed(), harness.canceled()]
         before = [harness.record(job_id) for job_id in ids]
-        assert [harness.store.reschedule(i, harness.after(hours=1), now=harness.now) for i in ids] == [False] * 4
+        assert [harness.store.reschedule(i, harness.after(hours=1), now=harness.now) for i in ids] == [
+            False
+        ] * 4
         assert [harness.record(job_id) for job_id in ids] == before
         assert not harness.store.reschedule(new_id(), harness.now, now=harness.now)
 
@@ -467,7 +518,13 @@ class TestReplace:
 
     def test_in_any_other_state(self, harness: Harness) -> None:
         """None: the old job is as it was, and the new one is not stored."""
-        for job_id in (harness.running().job_id, harness.succeeded(), harness.failed(), harness.canceled(), new_id()):
+        for job_id in (
+            harness.running().job_id,
+            harness.succeeded(),
+            harness.failed(),
+            harness.canceled(),
+            new_id(),
+        ):
             before, spec = harness.store.get(job_id), harness.spec()
             assert harness.store.replace(job_id, spec, now=harness.now) is None
             assert harness.store.get(job_id) == before
@@ -598,4 +655,3 @@ class TestSignalWait:
         """Whoever looks at the job sees what it waits for."""
         job_id = harness.waiting(signal=SignalWait(key="order:1:approved"))
         assert harness.record(job_id).signal_key == "order:1:approved"
-

@@ -108,7 +108,9 @@ class TestBusinessKeyBusy:
         before, refused = harness.spec(), harness.spec(business_key="invoice-42")
         child = harness.child()
         with pytest.raises(BusinessKeyBusy) as caught:
-            harness.store.insert([before, refused, child], now=harness.now, edges=[harness.edge(before, child)])
+            harness.store.insert(
+                [before, refused, child], now=harness.now, edges=[harness.edge(before, child)]
+            )
         assert (caught.value.key, caught.value.holder) == ("invoice-42", holder)
         assert [harness.store.get(s.job_id) for s in (before, refused, child)] == [None] * 3
         assert harness.store.edges_of(before.job_id) == []
@@ -279,6 +281,8 @@ class TestBusinessKeyHolding:
     def test_settling_nothing_is_harmless(self, harness: Harness) -> None:
         """A run whose job goes on, has ended, or never was: `settle` takes nothing from anybody."""
         live, pending = harness.running(business_key="live"), harness.submit(business_key="pending")
-        harness.store.settle([live, harness.forged_claim(pending), harness.forged_claim(new_id())], now=harness.now)
+        harness.store.settle(
+            [live, harness.forged_claim(pending), harness.forged_claim(new_id())], now=harness.now
+        )
         assert (holder_of(harness, "live"), holder_of(harness, "pending")) == (live.job_id, pending)
         harness.end(live)

@@ -41,7 +41,11 @@ SETTLEMENT: list[tuple[EdgeKind, VerdictKind | None, Ending, JobStatus, str | No
 
 
 def finish(
-    harness: Harness, job_id: UUID, how: Ending, child: JobSpec | None = None, verdict: VerdictKind | None = None
+    harness: Harness,
+    job_id: UUID,
+    how: Ending,
+    child: JobSpec | None = None,
+    verdict: VerdictKind | None = None,
 ) -> tuple[tuple[UUID, ...], tuple[CanceledJob, ...]]:
     """End a PENDING job; whom that released, and whom it canceled or failed."""
     if how == "cancel":
@@ -56,7 +60,10 @@ def finish(
 class TestEdgeSettlement:
     @pytest.mark.parametrize(
         ("kind", "verdict", "ending", "status", "reason"),
-        [pytest.param(*case, id=f"{case[0].value}-{case[1] and case[1].value}-{case[2]}") for case in SETTLEMENT],
+        [
+            pytest.param(*case, id=f"{case[0].value}-{case[1] and case[1].value}-{case[2]}")
+            for case in SETTLEMENT
+        ],
     )
     def test_each_edge_for_each_end(
         self,
@@ -123,7 +130,9 @@ class TestEdgeSettlement:
         parent = harness.spec()
         soon = harness.child(scheduled_at=harness.after(hours=-1))
         late = harness.child(scheduled_at=harness.after(hours=5))
-        harness.insert([parent, soon, late], [harness.edge(parent, soon), harness.edge(parent, late, position=1)])
+        harness.insert(
+            [parent, soon, late], [harness.edge(parent, soon), harness.edge(parent, late, position=1)]
+        )
         harness.advance(minutes=1)
         finish(harness, parent.job_id, "success")
         assert harness.record(soon.job_id).scheduled_at == harness.now
@@ -181,7 +190,7 @@ class TestJoin:
 
     def test_all_in_one_flush(self, harness: Harness) -> None:
         """Every parent ends in one call: released once."""
-        parents, child = self.join(harness, 3, 3)
+        _, child = self.join(harness, 3, 3)
         answers = harness.end_all(harness.claim())
         assert [job_id for a in answers for job_id in a.released] == [child.job_id]
         assert harness.status(child.job_id) is P
@@ -383,7 +392,9 @@ class TestGraph:
                 child,
                 EdgeKind.CONDITION,
                 position=i,
-                condition=Condition(kind="result", predicate="a:b", argument="[1]", order=order, description="dé"),
+                condition=Condition(
+                    kind="result", predicate="a:b", argument="[1]", order=order, description="dé"
+                ),
             )
             for i, (child, order) in enumerate(zip(children, orders, strict=False))
         ]

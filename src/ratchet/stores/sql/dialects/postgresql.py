@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
@@ -21,6 +22,7 @@ from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind, kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql_connections import ADAPTERS, Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
 from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, times_of
@@ -39,7 +41,9 @@ _COPY_FROM = 32  # rows; below, one statement is faster than the COPY protocol
 class PostgresqlSession(Session):
     """A transaction on a psycopg connection, or on SQLAlchemy's face of one."""
 
-    def __init__(self, dialect: PostgresqlDialect, connection: Any, cursor: Any, *, enlisted: bool = False) -> None:
+    def __init__(
+        self, dialect: PostgresqlDialect, connection: Any, cursor: Any, *, enlisted: bool = False
+    ) -> None:
         self.dialect: PostgresqlDialect = dialect
         self.enlisted = enlisted
         self._connection = connection
@@ -67,7 +71,7 @@ class PostgresqlSession(Session):
         try:
             self._cursor.execute(statement.text, encode_params(statement, params))
         except Exception as error:
-            raise _raised(error, statement.text) from error
+            raise meaning(error, statement.text) from error
 
     def _in_utc(self, statement: Statement, found: list[Row]) -> list[Row]:
         if statement.plan is None:
@@ -88,9 +92,7 @@ class PostgresqlSession(Session):
             return self._copy(table, columns, rows)
         kinds = [kind_in(table, column) for column in columns]
         binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
-        lists = ", ".join(
-            f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds)
-        )
+        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
         text = (
             f"INSERT INTO {self.dialect.table(table)} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
             f"{' ON CONFLICT DO NOTHING' if on_conflict_do_nothing else ''}"
@@ -98,7 +100,7 @@ class PostgresqlSession(Session):
         try:
             self._cursor.execute(text, binds)
         except Exception as error:
-            raise _raised(error, text) from error
+            raise meaning(error, text) from error
         return max(int(self._cursor.rowcount), 0)
 
     def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
@@ -108,7 +110,7 @@ class PostgresqlSession(Session):
                 for row in rows:
                     copy.write_row(row)
         except Exception as error:
-            raise _raised(error, text) from error
+            raise meaning(error, text) from error
         return len(rows)
 
     def on_commit(self, action: Callable[[], None]) -> None:
@@ -125,7 +127,9 @@ class PostgresqlDialect(Dialect):
     """PostgreSQL 12 or newer."""
 
     name = "postgresql"
+    fuses_writes = True
     constraints = PostgresqlConstraints()
+    claim_plan = PostgresqlClaimPlan()
     words = {  # noqa: RUF012 - never changed
         "uuid": "uuid",
         "time": "timestamptz",
@@ -188,46 +192,50 @@ class PostgresqlDialect(Dialect):
 
     @contextmanager
     def writing(self, *, for_user: bool = False) -> Iterator[PostgresqlSession]:
-        with self._lent(for_user=for_user) as connection:
-            session = self._begun(connection, self._begin_write if for_user else self._begin_own)
+        # user code may think for as long as it likes between two statements
+        begin = self._begin_write if for_user else self._begin_own
+        with self._transaction(begin, for_user=for_user) as session:
             try:
                 yield session
-            except BaseException:
-                self._rollback(connection)
+            except BaseException as error:
+                self._rollback(session.connection)
+                if isinstance(error, psycopg.Error) and not for_user:
+                    raise meaning(error, "a statement of the driver") from error
                 raise
-            self._commit(connection)
+            self._commit(session.connection)
         session.committed()
 
     @contextmanager
     def reading(self) -> Iterator[PostgresqlSession]:
-        with self._lent() as connection:
+        with self._transaction(self._begin_read) as session:
             try:
-                yield self._begun(connection, self._begin_read)
+                yield session
             finally:
-                self._rollback(connection)
+                self._rollback(session.connection)
 
     @contextmanager
     def migrating(self) -> Iterator[PostgresqlSession]:
-        with self._lent(patient=True) as connection:
-            session = self._begun(
-                connection, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0"
-            )
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0"
+        with self._transaction(begin, patient=True) as session:
             try:
                 # of the transaction, not of the session: behind a pooler the session is not ours
                 session.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _MIGRATION_LOCK})
                 self._enter_schema(session)
                 yield session
             except BaseException:
-                self._rollback(connection)
+                self._rollback(session.connection)
                 raise
-            self._commit(connection)
+            self._commit(session.connection)
 
     @contextmanager
-    def _lent(self, *, for_user: bool = False, patient: bool = False) -> Iterator[Connection]:
-        connection = self._connections.take(for_user=for_user)
-        connection.patience = None if patient else self._connections.patience
+    def _transaction(
+        self, begin: str, *, for_user: bool = False, patient: bool = False
+    ) -> Iterator[PostgresqlSession]:
+        connection = self._begun(begin, for_user=for_user)
+        if patient:
+            connection.patience = None
         try:
-            yield connection
+            yield PostgresqlSession(self, connection, connection.cursor())
         except ConnectionLost:
             connection.close()
             self._connections.discard_idle()
@@ -235,15 +243,36 @@ class PostgresqlDialect(Dialect):
         finally:
             self._connections.give_back(connection, for_user=for_user)
 
-    def _begun(self, connection: Connection, begin: str) -> PostgresqlSession:
+    def _begun(self, begin: str, *, for_user: bool) -> Connection:
+        """A connection in a new transaction; one that died while it was idle is replaced without a word."""
+        connection = self._connections.take(for_user=for_user)
+        try:
+            self._begin(connection, begin)
+        except ConnectionLost:
+            connection.close()
+            self._connections.discard_idle()
+            self._connections.give_back(connection, for_user=for_user)
+        except BaseException:
+            self._connections.give_back(connection, for_user=for_user)
+            raise
+        else:
+            return connection
+        connection = self._connections.take(for_user=for_user)
+        try:
+            self._begin(connection, begin)
+        except BaseException:
+            self._connections.give_back(connection, for_user=for_user)
+            raise
+        return connection
+
+    def _begin(self, connection: Connection, begin: str) -> None:
+        connection.patience = self._connections.patience
         zone = connection.pgconn.parameter_status(b"TimeZone")
         text = begin if zone == b"UTC" else f"{begin}; SET LOCAL TimeZone = 'UTC'"
-        cursor = connection.cursor()
         try:
-            cursor.execute(text)  # type: ignore[arg-type] # psycopg wants a literal; this one is built from numbers
+            connection.execute(text)
         except Exception as error:
             raise meaning(error, text) from error
-        return PostgresqlSession(self, connection, cursor)
 
     def _commit(self, connection: Connection) -> None:
         try:
@@ -301,9 +330,7 @@ class PostgresqlDialect(Dialect):
             _require_transaction(connection)
             guest.begin()
             # neither the caller's cursor_factory and row_factory, nor its adapters
-            cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-            _adopt_adapters(cursor)
-            return cursor
+            return _OurCursor(connection, row_factory=tuple_row)
         if _ADAPTER in guest.names:
             _require_transaction(guest.connection.driver_connection)
             guest.begin()
@@ -331,10 +358,6 @@ class PostgresqlDialect(Dialect):
         self._connections.close()
 
 
-def _raised(error: Exception, text: str) -> Exception:
-    return meaning(error, text)
-
-
 def _plain(cursor: Any, text: str) -> None:
     try:
         cursor.execute(text)
@@ -355,8 +378,12 @@ def _require_transaction(connection: Any) -> None:
         raise refuse_autocommit("a psycopg connection")
 
 
-def _adopt_adapters(cursor: psycopg.Cursor[Any]) -> None:
-    cursor._adapters = ADAPTERS  # type: ignore[attr-defined]
+class _OurCursor(psycopg.Cursor[Row]):
+    """A cursor on a caller's connection with stock adapters, whatever the caller has registered."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return ADAPTERS
 
 
 def _quoted(name: str) -> str:

@@ -147,7 +147,9 @@ class Connections:
 
     def _connect(self) -> Connection:
         try:
-            return Connection.connect(self._conninfo, autocommit=True, prepare_threshold=None, context=ADAPTERS)
+            return Connection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=None, context=ADAPTERS
+            )
         except psycopg.Error as error:
             raise StoreUnavailable(
                 f"cannot connect to PostgreSQL at {self._where()}: {redacted(str(error)).strip()}"
@@ -169,8 +171,10 @@ def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
-        raise ConfigurationError(f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}") from None
-    defaults = {
+        raise ConfigurationError(
+            f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}"
+        ) from None
+    defaults: dict[str, str | int] = {
         "fallback_application_name": "ratchet",
         "connect_timeout": max(2, round(connect_timeout)),
         "keepalives": 1,

@@ -12,9 +12,10 @@ from ratchet.model.errors import (
     StoreUnavailable,
     UnstorableData,
 )
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, redacted
+from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
 
-_CONFLICTS = {"40001", "40P01", "55P03"}  # serialization failure, deadlock, lock timeout
+_CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock
+_LOCK_TIMEOUT = "55P03"
 _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
 _READ_ONLY = "25006"
@@ -46,6 +47,8 @@ def meaning(error: Exception, text: str) -> Exception:
     state = error.sqlstate
     if state is None:
         return _without_state(error, message, text)
+    if state == _LOCK_TIMEOUT:
+        return LockTimeout(f"PostgreSQL: {message}")
     if state in _CONFLICTS:
         return Conflict(f"PostgreSQL: {message}")
     if state in _NO_SCHEMA:

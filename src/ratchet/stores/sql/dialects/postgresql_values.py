@@ -6,7 +6,7 @@ psycopg can send lists itself, at several microseconds per element; a bulk call 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -73,11 +73,11 @@ def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping
     return encoded
 
 
-def utc(moment: datetime) -> datetime:
-    """The same time in UTC: a caller's session may have a zone of its own."""
-    return moment.astimezone(UTC)
+def _in_utc(column: Iterable[Any]) -> list[Any]:
+    # a caller's session may have a zone of its own
+    return [None if value is None else value.astimezone(UTC) for value in column]
 
 
 def times_of(labels: Sequence[str]) -> Plan:
     """The result columns that hold times."""
-    return tuple((index, utc) for index, label in enumerate(labels) if kind_of(label) == "time")
+    return tuple((index, _in_utc) for index, label in enumerate(labels) if kind_of(label) == "time")

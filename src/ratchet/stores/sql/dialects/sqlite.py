@@ -7,7 +7,9 @@ upgrade a read lock and is never told "database is locked". Reads see a snapshot
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,7 @@ from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.sqlite_claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite_connections import Connections
 from ratchet.stores.sql.dialects.sqlite_values import encode_params, encode_rows, plan_of
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
@@ -35,6 +38,9 @@ from ratchet.stores.sql.statement import Statement, decode
 _DRIVER = "sqlite3.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
 _SAVEPOINT = "ratchet"
+_LONG_BLOCK = 2.0  # seconds
+
+log = logging.getLogger("ratchet.stores.sql")
 
 
 class SqliteConstraints:
@@ -60,7 +66,9 @@ def _code(error: BaseException) -> int | None:
 class SqliteSession(Session):
     """A transaction on a sqlite3 connection, or on SQLAlchemy's face of one."""
 
-    def __init__(self, dialect: SqliteDialect, connection: Any, cursor: Any, *, enlisted: bool = False) -> None:
+    def __init__(
+        self, dialect: SqliteDialect, connection: Any, cursor: Any, *, enlisted: bool = False
+    ) -> None:
         self.dialect: SqliteDialect = dialect
         self.enlisted = enlisted
         self._connection = connection
@@ -134,6 +142,7 @@ class SqliteDialect(Dialect):
     migrates_itself = True
     one_writer = True
     constraints = SqliteConstraints()
+    claim_plan = SqliteClaimPlan()
     words = {  # noqa: RUF012 - never changed
         "uuid": "TEXT",
         "time": "INTEGER",
@@ -178,7 +187,9 @@ class SqliteDialect(Dialect):
         return f"{'NOT ' if negated else ''}IN (SELECT value FROM json_each(:{name}))"
 
     def rowset(self, name: str, columns: Sequence[tuple[str, Kind]]) -> str:
-        fields = ", ".join(f"json_extract(value, '$[{i}]') AS {column}" for i, (column, _) in enumerate(columns))
+        fields = ", ".join(
+            f"json_extract(value, '$[{i}]') AS {column}" for i, (column, _) in enumerate(columns)
+        )
         return f"(SELECT {fields} FROM json_each(:{name})) AS {name}"
 
     def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
@@ -187,20 +198,27 @@ class SqliteDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self) -> Iterator[SqliteSession]:
+    def writing(self, *, for_user: bool = False) -> Iterator[SqliteSession]:
         gate = self._enter()
+        started = time.monotonic()
         try:
             connection = self._begin_writing()
             session = SqliteSession(self, connection, connection.cursor())
             try:
                 yield session
                 self._commit(connection)
-            except BaseException:
+            except BaseException as error:
                 self._rollback(connection)
+                if isinstance(error, sqlite3.Error) and not for_user:
+                    self.complain(error, "a statement of the driver")
                 raise
             self._connections.after_commit()
         finally:
             gate.leave()
+            if for_user and (lasted := time.monotonic() - started) > _LONG_BLOCK:
+                log.warning(
+                    "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
+                )
         session.committed()
 
     @contextmanager
@@ -355,7 +373,9 @@ class SqliteDialect(Dialect):
             session_sql(self, session.connection, text)
 
     def has_table(self, session: Session, name: str) -> bool:
-        return bool(session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name}))
+        return bool(
+            session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name})
+        )
 
     def close(self) -> None:
         self._connections.close()
@@ -408,7 +428,9 @@ class SqliteDialect(Dialect):
         except sqlite3.Error:
             return True
         try:
-            return bool(probe.execute("SELECT 1 FROM sqlite_master WHERE name = 'ratchet_schema_version'").fetchone())
+            return bool(
+                probe.execute("SELECT 1 FROM sqlite_master WHERE name = 'ratchet_schema_version'").fetchone()
+            )
         except sqlite3.Error:
             return True
         finally:

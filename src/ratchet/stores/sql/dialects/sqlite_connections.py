@@ -156,7 +156,9 @@ class Connections:
         elif self.path is not None:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
-                log.warning("%s cannot use write-ahead logging (journal mode %s): readers will wait", self.path, mode)
+                log.warning(
+                    "%s cannot use write-ahead logging (journal mode %s): readers will wait", self.path, mode
+                )
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
         connection.execute("PRAGMA temp_store = MEMORY")

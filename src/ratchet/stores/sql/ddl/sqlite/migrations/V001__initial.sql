@@ -89,8 +89,9 @@ CREATE TABLE scheduler_job_queue (
     claim_id        TEXT,
     held_claim_id   TEXT                               -- a retry that waits for this earlier run's code to end
 ) WITHOUT ROWID;
-CREATE INDEX idx_claim_executable ON scheduler_job_queue (stream_id, priority, scheduled_time, job_id) WHERE status = 'PENDING';
-CREATE INDEX idx_queue_orphan ON scheduler_job_queue (picked_by) WHERE status = 'RUNNING';
+-- the status at its end makes the claim's look into the queue an index-only one
+CREATE INDEX idx_claim_executable ON scheduler_job_queue (stream_id, priority, scheduled_time, job_id, status) WHERE status = 'PENDING';
+CREATE INDEX idx_queue_orphan ON scheduler_job_queue (picked_by) WHERE picked_by IS NOT NULL;  -- RUNNING, or held back
 
 CREATE TABLE scheduler_stream (
     stream_id       INTEGER PRIMARY KEY,

@@ -1,0 +1,244 @@
+"""Schedules: jobs that are made again and again, by a timetable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import msgspec
+
+from ratchet.api.backend import Backend
+from ratchet.api.checks import count_of, member_of, moment_of, text_of
+from ratchet.api.handles import JobHandle
+from ratchet.api.records import job_of
+from ratchet.api.steps import Step
+from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
+from ratchet.model.durations import Duration, format_duration, to_timedelta
+from ratchet.model.errors import InvalidJob, RatchetError
+from ratchet.model.job import Job, JobFilter, Page
+from ratchet.model.status import Priority
+
+if TYPE_CHECKING:
+    from ratchet.api.async_handles import AsyncSchedule
+
+#: A template has no id and no time of its own: equal templates must be equal text.
+_NO_ID: Final = UUID(int=0)
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ScheduleNotFound(RatchetError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name!r}; scheduler.schedules.list() shows those there are")
+        self.name = name
+
+
+class Overlap(StrEnum):
+    """What happens at a fire time while the run before it has not ended."""
+
+    ALLOW = "ALLOW"
+    SKIP = "SKIP"
+    QUEUE = "QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Misfire:
+    """What happens with fire times that passed while no node was running."""
+
+    rule: str
+
+    @classmethod
+    def skip(cls) -> Misfire:
+        """They are recorded as skipped."""
+        return cls("skip")
+
+    @classmethod
+    def fire_once(cls) -> Misfire:
+        """One run makes up for all of them."""
+        return cls("fire_once")
+
+    @classmethod
+    def catch_up(cls, most: int = 11) -> Misfire:
+        """Each gets a run, the latest *most* of them."""
+        return cls(f"catch_up:{count_of(most, 'Misfire.catch_up(n)', at_least=1, at_most=10_000)}")
+
+
+FIRE_ONCE: Final = Misfire.fire_once()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """When a schedule fires, as users say it; checked when it is made."""
+
+    expression: str
+    zone: str = "UTC"
+    misfire: Misfire = FIRE_ONCE
+    overlap: Overlap = Overlap.SKIP
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    jitter: timedelta = timedelta()
+
+    @classmethod
+    def of(
+        cls,
+        expression: str | Duration,
+        *,
+        zone: str,
+        misfire: Misfire,
+        overlap: Overlap,
+        starts_at: datetime | None,
+        ends_at: datetime | None,
+        jitter: Duration,
+    ) -> Timing:
+        """The timing that these words mean; a duration as *expression* is a fixed interval."""
+        if not isinstance(misfire, Misfire):
+            raise InvalidJob(f"misfire is Misfire.skip(), .fire_once() or .catch_up(n), not {misfire!r}")
+        if isinstance(expression, str):
+            text = text_of(expression, "a cron expression")
+        else:
+            text = "every " + format_duration(to_timedelta(expression, "the interval", zero=False))
+        begin = None if starts_at is None else moment_of(starts_at, "starts_at")
+        end = None if ends_at is None else moment_of(ends_at, "ends_at")
+        if begin is not None and end is not None and end <= begin:
+            raise InvalidJob(
+                f"the schedule ends at {end.isoformat()}, before it starts at {begin.isoformat()}"
+            )
+        return cls(
+            expression=text,
+            zone=text_of(zone, "a time zone"),
+            misfire=misfire,
+            overlap=member_of(Overlap, overlap, "overlap"),
+            starts_at=begin,
+            ends_at=end,
+            jitter=to_timedelta(jitter, "the jitter"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A schedule as it was asked for: by ``schedule_recurring``, or declared and stored at start."""
+
+    name: str | None
+    timing: Timing
+    step: Step
+    declared: bool = False
+
+    def store(self, backend: Backend) -> Schedule:
+        """Create the schedule, or change it to this; pausing survives."""
+        now = backend.now()
+        spec = self._spec(backend)
+        existing = backend.store.schedule(spec.name)
+        anchor = now if existing is None else existing.created_at
+        upcoming = next(backend.fire_times(spec, now, anchor), None)
+        record = backend.store.upsert_schedule(msgspec.structs.replace(spec, next_fire_at=upcoming), now=now)
+        return Schedule(backend, record.spec.name)
+
+    def _spec(self, backend: Backend) -> ScheduleSpec:
+        prepared = self.step.prepare(backend)
+        prepared.require_no_placeholders()
+        template = prepared.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+        timing = self.timing
+        return ScheduleSpec(
+            name=text_of(self.name or prepared.stored.target, "the name of a schedule"),
+            expression=timing.expression,
+            zone=timing.zone,
+            target=prepared.stored.target,
+            template=msgspec.json.encode(template).decode(),
+            misfire=timing.misfire.rule,
+            overlap=timing.overlap.value,
+            starts_at=timing.starts_at,
+            ends_at=timing.ends_at,
+            jitter=timing.jitter,
+            declared=self.declared,
+        )
+
+
+class Schedule:
+    """A stored schedule by its name: when it fires next, its runs, and how to hold it."""
+
+    __slots__ = ("_backend", "name")
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        #: What it is called; the same name is the same schedule.
+        self.name = name
+        self._backend = backend
+
+    def __repr__(self) -> str:
+        return f"Schedule({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def record(self) -> ScheduleRecord:
+        """Everything that is stored of it; `ScheduleNotFound` if it was removed."""
+        record = self._backend.store.schedule(self.name)
+        if record is None:
+            raise ScheduleNotFound(self.name)
+        return record
+
+    @property
+    def next_fire_at(self) -> datetime | None:
+        """When it fires next; None if it has ended."""
+        return self.record().next_fire_at
+
+    @property
+    def paused(self) -> bool:
+        """True while it does not fire."""
+        return self.record().paused
+
+    def pause(self) -> bool:
+        """Stop firing; True also if it was paused, False if there is no such schedule."""
+        return self._backend.store.pause_schedule(self.name, now=self._backend.now())
+
+    def resume(self) -> bool:
+        """Fire again, from now on; False if it was not paused."""
+        now = self._backend.now()
+        record = self.record()
+        upcoming = next(self._backend.fire_times(record.spec, now, record.created_at), None)
+        return self._backend.store.resume_schedule(self.name, upcoming, now=now)
+
+    def trigger(self) -> JobHandle[Any]:
+        """One run now, outside the timetable."""
+        now = self._backend.now()
+        run = self._backend.run_of(self.record().spec, now)
+        fired = self._backend.store.trigger(self.name, Fire(fire_at=now, spec=run), now=now)
+        if fired is None or fired.job_id is None:
+            raise ScheduleNotFound(self.name)
+        self._backend.submitted([run], due=True, priority=Priority.NORMAL)
+        return JobHandle(self._backend, fired.job_id, target=run.target)
+
+    def remove(self) -> bool:
+        """Forget the schedule; its runs stay. False if there was none."""
+        return self._backend.store.remove_schedule(self.name)
+
+    def runs(self, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        """One page of the jobs that it made, newest first."""
+        page = self._backend.store.find(JobFilter(schedule=self.name), limit=limit, cursor=cursor)
+        return Page([job_of(record, self._backend) for record in page], page.next_cursor)
+
+    def fires(self, limit: int = 50) -> list[FireRecord]:
+        """The latest fire times, newest first, with what became of them: a run, or why there was none."""
+        return self._backend.store.fires(self.name, limit=limit)
+
+    @property
+    def aio(self) -> AsyncSchedule:
+        """The same verbs, awaitable."""
+        from ratchet.api.async_handles import AsyncSchedule
+
+        return AsyncSchedule(self)
+
+    def next_fires(self, count: int = 10) -> list[datetime]:
+        """The next *count* fire times."""
+        record = self.record()
+        if record.next_fire_at is None:
+            return []
+        times = self._backend.fire_times(record.spec, self._backend.now(), record.created_at)
+        return list(islice(times, count_of(count, "the number of fire times", at_least=1, at_most=10_000)))

@@ -1,0 +1,72 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from ratchet.cli import conformance, database, dead_letters, health, jobs, limits, nodes, queues, recurring, worker
+from ratchet.cli.demo import command as demo
+from ratchet.cli.exits import EPILOG, code_of, complain
+from ratchet.model.errors import RatchetError
+
+
+class Commands(TyperGroup):
+    """The root of all commands: errors of Ratchet become a line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except RatchetError as error:
+            complain(error)
+            raise typer.Exit(code_of(error)) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    name="ratchet",
+    cls=Commands,
+    help="Background jobs that survive crashes, kept in the database you already have.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            found = version("ratchet-jobs")
+        except PackageNotFoundError:  # a source tree on the path
+            found = "unknown"
+        typer.echo(f"ratchet {found}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Background jobs that survive crashes, kept in the database you already have."""
+
+
+app.command("worker", epilog=EPILOG)(worker.worker)
+app.add_typer(jobs.commands, name="jobs")
+app.add_typer(dead_letters.commands, name="dlq")
+app.command("nodes", epilog=EPILOG)(nodes.nodes)
+app.add_typer(queues.commands, name="queues")
+app.add_typer(limits.commands, name="limits")
+app.add_typer(recurring.commands, name="recurring")
+app.add_typer(database.commands, name="db")
+app.command("health", epilog=EPILOG)(health.health)
+app.command("demo", epilog=EPILOG)(demo.demo)
+app.command("tck", epilog=EPILOG, context_settings={"ignore_unknown_options": True})(conformance.tck)

@@ -1,0 +1,80 @@
+"""``ratchet db``: the schema, created, upgraded, checked, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from ratchet.cli import parameters as given
+from ratchet.cli.exits import EPILOG, ExitCode
+from ratchet.cli.output import Output
+from ratchet.config import resolve_options
+from ratchet.model.errors import ConfigurationError, SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.spi.store import JobStore
+from ratchet.stores import open_store
+from ratchet.stores.sql.migrations import migrations_of
+
+commands = typer.Typer(help="The schema: create, upgrade, check, show.", no_args_is_help=True, epilog=EPILOG)
+
+DIALECTS = ("postgresql", "sqlite")
+
+
+@contextmanager
+def _store(url: str) -> Iterator[JobStore]:
+    store = open_store(url, resolve_options())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@commands.command(epilog=EPILOG)
+def upgrade(url: given.Url = None, json: given.Json = False) -> None:
+    """Create or upgrade the schema. Safe to run from several places at once, and again."""
+    chosen = given.store_url(url)
+    with _store(chosen) as store:
+        applied = store.migrate()
+    text = f"applied {', '.join(applied)}" if applied else "the schema is up to date"
+    Output(as_json=json).say(text, store=given.redacted(chosen), applied=applied)
+
+
+@commands.command(epilog=EPILOG)
+def status(url: given.Url = None, json: given.Json = False) -> None:
+    """Say whether the schema fits this version of Ratchet; exit code 4 if it does not."""
+    chosen = given.existing(given.store_url(url))
+    problem: str | None = None
+    with _store(chosen) as store:
+        try:
+            store.check_schema()
+        except (SchemaOutOfDate, SchemaTooNew, SchemaChanged) as error:
+            problem = str(error)
+    text = f"{given.redacted(chosen)}: {problem or 'the schema is up to date'}"
+    Output(as_json=json).say(text, store=given.redacted(chosen), ok=problem is None, problem=problem)
+    if problem is not None:
+        raise typer.Exit(ExitCode.UNHEALTHY)
+
+
+@commands.command(epilog=EPILOG)
+def ddl(
+    dialect: Annotated[
+        str | None,
+        typer.Option("--dialect", help=f"{', '.join(DIALECTS)}; default: that of the URL.", show_default=False),
+    ] = None,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """Print the SQL that creates the schema, in order, for those who apply it by other means."""
+    chosen = dialect or given.store_url(url).partition("://")[0].partition("+")[0].lower()
+    chosen = "postgresql" if chosen == "postgres" else chosen
+    if chosen not in DIALECTS:
+        raise ConfigurationError(f"there is no DDL for {chosen!r}; there is for {', '.join(DIALECTS)}")
+    scripts = migrations_of(chosen)
+    out = Output(as_json=json)
+    if json:
+        out.document({"dialect": chosen, "scripts": [{"name": each.name, "sql": each.text} for each in scripts]})
+        return
+    for script in scripts:
+        typer.echo(f"-- {script.name}\n{script.text}")

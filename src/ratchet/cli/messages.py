@@ -1,0 +1,133 @@
+"""What a supervisor and its children say to each other: one JSON value per line, over two pipes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ratchet.model.options import Options
+
+LINE_LIMIT = 1 << 20
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What a child is started with, on its command line; nothing in it is secret."""
+
+    status: int  # the file descriptor the child writes to
+    control: int  # the file descriptor the child reads from; its end means that the supervisor is gone
+    path: str  # where the app is imported from
+    store_named: bool = False  # RATCHET_URL was set from --url
+    concurrency: int | None = None
+    queues: list[str] | None = None
+    drain_timeout: float | None = None
+    log_level: str = "INFO"
+    log_json: bool = False
+
+
+# --- from the child
+
+
+class Ready(Struct, frozen=True, kw_only=True, tag=True):
+    """The node is registered and takes work. The pipe is private, so the URL travels whole."""
+
+    node_id: str
+    url: str
+    options: dict[str, Any]
+    heartbeat: float
+    drain_timeout: float
+    shared: bool = True  # the store can be reached from another process
+
+
+class Pulse(Struct, frozen=True, kw_only=True, tag=True):
+    """The child can run Python. ``overdue``: for how many seconds its poll loop should have come round."""
+
+    node_id: str
+    overdue: float = 0.0
+
+
+class Failed(Struct, frozen=True, kw_only=True, tag=True):
+    """The child cannot start. ``passing``: it may work later, the database is away."""
+
+    message: str
+    passing: bool = False
+
+
+class Leaving(Struct, frozen=True, kw_only=True, tag=True):
+    """The child takes no more work and will end; it should be replaced now."""
+
+    reason: str
+
+
+# --- from the supervisor
+
+
+class Drain(Struct, frozen=True, kw_only=True, tag=True):
+    """Take no more work, let running jobs finish, then end."""
+
+    timeout: float | None = None
+
+
+class Quit(Struct, frozen=True, kw_only=True, tag=True):
+    """Give everything back and end at once."""
+
+
+Report: TypeAlias = Ready | Pulse | Failed | Leaving
+Command: TypeAlias = Drain | Quit
+
+_reports = msgspec.json.Decoder(Report)
+_commands = msgspec.json.Decoder(Command)
+
+
+def encoded(message: Report | Command) -> bytes:
+    """*message* as one line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode_report(line: bytes) -> Report:
+    """What a child said."""
+    return _reports.decode(line)
+
+
+def decode_command(line: bytes) -> Command:
+    """What the supervisor said."""
+    return _commands.decode(line)
+
+
+class LineReader:
+    """Complete lines of a file descriptor that does not block; ``ended`` once the other side is gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self._descriptor = descriptor
+        self._rest = b""
+        self.ended = False
+
+    def lines(self) -> Iterator[bytes]:
+        """Every line that has arrived since the last call."""
+        while not self.ended:
+            try:
+                chunk = os.read(self._descriptor, 65536)
+            except BlockingIOError:
+                return
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self.ended = True
+                return
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            if len(self._rest) > LINE_LIMIT:
+                self._rest = b""
+            yield from lines
+
+
+def given_options(options: Options) -> dict[str, Any]:
+    """The options that were set, as values that JSON carries and `Options` accepts again."""
+    given = {name: getattr(options, name) for name in sorted(options.given)}
+    return {
+        name: value.total_seconds() if hasattr(value, "total_seconds") else value
+        for name, value in given.items()
+    }

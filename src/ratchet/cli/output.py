@@ -1,0 +1,188 @@
+"""What commands print: tables for people, one JSON document for machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum, IntEnum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ratchet.model.durations import format_duration
+
+#: Where the output goes to no terminal, nothing should be cut.
+PIPE_WIDTH = 240
+
+STYLES = {
+    "SUCCEEDED": "green",
+    "RUNNING": "cyan",
+    "FAILED": "bold red",
+    "CANCELED": "yellow",
+    "PAUSED": "magenta",
+    "WAITING": "blue",
+    "ACTIVE": "green",
+    "DRAINING": "yellow",
+    "DEAD": "red",
+    "TIMED_OUT": "red",
+    "CRASHED": "red",
+    "ERROR": "red",
+    "CRITICAL": "bold red",
+    "WARNING": "yellow",
+}
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on the streams as they are now; as wide as it likes where no terminal limits it."""
+    stream = sys.stderr if stderr else sys.stdout
+    found = Console(file=stream, highlight=False, soft_wrap=False)
+    if not found.is_terminal:
+        found = Console(file=stream, highlight=False, width=PIPE_WIDTH)
+    return found
+
+
+class Output:
+    """Prints the answer of one command, in the form that was asked for."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def document(self, value: Any) -> None:
+        """The one JSON document of a command with ``--json``."""
+        sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+
+    def say(self, text: str, **facts: Any) -> None:
+        """One sentence for people; *facts* for machines."""
+        if self.as_json:
+            self.document(facts)
+        else:
+            console().print(Text(clean(text)))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing") -> None:
+        """A table with one line per row; *empty* where there is none."""
+        out = console()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name in columns:
+            wide = name in ("error", "message", "target", "text", "reason", "tags")
+            table.add_column(name, overflow="fold" if wide else "ellipsis", no_wrap=not wide)
+        count = 0
+        for row in rows:
+            count += 1
+            table.add_row(*(cell(value) for value in row))
+        if count:
+            out.print(table)
+        else:
+            out.print(Text(f"({empty})", style="dim"))
+
+    def details(self, facts: Mapping[str, Any]) -> None:
+        """A list of name and value; what is None or empty is left out."""
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in facts.items():
+            if value is not None and value != () and value != {}:
+                table.add_row(name, cell(value))
+        console().print(table)
+
+    def heading(self, text: str) -> None:
+        """A line above a part of the answer."""
+        out = console()
+        out.print()
+        out.print(Text(text, style="bold"))
+
+    def text(self, text: str, *, style: str = "") -> None:
+        """Text as it stands, several lines perhaps."""
+        console().print(Text(clean(text), style=style))
+
+
+# --- values
+
+
+def cell(value: Any) -> Text:
+    """*value* as it stands in a table; text of users cannot move the cursor or pretend to be markup."""
+    shown = shown_value(value)
+    return Text(clean(shown), style=STYLES.get(shown, "dim" if shown == "-" else ""))
+
+
+def shown_value(value: Any) -> str:
+    """*value* for people."""
+    match value:
+        case None:
+            return "-"
+        case str():
+            return value.value if isinstance(value, Enum) else value
+        case bool():
+            return "yes" if value else "no"
+        case IntEnum():
+            return value.name
+        case datetime():
+            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        case timedelta():
+            return format_duration(round_duration(value))
+        case tuple() | list() | frozenset() | set():
+            return ", ".join(shown_value(item) for item in value) or "-"
+        case dict():
+            return json.dumps(plain(value), ensure_ascii=False)
+    return str(value)
+
+
+def round_duration(value: timedelta) -> timedelta:
+    """*value* without digits that nobody reads."""
+    return timedelta(milliseconds=round(value / timedelta(milliseconds=1)))
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How long ago *moment* was, or in how long it will be."""
+    if moment is None:
+        return "-"
+    distance = moment - now
+    whole = timedelta(seconds=round(abs(distance).total_seconds()))
+    if not whole:
+        return "now"
+    return f"in {format_duration(whole)}" if distance > timedelta(0) else f"{format_duration(whole)} ago"
+
+
+def clean(text: str) -> str:
+    """*text* with control characters spelled out."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+
+
+def plain(value: Any) -> Any:
+    """*value* as JSON has it: times in ISO 8601 (UTC), durations in seconds, enumerations by name."""
+    match value:
+        case None | bool() | float():
+            return value
+        case IntEnum():
+            return value.name
+        case Enum():
+            return value.value
+        case int() | str():
+            return value
+        case datetime():
+            return value.astimezone(UTC).isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {str(plain(key)): plain(item) for key, item in value.items()}
+        case msgspec.Struct():
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: plain(getattr(value, name)) for name in value._fields}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return repr(value)

@@ -1,0 +1,221 @@
+"""Options that many commands share, and what becomes of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import typer
+
+from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
+from ratchet.model.clock import SystemClock
+from ratchet.model.durations import parse_duration
+from ratchet.model.job import JobFilter
+from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.cli.exits import Refused
+from ratchet.scheduler import Scheduler
+
+E = TypeVar("E", bound=Enum)
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        show_default=False,
+        help=f"The store, such as postgresql://app@db/shop. Default: ${URL_VARIABLE}, else {DEFAULT_URL}.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="The job's id, a UUID.", show_default=False)]
+JobIds = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[JOB_ID]...", help="Ids of jobs, UUIDs.", show_default=False),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Rows to show, at most.")]
+Cursor = Annotated[
+    str | None, typer.Option("--cursor", help="Go on where the page before ended.", show_default=False)
+]
+Statuses = Annotated[
+    list[str] | None,
+    typer.Option("--status", metavar="STATUS", help="Only this status; may be repeated.", show_default=False),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="TAG", help="Only with this tag; repeated: with all of them.", show_default=False),
+]
+Targets = Annotated[
+    list[str] | None,
+    typer.Option("--target", metavar="TARGET", help="Only jobs of this function; may be repeated.", show_default=False),
+]
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.", show_default=False),
+]
+Priorities = Annotated[
+    list[str] | None,
+    typer.Option("--priority", metavar="PRIORITY", help="Only of this priority; may be repeated.", show_default=False),
+]
+Key = Annotated[str | None, typer.Option("--key", help="Only with this business key.", show_default=False)]
+Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only of this batch.", show_default=False)]
+Parent = Annotated[
+    str | None, typer.Option("--parent", metavar="ID", help="Only children of this job.", show_default=False)
+]
+ScheduleName = Annotated[
+    str | None, typer.Option("--schedule", metavar="NAME", help="Only runs of this schedule.", show_default=False)
+]
+Node = Annotated[
+    str | None, typer.Option("--node", metavar="NODE_ID", help="Only on this node.", show_default=False)
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Created at or after this time, or so long ago (2h).", show_default=False),
+]
+Until = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Created before this time, or so long ago.", show_default=False),
+]
+ErrorText = Annotated[
+    str | None, typer.Option("--error", metavar="TEXT", help="Only where the error contains this.", show_default=False)
+]
+Archived = Annotated[bool, typer.Option("--archived", help="Search the archive too.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+# --- the store
+
+
+@contextmanager
+def opened(url: str | None) -> Iterator[Scheduler]:
+    """A scheduler on the store of *url* that runs no jobs here; closed at the end."""
+    scheduler = Scheduler(existing(store_url(url)))
+    try:
+        yield scheduler
+    finally:
+        scheduler.close()
+
+
+def store_url(url: str | None) -> str:
+    """*url*, else the environment's, else the default; `resolve_url` without its log line."""
+    logger = logging.getLogger("ratchet")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        return resolve_url(url)
+    finally:
+        logger.setLevel(level)
+
+
+def existing(url: str) -> str:
+    """*url*; refused where it names an SQLite file that does not exist: looking must not create a database."""
+    scheme, _, path = url.partition(":///")
+    if scheme.lower() == "sqlite" and path and path != ":memory:" and not Path(path).exists():
+        raise Refused(
+            f"there is no database at {Path(path).absolute()}; say which store is meant with --url or "
+            f"{URL_VARIABLE}, or create this one with: ratchet db upgrade"
+        )
+    return url
+
+
+def redacted(url: str) -> str:
+    """*url* without user, password and parameters: what may be shown."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return url
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
+
+
+# --- words into values
+
+
+def member(kind: type[E], word: str, option: str) -> E:
+    """The member of *kind* that *word* names, whatever its case."""
+    try:
+        return kind[word.strip().upper()]
+    except KeyError:
+        known = ", ".join(kind.__members__)
+        raise typer.BadParameter(f"{word!r} is none of {known}", param_hint=option) from None
+
+
+def members(kind: type[E], words: list[str] | None, option: str) -> list[E] | None:
+    """The members that *words* name; commas separate as well."""
+    if not words:
+        return None
+    return [member(kind, word, option) for text in words for word in text.split(",")]
+
+
+def identity(text: str, what: str = "job id") -> UUID:
+    """The id that *text* is."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is not a {what}: ids are UUIDs such as 0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11, and are not abbreviated"
+        ) from None
+
+
+def moment(text: str | None, option: str) -> datetime | None:
+    """A time from ISO 8601 (this machine's zone unless it names one), or a duration before now."""
+    if text is None:
+        return None
+    try:
+        return SystemClock().now() - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is neither a time (2026-03-01T12:00) nor a duration (2h)", param_hint=option
+        ) from None
+    return at.astimezone(UTC)
+
+
+def job_filter(
+    *,
+    statuses: list[str] | None = None,
+    tags: list[str] | None = None,
+    targets: list[str] | None = None,
+    queue: str | None = None,
+    types: list[str] | None = None,
+    priorities: list[str] | None = None,
+    key: str | None = None,
+    batch: str | None = None,
+    parent: str | None = None,
+    schedule: str | None = None,
+    node: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    error: str | None = None,
+    archived: bool = False,
+) -> JobFilter:
+    """The filter that the options of a command mean."""
+    return JobFilter(
+        statuses=members(JobStatus, statuses, "--status"),
+        tags=tags or None,
+        targets=targets or None,
+        queue=queue,
+        types=members(JobType, types, "--type"),
+        priorities=members(Priority, priorities, "--priority"),
+        business_key=key,
+        batch_id=None if batch is None else identity(batch, "batch id"),
+        parent_id=None if parent is None else identity(parent),
+        schedule=schedule,
+        node_id=node,
+        created_after=moment(since, "--since"),
+        created_before=moment(until, "--until"),
+        error_contains=error,
+        include_archived=archived,
+    )

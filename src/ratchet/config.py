@@ -1,0 +1,53 @@
+"""Where a scheduler's settings come from: code, then the environment, then a file."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ratchet.model.errors import ConfigurationError
+from ratchet.model.options import Options
+
+logger = logging.getLogger("ratchet")
+
+URL_VARIABLE = "RATCHET_URL"
+ALLOW_VARIABLE = "RATCHET_ALLOW"
+#: A TOML file with a table [ratchet] or [tool.ratchet].
+FILE_VARIABLE = "RATCHET_CONFIG"
+DEFAULT_URL = "sqlite:///ratchet.db"
+
+
+def resolve_url(url: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """*url*, else ``RATCHET_URL``, else an SQLite file in the current directory, whose full path is logged."""
+    environment = os.environ if environ is None else environ
+    chosen = url if url is not None else environment.get(URL_VARIABLE, "").strip() or None
+    if chosen is None:
+        path = Path(DEFAULT_URL.removeprefix("sqlite:///")).absolute()
+        logger.warning(
+            "no store was named (neither Scheduler(url) nor %s): jobs are kept in %s", URL_VARIABLE, path
+        )
+        return f"sqlite:///{path}"
+    if not isinstance(chosen, str):
+        raise ConfigurationError(f"the store is named by a URL such as {DEFAULT_URL!r}, not by {chosen!r}")
+    return chosen
+
+
+def resolve_allow(allow: Iterable[str] | None, environ: Mapping[str, str] | None = None) -> Iterable[str]:
+    """*allow*, else the comma-separated names in ``RATCHET_ALLOW``."""
+    if allow is not None:
+        return allow
+    environment = os.environ if environ is None else environ
+    return [name.strip() for name in environment.get(ALLOW_VARIABLE, "").split(",") if name.strip()]
+
+
+def resolve_options(
+    options: Options | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | os.PathLike[str] | None = None,
+) -> Options:
+    """The options in force: what the code gave, else what variables say, else what the file says."""
+    environment = os.environ if environ is None else environ
+    path = file if file is not None else environment.get(FILE_VARIABLE) or None
+    return Options.load(options, environment, path)

@@ -1,0 +1,387 @@
+"""The scheduler's inside: what the api floor sees of it, and the node it runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ratchet.api.listeners import Middleware
+from ratchet.api.recurring import Recurrence
+from ratchet.model.clock import Clock, DatabaseClock
+from ratchet.model.composition import ScheduleSpec
+from ratchet.model.decision import CanceledJob
+from ratchet.model.durations import Duration, to_timedelta
+from ratchet.model.errors import RatchetError, StoreError
+from ratchet.model.events import JobDeadLettered, JobEvent
+from ratchet.model.identifiers import IdSource, new_id
+from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.options import Options
+from ratchet.model.status import JobStatus, Priority
+from ratchet.scheduler.parts import Parts
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.store import JobStore
+
+if TYPE_CHECKING:
+    from ratchet.aio import AwaitableResults
+    from ratchet.engine.assembly import NodeParts
+    from ratchet.engine.events import EventBus
+    from ratchet.engine.node import Node
+    from ratchet.engine.service import Service
+
+logger = logging.getLogger("ratchet")
+
+#: A process that only submits asks for the database's time this often.
+RESAMPLE_AFTER = 600.0
+
+
+class Core:
+    """
+    Implements `Backend` over the engine; made by `Scheduler`.
+
+    Nothing is opened and nothing of the engine is imported before the first use: modules that
+    declare jobs must be cheap to import.
+    """
+
+    def __init__(
+        self,
+        *,
+        open_store: Callable[[], JobStore],
+        options: Options,
+        parts: Parts,
+        clock: Clock | None = None,
+        ids: IdSource = new_id,
+        alert: Callable[[JobDeadLettered], None] | None = None,
+        url: str | None = None,
+    ) -> None:
+        #: Where the store is; None where it was passed as an object. It may hold credentials: never print it.
+        self.url = url
+        #: Set before `start` where another process beats for this node as well (``ratchet worker``).
+        self.supervised = False
+        self._open_store = open_store
+        self._options = options
+        self.parts = parts
+        self.clock: Clock = clock if clock is not None else DatabaseClock()
+        self._ids = ids
+        self._alert = alert
+        self.middleware: list[Middleware] = []
+        self.recurrences: list[Recurrence] = []
+        self._lock = threading.RLock()
+        self._raw_store: JobStore | None = None
+        self._ready = False
+        self._sampled_at: float | None = None
+        self._limits: dict[str, int] = {}
+        self._bus: EventBus | None = None
+        self._telling: Service | None = None
+        self._waiter: AwaitableResults | None = None
+        self._node: Node | None = None
+        self._cluster: ClusterCoordinator | None = None
+
+    # --- the store ---
+
+    @property
+    def raw_store(self) -> JobStore:
+        """The store, whether or not its schema is right."""
+        with self._lock:
+            if self._raw_store is None:
+                self._raw_store = self._open_store()
+            return self._raw_store
+
+    @property
+    def store(self) -> JobStore:
+        """The store, with its schema checked (or made) when it is first used."""
+        if self._ready:
+            return self.raw_store
+        with self._lock:
+            store = self.raw_store
+            if not self._ready:
+                if self._options.auto_migrate or store.name == "sqlite":
+                    store.migrate()
+                else:
+                    store.check_schema()
+                self._ready = True
+                self._sample(store)
+        return store
+
+    def migrate(self) -> list[str]:
+        """Create or upgrade the schema; the scripts that were applied."""
+        return self.raw_store.migrate()
+
+    # --- Backend ---
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        return self._options
+
+    @property
+    def targets(self) -> InvocationResolver:
+        """Names targets and finds them again."""
+        return self.parts.targets
+
+    @property
+    def ids(self) -> IdSource:
+        """Makes job ids."""
+        return self._ids
+
+    def now(self) -> datetime:
+        """The database's time, as last sampled; before the store is first used, this machine's."""
+        if self._sampled_at is not None and self.clock.monotonic() - self._sampled_at > RESAMPLE_AFTER:
+            self._sample(self.raw_store)
+        return self.clock.now()
+
+    def _sample(self, store: JobStore) -> None:
+        if not isinstance(self.clock, DatabaseClock):
+            return
+        asked = self.clock.monotonic()
+        self._sampled_at = asked
+        try:
+            told = store.database_time()
+        except StoreError as error:
+            logger.debug("the database's time could not be read: %s", error)
+        else:
+            self.clock.sample(told, self.clock.monotonic() - asked)
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point."""
+        return self.clock.monotonic()
+
+    def rest(self, seconds: float) -> None:
+        """Wait before a submission is sent again."""
+        time.sleep(seconds)
+
+    def caller(self) -> str | None:
+        """On whose behalf the calling code submits."""
+        return self.parts.principal.current()
+
+    def allow_type(self, module: str, qualname: str) -> bool:
+        """True if a stored value of this class may be restored here."""
+        return self.parts.policy.allows(f"{module}:{qualname}")
+
+    def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+        """The row of a job once it has ended; None when *timeout* seconds are over first."""
+        try:
+            return self.waiter.wait(job_id, timeout)
+        except TimeoutError:
+            return None
+
+    async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+        """The same without blocking the event loop, or a thread."""
+        return await self.waiter.ended(job_id, timeout)
+
+    def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
+        """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
+        if not due:
+            return
+        node = self._node
+        if node is not None:
+            node.wake()
+        cluster = self.cluster
+        if cluster is not None and self._options.notify:
+            cluster.notify_new_work(priority)
+
+    def ensure_limit(self, name: str, concurrent: int) -> None:
+        """A concurrency key was used with this limit; it is stored when this process first sees it."""
+        if self._limits.get(name) != concurrent:
+            self.store.set_limit(name, concurrent=concurrent, now=self.now())
+            self._limits[name] = concurrent
+
+    def canceled(self, jobs: Sequence[CanceledJob]) -> None:
+        """Jobs were canceled: runs in this process are stopped now, waiters told."""
+        if self._node is not None:
+            for job in jobs:
+                if job.previous is JobStatus.RUNNING:
+                    self._node.cancel_local(job.job_id)
+        if self._waiter is not None:
+            self._waiter.notice([job.job_id for job in jobs])
+
+    def fire_times(self, spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
+        """The fire times of a schedule after *after*."""
+        from ratchet.engine.recurring import fire_times
+
+        return iter(fire_times(spec, after, anchor))
+
+    def run_of(self, spec: ScheduleSpec, fire_at: datetime) -> JobSpec:
+        """The job that one fire time of a schedule becomes."""
+        from ratchet.engine.recurring import run_spec
+
+        return run_spec(spec, fire_at, self._ids)
+
+    # --- events ---
+
+    @property
+    def bus(self) -> EventBus:
+        """Where events go."""
+        with self._lock:
+            if self._bus is None:
+                from ratchet.engine.events import EventBus
+
+                self._bus = EventBus(self._options.event_queue_size)
+            return self._bus
+
+    def hears(self, event: type[JobEvent]) -> bool:
+        """True if somebody listens for *event*."""
+        return self._bus is not None and self._bus.wants(event)
+
+    def publish(self, event: JobEvent) -> None:
+        """Tell the listeners of this process, on the dispatcher thread."""
+        self.bus.publish(event)
+        if self._node is None:
+            self._dispatcher().wake()
+
+    def _dispatcher(self) -> Service:
+        """The dispatcher of a process that is no node: it has a thread only once there was an event."""
+        from ratchet.engine.service import Service
+
+        with self._lock:
+            if self._telling is None:
+                bus = self.bus
+
+                def tell() -> float:
+                    bus.run_once()
+                    return 0.5
+
+                self._telling = Service("events", tell, self.parts.executor)
+                self._telling.start()
+            return self._telling
+
+    # --- waiting ---
+
+    @property
+    def waiter(self) -> AwaitableResults:
+        """The one waiter of this process."""
+        store = self.store
+        with self._lock:
+            if self._waiter is None:
+                from ratchet.aio import AwaitableResults
+
+                self._waiter = AwaitableResults(store, self.clock, self.parts.executor)
+            return self._waiter
+
+    # --- the node ---
+
+    @property
+    def cluster(self) -> ClusterCoordinator | None:
+        """How other processes are woken; None where the store has no way and none was given."""
+        with self._lock:
+            if self._cluster is None:
+                self._cluster = self.parts.cluster or self.raw_store.coordinator()
+            return self._cluster
+
+    @property
+    def running(self) -> bool:
+        """True while this process is a node."""
+        return self._node is not None
+
+    @property
+    def node(self) -> Node | None:
+        """The node that this process is, while it runs."""
+        return self._node
+
+    def reconfigure(self, **changes: Any) -> None:
+        """Change options before `start`: what an operator says on the command line wins over the code."""
+        with self._lock:
+            if self._node is not None:
+                raise RatchetError("this scheduler is already running; stop() it before its options are changed")
+            self._options = self._options.replace(**changes)
+
+    def node_parts(self) -> NodeParts:
+        """What a node of this scheduler is made of."""
+        from ratchet.engine.assembly import NodeParts
+
+        parts = self.parts
+        return NodeParts(
+            store=self.store,
+            options=self._options,
+            clock=self.clock,
+            ids=self._ids,
+            bus=self.bus,
+            invocations=parts.targets,
+            instances=parts.instances,
+            sanitizer=parts.sanitizer,
+            retry_policy=parts.retry_policy,
+            resilience=parts.resilience,
+            executor=parts.executor,
+            polling=parts.polling,
+            cluster=self.cluster,
+            middleware=self.middleware,
+            allow_type=self.allow_type,
+            version=_version(),
+            notice=lambda job_ids: None if self._waiter is None else self._waiter.notice(job_ids),
+            alert=self._alert,
+            supervised=self.supervised,
+        )
+
+    def start(self) -> None:
+        """Become a node; `RatchetError` if it is one already."""
+        from ratchet.engine.node import Node
+
+        with self._lock:
+            if self._node is not None:
+                raise RatchetError("this scheduler is already running; stop() it before it is started again")
+            self.parts.require_something_allowed()
+            for hook in self.parts.hooks:
+                hook.before_start()
+            node = Node(self.node_parts())
+            self.store_recurrences()
+            self._quiet()
+            node.start()
+            self._node = node
+        self._call_hooks("after_start", self.parts.hooks)
+
+    def stop(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
+        """Stop being a node; True if every run has ended. Pending events are delivered first."""
+        limit = None if timeout is None else to_timedelta(timeout, "the timeout").total_seconds()
+        with self._lock:
+            node = self._node
+        ended = True
+        if node is not None:
+            self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
+            ended = node.stop(drain=drain, timeout=limit)
+            self._node = None
+            self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
+        self._quiet()
+        return ended
+
+    def _quiet(self) -> None:
+        """Deliver what is queued, and let the dispatcher of the idle process go."""
+        with self._lock:
+            telling, self._telling = self._telling, None
+        if telling is not None:
+            telling.stop()
+        if self._bus is not None:
+            self._bus.flush()
+
+    def close(self) -> None:
+        """Stop, and free every connection; the next use opens them again."""
+        self.stop()
+        with self._lock:
+            store, self._waiter = self._raw_store, None
+        if store is not None:
+            store.close()
+
+    def store_recurrences(self) -> None:
+        """Store the schedules that were declared."""
+        for recurrence in self.recurrences:
+            recurrence.store(self)
+
+    def _call_hooks(self, name: str, hooks: Sequence[Any]) -> None:
+        for hook in hooks:
+            try:
+                getattr(hook, name)()
+            except Exception:
+                logger.exception("the lifecycle hook %r raised in %s", hook, name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("ratchet-jobs")
+    except PackageNotFoundError:  # a source tree on the path
+        return "0"

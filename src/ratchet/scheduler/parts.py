@@ -1,0 +1,98 @@
+"""The replaceable parts of a scheduler, each with its stock implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ratchet.api.batches import BATCH_TARGET, finish_batch
+from ratchet.api.targets import JobDeclaration, TargetRegistry
+from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+from ratchet.defaults.executor_provider import DefaultExecutorProvider
+from ratchet.defaults.instance_resolver import DefaultInstanceResolver
+from ratchet.defaults.polling_strategy import AdaptivePollingStrategy, PollingPace
+from ratchet.defaults.principal_provider import NoPrincipalProvider
+from ratchet.defaults.resilience import NoOpResilience
+from ratchet.defaults.retry_policy import DefaultRetryPolicy
+from ratchet.defaults.target_policy import PrefixTargetPolicy
+from ratchet.model.clock import Clock
+from ratchet.model.errors import ConfigurationError
+from ratchet.model.options import Options
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.executor_provider import ExecutorProvider
+from ratchet.spi.instance_resolver import InstanceResolver
+from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.lifecycle_hook import LifecycleHook
+from ratchet.spi.polling_strategy import PollingStrategy
+from ratchet.spi.principal_provider import PrincipalProvider
+from ratchet.spi.resilience import ResilienceStrategy
+from ratchet.spi.retry_policy import RetryPolicy
+from ratchet.spi.target_policy import TargetPolicy
+
+
+@dataclass(slots=True, kw_only=True)
+class Replacements:
+    """What the user passed to `Scheduler`; None: the stock implementation."""
+
+    retry_policy: RetryPolicy | None = None
+    error_sanitizer: ErrorSanitizer | None = None
+    target_policy: TargetPolicy | None = None
+    instance_resolver: InstanceResolver | None = None
+    invocation_resolver: InvocationResolver | None = None
+    executor_provider: ExecutorProvider | None = None
+    cluster_coordinator: ClusterCoordinator | None = None
+    resilience: ResilienceStrategy | None = None
+    polling_strategy: PollingStrategy | None = None
+    principal_provider: PrincipalProvider | None = None
+    lifecycle_hooks: Sequence[LifecycleHook] = ()
+    clock: Clock | None = None
+
+
+class Parts:
+    """The parts in force."""
+
+    def __init__(self, given: Replacements, allow: Iterable[str], options: Options) -> None:
+        prefixes = PrefixTargetPolicy(allow)
+        if prefixes.prefixes and given.target_policy is not None:
+            raise ConfigurationError(
+                "allow and target_policy were both given; a target_policy decides alone, so put the prefixes there"
+            )
+        self.policy: TargetPolicy = given.target_policy or prefixes
+        self.registry = TargetRegistry(self.policy)
+        self.registry.declare(finish_batch, JobDeclaration(name=BATCH_TARGET))
+        self.targets: InvocationResolver = given.invocation_resolver or self.registry
+        self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
+        self.sanitizer: ErrorSanitizer = given.error_sanitizer or DefaultErrorSanitizer()
+        self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
+        self.executor: ExecutorProvider = given.executor_provider or DefaultExecutorProvider()
+        self.resilience: ResilienceStrategy = given.resilience or NoOpResilience()
+        self.principal: PrincipalProvider = given.principal_provider or NoPrincipalProvider()
+        self.cluster: ClusterCoordinator | None = given.cluster_coordinator
+        self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
+        self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
+
+    def require_something_allowed(self) -> None:
+        """Refuse to start a node that could run nothing."""
+        if self.targets is not self.registry or self.registry.declared_names - {BATCH_TARGET}:
+            return
+        if isinstance(self.policy, PrefixTargetPolicy) and not self.policy.prefixes:
+            raise ConfigurationError(
+                "this node could run nothing: no module is allowed and no job is declared. Pass "
+                "Scheduler(allow=['shop']) with the modules whose functions may run as jobs, or declare "
+                "functions with @scheduler.job and import the modules that do so before start()"
+            )
+
+
+def _polling(given: PollingStrategy | None, options: Options) -> Callable[[], PollingStrategy]:
+    if given is not None:
+        return lambda: given
+    shortest = max(options.poll_delay_min, options.poll_delay_burst)
+    pace = PollingPace(
+        burst=options.poll_delay_burst,
+        shortest=shortest,
+        longest=max(options.poll_delay_max, shortest),
+        deep_idle=max(options.poll_delay_idle, options.poll_delay_max, shortest),
+        deep_idle_after=options.poll_idle_after,
+    )
+    return lambda: AdaptivePollingStrategy(pace)

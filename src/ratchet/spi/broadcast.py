@@ -1,0 +1,378 @@
+"""
+Wakeups over any medium that carries a message from one process to all others.
+
+What is hard about a `ClusterCoordinator` is the same for every medium, and is here: a submission never
+waits for the network, a burst of submissions is one message, connections come back by themselves, a
+forked child has its own, and a process that submits and ends at once is still heard. A medium brings
+two small classes: a `Sender` and a `Receiver`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ratchet.model.status import Priority
+
+log = logging.getLogger("ratchet.wakeups")
+
+GAP = 0.005  # seconds between two messages of one process
+LULL = 0.002  # seconds between two calls of the listeners
+LINGER = 30.0  # seconds without a message after which the sending thread ends and its connection is closed
+GIVE_UP = 60.0  # seconds without a connection after which a message is dropped: pollers have looked by then
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+PATIENCE = 5.0  # seconds that `stop` waits for a thread that hangs in the network
+
+#: Threads inherited by a fork, with their connections: letting go of these would end the parent's sessions.
+_abandoned: list[Any] = []
+
+
+class CannotListen(Exception):
+    """The medium delivers nothing to a connection like ours, and will not tomorrow; the message says what to change."""
+
+
+class Sender(Protocol):
+    """One connection, used by one thread at a time, that tells everybody."""
+
+    def send(self) -> None:
+        """Tell all receivers that there is new work. Any exception: the connection is not used again."""
+        ...
+
+    def close(self) -> None:
+        """Free the connection; never raises."""
+        ...
+
+
+class Receiver(Protocol):
+    """One connection, used by one thread, that hears what others send."""
+
+    def wait(self) -> bool:
+        """
+        True if somebody else has sent something; False after a while without, or after `interrupt`.
+
+        Any exception: the connection is lost, also when it has merely gone silent. `CannotListen` ends it all.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Let a `wait` of another thread end soon."""
+        ...
+
+    def close(self) -> None:
+        """Free the connection; never raises."""
+        ...
+
+
+class Medium(Protocol):
+    """Connects senders and receivers, in bounded time; its own messages need not be heard by a process itself."""
+
+    def sender(self) -> Sender:
+        """A new connection to send on."""
+        ...
+
+    def receiver(self) -> Receiver:
+        """A new connection that hears everything sent from now on; `CannotListen` where that is impossible."""
+        ...
+
+
+class Listeners:
+    """Who wants to be called; one that raises is logged and keeps nobody else from being called."""
+
+    def __init__(self) -> None:
+        self._all: tuple[Callable[[], None], ...] = ()
+
+    def add(self, listener: Callable[[], None]) -> None:
+        """Add *listener*, once, however often it is added."""
+        if listener not in self._all:
+            self._all = (*self._all, listener)
+
+    def call(self) -> None:
+        """Call everybody."""
+        for listener in self._all:
+            try:
+                listener()
+            except Exception:
+                log.exception("a wakeup listener raised")
+
+
+class Outage:
+    """Says once that something is gone, and once that it is back."""
+
+    def __init__(self, gone: str, back: str) -> None:
+        self._gone = gone
+        self._back = back
+        self.since: float | None = None
+
+    def begin(self, error: BaseException) -> None:
+        """It is gone, because of *error*."""
+        if self.since is None:
+            self.since = time.monotonic()
+            log.warning(self._gone, str(error).strip() or type(error).__name__)
+
+    def end(self) -> None:
+        """It works."""
+        if self.since is not None:
+            self.since = None
+            log.info(self._back)
+
+
+class BroadcastCoordinator:
+    """
+    Wakes the other processes that use the same medium, and is woken by them.
+
+    Sending needs no `start`: a process that only submits has a sending thread while it submits, and
+    none half a minute later. Listeners are called when a message arrives and whenever `connected`
+    changes, because messages may have been missed. The process that sends does not count on hearing
+    itself: it wakes its own poller directly.
+    """
+
+    def __init__(self, medium: Medium) -> None:
+        self._medium = medium
+        self._listeners = Listeners()
+        self._forget()
+        _coordinators.add(self)
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._telling: Telling | None = None
+        self._hearing: Hearing | None = None
+        self._unheard = Outage(
+            "other processes cannot be woken for new work (%s); they find it when they poll",
+            "other processes are woken for new work again",
+        )
+
+    def _check_fork(self) -> None:
+        if self._process != os.getpid():
+            _abandoned.append((self._telling, self._hearing))
+            self._forget()
+
+    @property
+    def connected(self) -> bool:
+        """True while messages of other processes arrive."""
+        hearing = self._hearing
+        return hearing is not None and hearing.connected and self._process == os.getpid()
+
+    def notify_new_work(self, priority: Priority) -> None:
+        """Wake the other processes, whatever the priority; takes microseconds and never raises."""
+        self._check_fork()
+        telling = self._telling
+        if telling is not None and telling.pending:
+            return  # a message that has not been sent yet is about this job too
+        with self._lock:
+            if self._telling is None:
+                self._telling = Telling(self._medium, self._retire, self._unheard)
+            if not self._telling.ask():
+                self._telling = None
+
+    def register_wakeup_listener(self, listener: Callable[[], None]) -> None:
+        """Call *listener* for every message; registering it again changes nothing."""
+        self._listeners.add(listener)
+
+    def start(self) -> None:
+        """Begin to listen; a second call does nothing."""
+        self._check_fork()
+        with self._lock:
+            if self._hearing is None:
+                self._hearing = Hearing(self._medium, self._listeners)
+                self._hearing.start()
+
+    def stop(self) -> None:
+        """Send what is waiting, deliver nothing more, end threads and connections."""
+        self._check_fork()
+        with self._lock:
+            telling, self._telling = self._telling, None
+            hearing, self._hearing = self._hearing, None
+        if hearing is not None:
+            hearing.stop()
+        if telling is not None:
+            telling.stop()
+
+    def _retire(self, telling: Telling) -> bool:
+        """True if *telling* may end: nobody has asked for anything."""
+        with self._lock:
+            if telling.pending:
+                return False
+            if self._telling is telling:
+                self._telling = None
+            return True
+
+    def _flush(self) -> None:
+        telling = self._telling
+        if telling is not None and self._process == os.getpid():
+            telling.stop(1.0)
+
+
+class Telling:
+    """
+    The thread that sends: the first message at once, then at most one per few milliseconds.
+
+    It lives for as long as there is something to send, and a little longer.
+    """
+
+    def __init__(self, medium: Medium, retire: Callable[[Telling], bool], outage: Outage) -> None:
+        self._medium = medium
+        self._retire = retire
+        self._outage = outage
+        self._bell = threading.Event()
+        self._stopping = threading.Event()
+        self._sender: Sender | None = None
+        self._pause = FIRST_PAUSE
+        self._thread = threading.Thread(target=self._run, name="ratchet-wakeups-send", daemon=True)
+        self.pending = False
+
+    def ask(self) -> bool:
+        """Have a message sent soon; False if there can be no thread for it (the interpreter is ending)."""
+        if self._thread.ident is None:
+            try:
+                self._thread.start()
+            except RuntimeError as error:
+                log.debug("no wakeup is sent: %s", error)
+                return False
+        self.pending = True
+        self._bell.set()
+        return True
+
+    def stop(self, timeout: float = PATIENCE) -> None:
+        """Send what is waiting, unless the medium is out of reach, and end."""
+        self._stopping.set()
+        self._bell.set()
+        if self._thread is not threading.current_thread() and self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over():
+                self._bell.clear()
+                if self.pending:
+                    self._send()
+        finally:
+            self._drop_sender()
+
+    def _is_over(self) -> bool:
+        if self._stopping.is_set():
+            return not self.pending or self._outage.since is not None
+        return not self._bell.wait(LINGER) and self._retire(self)
+
+    def _send(self) -> None:
+        # Cleared before it is sent: whoever asks from now on may have work that this message comes too early for.
+        self.pending = False
+        fresh = self._sender is None
+        try:
+            if self._sender is None:
+                self._sender = self._medium.sender()
+            self._sender.send()
+        except Exception as error:
+            self._drop_sender()
+            self._try_again(error, at_once=not fresh)
+        else:
+            self._pause = FIRST_PAUSE
+            self._outage.end()
+            self._stopping.wait(GAP)
+
+    def _try_again(self, error: Exception, *, at_once: bool) -> None:
+        # A connection that died while it was idle shows only now; a new one probably works.
+        if not at_once:
+            self._outage.begin(error)
+            self._stopping.wait(self._pause * random.uniform(0.7, 1.0))
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        if self._outage.since is None or time.monotonic() - self._outage.since < GIVE_UP:
+            self.pending = True
+            self._bell.set()
+
+    def _drop_sender(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+
+class Hearing:
+    """The thread that listens, and connects again for as long as it is not stopped."""
+
+    def __init__(self, medium: Medium, listeners: Listeners) -> None:
+        self._medium = medium
+        self._listeners = listeners
+        self._lock = threading.Lock()
+        self._receiver: Receiver | None = None
+        self._stopping = threading.Event()
+        self._outage = Outage(
+            "wakeups from other processes do not arrive (%s); pollers look more often until they do",
+            "wakeups from other processes arrive again",
+        )
+        self._thread = threading.Thread(target=self._run, name="ratchet-wakeups-listen", daemon=True)
+        self.connected = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Call no listener any more, and end."""
+        with self._lock:
+            self._stopping.set()
+            if self._receiver is not None:
+                self._receiver.interrupt()
+        if self._thread is not threading.current_thread():
+            self._thread.join(PATIENCE)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopping.is_set():
+            try:
+                self._listen()
+            except CannotListen as reason:
+                log.warning(
+                    "wakeups from other processes are off: %s; pollers look more often instead", reason
+                )
+                return
+            except Exception as error:
+                if self.connected:
+                    pause = FIRST_PAUSE
+                self._attached(False)
+                self._outage.begin(error)
+                # not all at once: every node of the cluster has lost its connection now
+                self._stopping.wait(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _listen(self) -> None:
+        receiver = self._medium.receiver()
+        try:
+            with self._lock:
+                self._receiver = receiver
+            self._outage.end()
+            self._attached(True)
+            while not self._stopping.is_set():
+                if receiver.wait() and not self._stopping.is_set():
+                    self._listeners.call()
+                    self._stopping.wait(LULL)
+        except CannotListen:
+            self._attached(False)
+            raise
+        finally:
+            with self._lock:
+                self._receiver = None
+            receiver.close()
+
+    def _attached(self, connected: bool) -> None:
+        if connected != self.connected:
+            self.connected = connected
+            if not self._stopping.is_set():
+                self._listeners.call()
+
+
+_coordinators: weakref.WeakSet[BroadcastCoordinator] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    # A script that submits and ends at once must not take the message with it into the grave.
+    for coordinator in list(_coordinators):
+        coordinator._flush()

@@ -1,0 +1,265 @@
+"""Claims in memory: which jobs are due, in which order, and whose they are."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.composition import EdgeState
+from ratchet.model.job import StreamKey
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.changes import Effects, change
+from ratchet.stores.memory.completion import held_by
+from ratchet.stores.memory.permits import Allowances, breaker_closes
+from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.runs import resources_of
+from ratchet.stores.memory.state import Part, State, atomic
+from ratchet.stores.memory.tables import Place
+
+Reason = tuple[str, str, datetime | None]
+
+
+class MemoryClaims(Part):
+    """Claims."""
+
+    @atomic
+    def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
+        claims = _claim(self._state, request, now)
+        return [
+            ClaimedJob(claim=claim, body=_body(self._state, self._state.jobs[claim.job_id]))
+            for claim in claims
+        ]
+
+    @atomic
+    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
+        return _claim(self._state, request, now)
+
+    @atomic
+    def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
+        rows = (held_by(self._state, claim) for claim in claims)
+        return {row.job_id: _body(self._state, row) for row in rows if row is not None}
+
+    @atomic
+    def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
+        allowances = Allowances(self._state, now=now)
+        heads = [
+            places[0][0]
+            for stream_id in _open_streams(self._state, request, now)
+            if allowances.admit(self._state.streams[stream_id].key)
+            for _, places in self._state.pending.lines(stream_id)
+        ]
+        return min(heads, default=None)
+
+    @atomic
+    def claims_of(self, node_id: str) -> dict[UUID, UUID]:
+        rows = (self._state.jobs[job_id] for job_id in self._state.running_on.of(node_id))
+        return {row.job_id: row.claim_id for row in rows if row.claim_id is not None}
+
+    @atomic
+    def explain(self, job_id: UUID, *, now: datetime) -> list[Reason]:
+        row = self._state.jobs.get(job_id)
+        if row is None:
+            return [("not_found", f"there is no job {job_id}", None)]
+        if row.status is not JobStatus.PENDING:
+            return _why_not_pending(self._state, row)
+        return _why_not_claimed(self._state, row, now)
+
+
+# --- the claim ----------------------------------------------------------------------------------
+
+
+def _claim(state: State, request: ClaimRequest, now: datetime) -> list[JobClaim]:
+    allowances = Allowances(state, now=now)
+    chosen = _select(
+        state,
+        _open_streams(state, request, now),
+        allowances,
+        limit=request.limit,
+        boost=request.boost_interval,
+        now=now,
+    )
+    allowances.spend()
+    return [_take(state, row, request, now) for row in chosen]
+
+
+def _open_streams(state: State, request: ClaimRequest, now: datetime) -> list[int]:
+    return [
+        stream_id for stream_id, record in state.streams.items() if _is_open(state, record.key, request, now)
+    ]
+
+
+def _is_open(state: State, key: StreamKey, request: ClaimRequest, now: datetime) -> bool:
+    queue = state.queues.get(key.queue)
+    return (
+        key.lane is request.lane
+        and (request.queues is None or key.queue in request.queues)
+        and key.suspect is request.suspects
+        and (key.parked_target is None or key.parked_target in request.parked_targets)
+        and not (queue is not None and queue.paused)
+        and not breaker_closes(state, key, now)
+    )
+
+
+def _select(
+    state: State,
+    stream_ids: Iterable[int],
+    allowances: Allowances,
+    *,
+    limit: int | None,
+    boost: timedelta | None,
+    now: datetime,
+) -> list[Row]:
+    """
+    The due jobs of these streams in claim order, as far as limit and permits reach.
+
+    Within a stream and priority the oldest is always first, so it is enough to merge their lines.
+    """
+    heads: list[tuple[int, datetime, int, int, int, int]] = []
+    lines: dict[tuple[int, int], list[Place]] = {}
+
+    def push(stream_id: int, priority: int, position: int) -> None:
+        line = lines[stream_id, priority]
+        if position < len(line) and line[position][0] <= now:
+            due_at, tie, _ = line[position]
+            raised = (now - due_at) // boost if boost else 0
+            heapq.heappush(heads, (-(priority + raised), due_at, tie, stream_id, priority, position))
+
+    for stream_id in stream_ids:
+        for priority, places in state.pending.lines(stream_id):
+            lines[stream_id, priority] = places
+            push(stream_id, priority, 0)
+
+    chosen: list[Row] = []
+    while heads and (limit is None or len(chosen) < limit):
+        _, _, _, stream_id, priority, position = heapq.heappop(heads)
+        job_id = lines[stream_id, priority][position][2]
+        if state.is_locked(state.jobs, job_id):
+            push(stream_id, priority, position + 1)
+        elif allowances.admit(state.streams[stream_id].key):
+            allowances.take(state.streams[stream_id].key)
+            chosen.append(state.jobs[job_id])
+            push(stream_id, priority, position + 1)
+    return chosen
+
+
+def _take(state: State, row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
+    spec = row.spec
+    change(
+        state,
+        row,
+        Effects(),
+        now=now,
+        status=JobStatus.RUNNING,
+        claim_id=request.claim_id,
+        claimed_at=now,
+        node_id=request.node_id,
+        held_claim_id=None,
+        held_until=None,
+    )
+    for name in resources_of(row):
+        permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
+        state.permits.put((name, row.job_id, request.claim_id), permit)
+    return JobClaim(
+        job_id=row.job_id,
+        claim_id=request.claim_id,
+        node_id=request.node_id,
+        stream_id=row.stream_id,
+        type=spec.type,
+        priority=spec.priority,
+        scheduled_at=row.due_at,
+        claimed_at=now,
+        attempts=row.attempts,
+        crashes=row.crashes,
+        max_retries=spec.max_retries,
+        timeout=spec.timeout,
+    )
+
+
+def _body(state: State, row: Row) -> JobBody:
+    spec = row.spec
+    return JobBody(
+        job_id=row.job_id,
+        target=spec.target,
+        payload=spec.payload,
+        created_at=row.created_at,
+        root_id=row.root_id,
+        queue=row.stream.queue,
+        params=spec.params,
+        backoff=spec.backoff,
+        backoff_base=spec.backoff_base,
+        jitter=spec.jitter,
+        no_retry_for=spec.no_retry_for,
+        business_key=spec.business_key,
+        batch_id=spec.batch_id,
+        parent_id=spec.parent_id,
+        schedule=spec.schedule,
+        on_success=spec.on_success,
+        on_failure=spec.on_failure,
+        resource=row.stream.resource,
+        breaker=row.stream.breaker,
+        expires_at=spec.expires_at,
+        state=row.state,
+        signal=row.signal,
+        caller=spec.caller,
+        has_conditions=any(state.edges[key].condition is not None for key in state.edges_out.of(row.job_id)),
+    )
+
+
+# --- explain ------------------------------------------------------------------------------------
+
+
+def _why_not_pending(state: State, row: Row) -> list[Reason]:
+    if row.status is not JobStatus.WAITING:
+        return [(row.status.value.lower(), f"the job is {row.status}", None)]
+    reasons: list[Reason] = []
+    if row.spec.signal is not None and row.signal is None:
+        reasons.append(
+            ("waiting_signal", f"the job waits for the signal {row.spec.signal.key!r}", row.signal_due_at)
+        )
+    parents = [
+        edge.parent_id
+        for edge in (state.edges[key] for key in state.edges_in.of(row.job_id))
+        if edge.state is EdgeState.OPEN
+    ]
+    if parents or not reasons:
+        named = ", ".join(str(parent_id) for parent_id in parents[:3]) or "its batch"
+        reasons.append(("waiting_parent", f"the job waits for {named}", None))
+    return reasons
+
+
+def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
+    key, reasons = row.stream, list[Reason]()
+    if row.due_at > now:
+        held = "for the code of its last run to end, at the latest " if row.held_until is not None else ""
+        reasons.append(("not_due", f"the job waits {held}until {row.due_at.isoformat()}", row.due_at))
+    queue = state.queues.get(key.queue)
+    if queue is not None and queue.paused:
+        reasons.append(("queue_paused", f"the queue {key.queue!r} is paused", None))
+    if key.parked_target is not None:
+        reasons.append(("parked", f"no node that tried it could import {key.parked_target!r}", None))
+    if key.suspect:
+        reasons.append(("suspect", f"the job was running in {row.crashes} crashes and is run alone", None))
+    if key.breaker is not None and breaker_closes(state, key, now):
+        until = state.breakers[key.breaker].until
+        reasons.append(("breaker_open", f"the circuit breaker {key.breaker!r} is open", until))
+    return reasons or _why_no_permit(state, row, now)
+
+
+def _why_no_permit(state: State, row: Row, now: datetime) -> list[Reason]:
+    """What keeps the job out of a claim of any size, by trying one."""
+    request = ClaimRequest(node_id="", claim_id=row.job_id, limit=0, lane=row.stream.lane)
+    allowances = Allowances(state, now=now)
+    chosen = _select(
+        state,
+        _open_streams(state, request, now),
+        allowances,
+        limit=None,
+        boost=request.boost_interval,
+        now=now,
+    )
+    if any(other.job_id == row.job_id for other in chosen):
+        return []
+    return allowances.refusals(row.stream) or [("running", "another transaction is changing the job", None)]

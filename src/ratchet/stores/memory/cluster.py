@@ -1,0 +1,191 @@
+"""Nodes, beats, rescue and locks in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.decision import ErrorRecord
+from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.changes import Effects, requeue, settle_run
+from ratchet.stores.memory.completion import count_crash
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.runs import record_run
+from ratchet.stores.memory.state import Part, State, atomic
+
+
+class MemoryCluster(Part):
+    """Nodes and locks."""
+
+    @atomic
+    def register(self, node: NodeSpec, *, now: datetime) -> None:
+        self._state.nodes.put(
+            node.node_id,
+            NodeRecord(
+                node_id=node.node_id,
+                name=node.name,
+                host=node.host,
+                pid=node.pid,
+                version=node.version,
+                state=NodeState.ACTIVE,
+                beat=0,
+                beat_interval=node.beat_interval,
+                silence=node.silence,
+                started_at=now,
+                last_beat_at=now,
+                info=node.info,
+            ),
+        )
+
+    @atomic
+    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+        if not _beat(self._state, node_id, now):
+            return BeatAnswer(alive=False, database_time=self._state.database_time())
+        claims = {
+            row.job_id: row.claim_id for row in _running(self._state, node_id) if row.claim_id is not None
+        }
+        return BeatAnswer(alive=True, claims=claims, database_time=self._state.database_time())
+
+    @atomic
+    def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
+        return {node_id for node_id in dict.fromkeys(node_ids) if _beat(self._state, node_id, now)}
+
+    @atomic
+    def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
+        node = _living(self._state, node_id)
+        if node is not None:
+            self._state.nodes.put(node_id, replace(node, state=state))
+        return node is not None
+
+    @atomic
+    def nodes(self) -> list[NodeRecord]:
+        nodes = sorted(self._state.nodes.values(), key=lambda node: (node.started_at, node.node_id))
+        return [replace(node, running=self._state.running_on.size(node.node_id)) for node in nodes]
+
+    @atomic
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None:
+        state = self._state
+        node = _living(state, node_id)
+        if node is None or node.beat != seen_beat:
+            return None
+        state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
+        effects = Effects()
+        rescued = [_count_crash(state, row, effects, max_crashes, now) for row in _running(state, node_id)]
+        _free(state, node_id, effects, now)
+        after = [state.jobs[job_id] for job_id in rescued]
+        pending = [row for row in after if row.status is JobStatus.PENDING]
+        return Rescue(
+            node_id=node_id,
+            requeued=tuple(row.job_id for row in pending if row.crashes < SUSPECT_AFTER),
+            suspects=tuple(row.job_id for row in pending if row.crashes >= SUSPECT_AFTER),
+            dead_lettered=tuple(row.job_id for row in after if row.status is JobStatus.FAILED),
+            canceled=tuple(effects.canceled),
+            released=tuple(effects.released),
+        )
+
+    @atomic
+    def strays(self) -> list[str]:
+        holders = {*self._state.running_on.groups(), *(node for _, node in self._state.lingering.items())}
+        return sorted(node_id for node_id in holders if _living(self._state, node_id) is None)
+
+    @atomic
+    def deregister(self, node_id: str, *, now: datetime) -> int:
+        state, effects = self._state, Effects()
+        running = _running(state, node_id)
+        for row in running:
+            record_run(
+                state,
+                row,
+                ExecutionStatus.HANDED_BACK,
+                now=now,
+                counted=False,
+                started_at=None,
+                detail="node left",
+            )
+            requeue(state, row, effects, now=now, at=row.scheduled_at)
+        _free(state, node_id, effects, now)
+        state.nodes.remove(node_id)
+        return len(running)
+
+    @atomic
+    def purge_nodes(self, *, before: datetime) -> int:
+        dead = [
+            node.node_id
+            for node in self._state.nodes.values()
+            if node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < before
+        ]
+        for node_id in dead:
+            self._state.nodes.remove(node_id)
+        return len(dead)
+
+    def database_time(self) -> datetime:
+        return self._state.database_time()
+
+    # --- locks ----------------------------------------------------------------------------------
+
+    @atomic
+    def acquire_lock(self, name: str, *, holder: str, token: UUID, ttl: timedelta, now: datetime) -> bool:
+        held = self._state.locks.get(name)
+        if held is not None and held.token != token and held.expires_at > now:
+            return False
+        since = now if held is None or held.token != token else held.locked_at
+        record = LockRecord(name=name, holder=holder, token=token, locked_at=since, expires_at=now + ttl)
+        self._state.locks.put(name, record)
+        return True
+
+    @atomic
+    def release_lock(self, name: str, *, token: UUID) -> bool:
+        held = self._state.locks.get(name)
+        if held is None or held.token != token:
+            return False
+        self._state.locks.remove(name)
+        return True
+
+    @atomic
+    def lock(self, name: str) -> LockRecord | None:
+        return self._state.locks.get(name)
+
+
+def _living(state: State, node_id: str) -> NodeRecord | None:
+    node = state.nodes.get(node_id)
+    return None if node is None or node.state is NodeState.DEAD else node
+
+
+def _beat(state: State, node_id: str, now: datetime) -> bool:
+    node = _living(state, node_id)
+    if node is not None:
+        state.nodes.put(node_id, replace(node, beat=node.beat + 1, last_beat_at=now))
+    return node is not None
+
+
+def _running(state: State, node_id: str) -> list[Row]:
+    job_ids = sorted(state.running_on.of(node_id), key=lambda job_id: job_id.int)
+    return [state.jobs[job_id] for job_id in job_ids]
+
+
+def _count_crash(state: State, row: Row, effects: Effects, max_crashes: int, now: datetime) -> UUID:
+    detail = f"node {row.node_id} died"
+    record_run(
+        state, row, ExecutionStatus.CRASHED, now=now, counted=False, started_at=row.claimed_at, detail=detail
+    )
+    error = ErrorRecord(message=detail, type="NodeDied")
+    count_crash(state, row, effects, error=error, max_crashes=max_crashes, now=now)
+    return row.job_id
+
+
+def _free(state: State, node_id: str, effects: Effects, now: datetime) -> None:
+    """The node's code has ended, all of it: free what lingers and what it locked."""
+    for (job_id, claim_id), node in sorted(state.lingering.items(), key=lambda item: item[0][0].int):
+        if node == node_id:
+            settle_run(state, job_id, claim_id, effects, now=now)
+    for name, lock in state.locks.items():
+        if lock.holder == node_id:
+            state.locks.remove(name)

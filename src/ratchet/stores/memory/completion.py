@@ -1,0 +1,230 @@
+"""How a run's end is written: everything that commits with it, under the fence of its claim."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.decision import (
+    Completion,
+    CompletionAnswer,
+    CountCrash,
+    ErrorRecord,
+    Fail,
+    HandBack,
+    Reschedule,
+    Retry,
+    Succeed,
+)
+from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.changes import Effects, change, requeue, stream_after_crash
+from ratchet.stores.memory.dead_letters import ALERT_WINDOW
+from ratchet.stores.memory.ends import end, fail
+from ratchet.stores.memory.insertion import Submission
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.runs import record_run
+from ratchet.stores.memory.state import State
+
+
+def held_by(state: State, claim: JobClaim) -> Row | None:
+    """The job, if *claim* holds it: the fence."""
+    row = state.jobs.get(claim.job_id)
+    if row is None or row.status is not JobStatus.RUNNING or row.claim_id != claim.claim_id:
+        return None
+    return row
+
+
+def apply_completion(
+    state: State, completion: Completion, now: datetime, alert_window: timedelta
+) -> CompletionAnswer:
+    """One completion, whole, if its claim still holds the job."""
+    claim, decision = completion.claim, completion.decision
+    row = held_by(state, claim)
+    if row is None:
+        replayed = _has_ended_so(state, completion)
+        return CompletionAnswer(job_id=claim.job_id, won=replayed, replayed=replayed)
+    _record(state, row, completion, now)
+    if completion.state is not None:
+        row = change(state, row, Effects(), now=now, state=completion.state)
+    if completion.started_at is not None:  # what has started can no longer expire
+        row = change(state, row, Effects(), now=now, started_at=completion.started_at, expiry_due_at=None)
+    effects, alerted = Effects(), None
+    match decision:
+        case Succeed():
+            _succeed(state, row, completion, decision, effects, now)
+        case Fail():
+            alerted = _fail(state, row, completion, decision, effects, now, alert_window)
+        case CountCrash():
+            error = ErrorRecord(message=decision.detail, type="Crashed")
+            alerted = count_crash(
+                state,
+                row,
+                effects,
+                error=error,
+                max_crashes=decision.max_crashes,
+                now=now,
+                alert_window=alert_window,
+                lingers=completion.lingers,
+            )
+        case Retry():
+            requeue(
+                state,
+                row,
+                effects,
+                now=now,
+                at=decision.at,
+                lingers=completion.lingers,
+                attempts=row.attempts + 1,
+                error=decision.error.summary,
+                error_type=decision.error.type,
+                expiry_due_at=None,
+            )
+        case Reschedule():
+            requeue(state, row, effects, now=now, at=decision.at, lingers=completion.lingers)
+        case HandBack():
+            requeue(state, row, effects, now=now, at=row.scheduled_at, lingers=completion.lingers)
+    if completion.callback is not None:
+        Submission(state, effects, now=now).store([completion.callback])
+    return CompletionAnswer(
+        job_id=claim.job_id,
+        won=True,
+        alerted=bool(alerted),
+        dead_lettered=alerted is not None,
+        released=tuple(effects.released),
+        canceled=tuple(effects.canceled),
+        finished_batches=tuple(effects.finished_batches),
+    )
+
+
+def _succeed(
+    state: State, row: Row, completion: Completion, decision: Succeed, effects: Effects, now: datetime
+) -> None:
+    end(
+        state,
+        row,
+        JobStatus.SUCCEEDED,
+        effects,
+        now=now,
+        lingers=completion.lingers,
+        verdicts={verdict.child_id: verdict for verdict in completion.verdicts},
+        attempts=row.attempts + 1,
+        finished_at=completion.finished_at or now,
+        error=None,
+        error_type=None,
+        result=decision.result,
+        result_truncated=decision.truncated,
+    )
+
+
+def _fail(
+    state: State,
+    row: Row,
+    completion: Completion,
+    decision: Fail,
+    effects: Effects,
+    now: datetime,
+    alert_window: timedelta,
+) -> bool:
+    return fail(
+        state,
+        row,
+        effects,
+        error=decision.error,
+        reason=decision.reason,
+        error_hash=decision.error_hash,
+        alert_window=alert_window,
+        now=now,
+        lingers=completion.lingers,
+        verdicts={verdict.child_id: verdict for verdict in completion.verdicts},
+        attempts=row.attempts + 1,
+        finished_at=completion.finished_at or now,
+    )
+
+
+def count_crash(
+    state: State,
+    row: Row,
+    effects: Effects,
+    *,
+    error: ErrorRecord,
+    max_crashes: int,
+    now: datetime,
+    alert_window: timedelta = ALERT_WINDOW,
+    lingers: bool = False,
+) -> bool | None:
+    """
+    One crash more: back to the queue, or a dead letter where the budget is used up.
+
+    None: the job goes on. Otherwise whether an alert was recorded.
+    """
+    crashes = row.crashes + 1
+    if crashes >= max_crashes:
+        return fail(
+            state,
+            row,
+            effects,
+            error=error,
+            reason=f"crashed {crashes} times",
+            now=now,
+            alert_window=alert_window,
+            lingers=lingers,
+            crashes=crashes,
+        )
+    requeue(
+        state,
+        row,
+        effects,
+        now=now,
+        at=row.scheduled_at,
+        lingers=lingers,
+        crashes=crashes,
+        expiry_due_at=None,
+        **stream_after_crash(state, row, crashes),
+    )
+    return None
+
+
+def _record(state: State, row: Row, completion: Completion, now: datetime) -> None:
+    status, counted, error, detail = _run_end(completion)
+    record_run(
+        state,
+        row,
+        status,
+        now=now,
+        counted=counted,
+        started_at=completion.started_at,
+        finished_at=completion.finished_at,
+        error=error,
+        detail=detail,
+    )
+
+
+def _run_end(completion: Completion) -> tuple[str, bool, ErrorRecord | None, str | None]:
+    """What the execution row says: status, whether it counts as an attempt, error or detail."""
+    match completion.decision:
+        case Succeed():
+            return ExecutionStatus.SUCCEEDED, True, None, None
+        case Retry(error=error, timed_out=timed_out) | Fail(error=error, timed_out=timed_out):
+            return ExecutionStatus.TIMED_OUT if timed_out else ExecutionStatus.FAILED, True, error, None
+        case Reschedule(reason=reason):
+            return ExecutionStatus.RESCHEDULED, False, None, reason
+        case HandBack():
+            return ExecutionStatus.HANDED_BACK, False, None, None
+        case CountCrash(detail=detail):
+            return ExecutionStatus.CRASHED, False, None, detail
+
+
+def _has_ended_so(state: State, completion: Completion) -> bool:
+    """
+    True where an earlier try of this very completion has committed.
+
+    A run's row may also have been written by whoever took the job away: by a cancel, a rescue, a
+    goodbye. Those say something else.
+    """
+    run = state.executions.get((completion.claim.job_id, completion.claim.claim_id))
+    status, _, error, detail = _run_end(completion)
+    return run is not None and (run.status, run.error) == (
+        status,
+        error.summary if error is not None else detail,
+    )

@@ -1,0 +1,128 @@
+"""Dead letters and alerts in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ratchet.model.decision import ErrorRecord
+from ratchet.model.errors import InvalidJob
+from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.search import matching
+from ratchet.stores.memory.state import Part, State, atomic
+
+#: Repeats of an alert within this time are counted, not recorded.
+ALERT_WINDOW = timedelta(hours=1)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MemoryDeadLetters(Part):
+    """Reads dead letters and alerts; `record_alert` is called by the end that makes a dead letter."""
+
+    @atomic
+    def dead_letters(
+        self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[DeadLetter]:
+        rows = matching(self._state, where or JobFilter())
+        failed = [
+            (row.dead_lettered_at, row.job_id.int, row)
+            for row in rows
+            if row.status is JobStatus.FAILED and row.dead_lettered_at is not None
+        ]
+        failed.sort(key=lambda item: item[:2], reverse=True)
+        if cursor is not None:
+            last = _position(cursor)
+            failed = [item for item in failed if item[:2] < last]
+        page = [_letter(self._state, row, failed_at) for failed_at, _, row in failed[:limit]]
+        more = page and len(failed) > limit
+        return Page(page, f"{page[-1].failed_at.isoformat()} {page[-1].job_id}" if more else None)
+
+    @atomic
+    def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
+        recent = [
+            alert for alert in self._state.alerts.values() if since is None or alert.created_at >= since
+        ]
+        return sorted(recent, key=_age, reverse=True)[:limit]
+
+    @atomic
+    def alerts_of(self, job_id: UUID) -> list[Alert]:
+        return _alerts_of(self._state, job_id)
+
+
+def _alerts_of(state: State, job_id: UUID) -> list[Alert]:
+    return sorted((state.alerts[alert_id] for alert_id in state.alerts_of.of(job_id)), key=_age)
+
+
+def _age(alert: Alert) -> tuple[datetime, int]:
+    return alert.created_at, alert.alert_id.int
+
+
+def _letter(state: State, row: Row, failed_at: datetime) -> DeadLetter:
+    return DeadLetter(
+        job_id=row.job_id,
+        target=row.spec.target,
+        error=row.error,
+        reason=row.dead_letter_reason or "",
+        attempts=row.attempts,
+        failed_at=failed_at,
+        alerts=tuple(_alerts_of(state, row.job_id)),
+        crashes=row.crashes,
+        error_type=row.error_type,
+    )
+
+
+def _position(cursor: str) -> tuple[datetime, int]:
+    failed_at, _, job_id = cursor.partition(" ")
+    try:
+        return datetime.fromisoformat(failed_at), UUID(job_id).int
+    except ValueError:
+        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None
+
+
+def record_alert(
+    state: State,
+    row: Row,
+    error: ErrorRecord,
+    *,
+    reason: str,
+    error_hash: str | None,
+    window: timedelta,
+    now: datetime,
+) -> bool:
+    """Record an alert, or count it where the same job and error had one within *window*; True: recorded."""
+    error_hash = error_hash or _hash(error)
+    same = [alert for alert in _alerts_of(state, row.job_id) if alert.error_hash == error_hash]
+    if same and same[-1].created_at > now - window:
+        state.alerts.put(same[-1].alert_id, replace(same[-1], suppressed=same[-1].suppressed + 1))
+        return False
+    alert_id = _alert_id(now, state.next_serial())
+    state.alerts.put(
+        alert_id,
+        Alert(
+            alert_id=alert_id,
+            job_id=row.job_id,
+            target=row.spec.target,
+            error_hash=error_hash,
+            error=error.summary,
+            reason=reason,
+            created_at=now,
+        ),
+    )
+    return True
+
+
+def _hash(error: ErrorRecord) -> str:
+    """What makes two errors the same error, for those that arise in the store."""
+    return hashlib.sha256(f"{error.type}: {error.message}".encode()).hexdigest()
+
+
+def _alert_id(now: datetime, serial: int) -> UUID:
+    # a UUIDv7 without randomness: the store must do the same thing twice when it is asked twice
+    milliseconds = (now - _EPOCH) // timedelta(milliseconds=1)
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | 0b10 << 62 | serial)

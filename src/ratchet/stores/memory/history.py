@@ -1,0 +1,147 @@
+"""Executions, logs and the archive in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.changes import Effects, change
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.memory.state import Part, State, atomic
+from ratchet.stores.memory.values import check
+
+
+def forget(state: State, job_id: UUID) -> None:
+    """Remove a job with everything that is known of it but its idempotency key."""
+    for key in (*state.edges_in.of(job_id), *state.edges_out.of(job_id)):
+        state.edges.remove(key)
+    for run in state.runs_of.of(job_id):
+        state.executions.remove(run)
+    for line in state.logs_of.of(job_id):
+        state.logs.remove(line)
+    for alert_id in state.alerts_of.of(job_id):
+        state.alerts.remove(alert_id)
+    state.jobs.remove(job_id)
+
+
+def is_needed(state: State, row: Row) -> bool:
+    """True where an ended job must stay: something unfinished depends on it, or may bring it back."""
+    own = () if row.spec.batch_id is None else (row.spec.batch_id,)
+    batches = (state.batches.get(batch_id) for batch_id in (*own, *state.batches_of.of(row.job_id)))
+    if any(batch is not None and batch.finished_at is None for batch in batches):
+        return True
+    cause = None if row.canceled_by is None else state.jobs.get(row.canceled_by)
+    if cause is not None and cause.archived_at is None and cause.ended_as is JobStatus.FAILED:
+        return True  # a retry of that dead letter would revive it
+    children = (state.jobs.get(child_id) for _, child_id in state.edges_out.of(row.job_id))
+    return any(child is not None and child.ended_as is None for child in children)
+
+
+class MemoryHistory(Part):
+    """What jobs did, and where they go when they are done."""
+
+    @atomic
+    def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
+        runs = [self._state.executions[key] for key in self._state.runs_of.of(job_id)]
+        return sorted((run for run in runs if run.counted or uncounted), key=_age)
+
+    @atomic
+    def purge_executions(self, *, before: datetime, limit: int) -> int:
+        old = [
+            run
+            for run in self._state.executions.values()
+            if run.finished_at is not None
+            and run.finished_at < before
+            and _has_ended(self._state, run.job_id)
+        ]
+        old = sorted(old, key=_age)[:limit]
+        for run in old:
+            self._state.executions.remove((run.job_id, run.claim_id))
+        return len(old)
+
+    # --- logs -----------------------------------------------------------------------------------
+
+    @atomic
+    def append_logs(self, entries: Sequence[LogEntry], *, now: datetime) -> None:
+        for entry in entries:
+            check(entry)
+            key = (entry.job_id, entry.claim_id, entry.sequence)
+            if key not in self._state.logs:
+                self._state.logs.put(key, entry)
+
+    @atomic
+    def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:
+        entries = [self._state.logs[key] for key in self._state.logs_of.of(job_id)]
+        entries.sort(key=lambda entry: (entry.claim_id.int, entry.sequence))
+        newest = entries[-limit:] if limit > 0 else []
+        return [_line(entry, lost=_is_lost(self._state, entry)) for entry in newest]
+
+    @atomic
+    def purge_logs(self, *, before: datetime, limit: int) -> int:
+        old = [(key, entry) for key, entry in self._state.logs.items() if entry.at < before]
+        old = sorted(old, key=lambda item: (item[1].at, item[1].claim_id.int, item[1].sequence))[:limit]
+        for key, _ in old:
+            self._state.logs.remove(key)
+        return len(old)
+
+    # --- archive --------------------------------------------------------------------------------
+
+    @atomic
+    def archive(self, *, before: datetime, limit: int, now: datetime) -> int:
+        state, moved = self._state, 0
+        ended = [*state.by_status.of(JobStatus.SUCCEEDED), *state.by_status.of(JobStatus.CANCELED)]
+        for row in sorted((state.jobs[job_id] for job_id in ended), key=lambda row: row.job_id.int):
+            if moved == limit:
+                break
+            if row.finished_at is not None and row.finished_at < before and not is_needed(state, row):
+                change(state, row, Effects(), now=now, archived_at=now)
+                moved += 1
+        return moved
+
+    @atomic
+    def purge_archive(self, *, before: datetime, limit: int) -> int:
+        state = self._state
+        old = [(row.archived_at, row) for row in state.jobs.values() if row.archived_at is not None]
+        old = [item for item in old if item[0] < before]
+        old = sorted(old, key=lambda item: (item[0], item[1].job_id.int))[:limit]
+        for _, row in old:
+            for batch_id in state.batches_of.of(row.job_id):
+                state.batches.remove(batch_id)
+                state.costs.remove(batch_id)
+            forget(state, row.job_id)
+        return len(old)
+
+
+def _age(run: Execution) -> tuple[bool, datetime | None, int]:
+    return run.finished_at is not None, run.finished_at, run.claim_id.int
+
+
+def _has_ended(state: State, job_id: UUID) -> bool:
+    row = state.jobs.get(job_id)
+    return row is None or row.status.is_terminal
+
+
+def _line(entry: LogEntry, *, lost: bool) -> LogLine:
+    return LogLine(
+        at=entry.at,
+        level=entry.level,
+        logger=entry.logger,
+        message=entry.message,
+        attempt=entry.attempt,
+        lost=lost,
+    )
+
+
+def _is_lost(state: State, entry: LogEntry) -> bool:
+    """True for a run that was rescued, or that holds the job no longer and has left no row of its own."""
+    run = state.executions.get((entry.job_id, entry.claim_id))
+    if run is not None:
+        return run.status == ExecutionStatus.CRASHED
+    row = state.jobs.get(entry.job_id)
+    if row is not None and row.claim_id == entry.claim_id:
+        return False
+    # an ended job without any rows has had them purged: its lines are not judged
+    return (row is not None and row.status.is_hot) or state.runs_of.size(entry.job_id) > 0

@@ -1,0 +1,176 @@
+"""Resource limits and circuit breakers in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.model.job import StreamKey
+from ratchet.stores.memory.rows import Limit
+from ratchet.stores.memory.runs import free_permits
+from ratchet.stores.memory.state import Part, State, atomic
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
+    """True while the stream's circuit breaker lets nothing through."""
+    record = None if key.breaker is None else state.breakers.get(key.breaker)
+    return record is not None and record.state == "OPEN" and (record.until is None or record.until > now)
+
+
+def refilled(limit: Limit, now: datetime) -> Limit:
+    """The limit with what its bucket has gained until *now*."""
+    if limit.rate is None or limit.period is None:
+        return limit
+    gained = max(now - limit.refilled_at, timedelta()) // _MICROSECOND * limit.rate
+    full = limit.period // _MICROSECOND * limit.rate
+    return replace(limit, level=min(limit.level + gained, full), refilled_at=max(now, limit.refilled_at))
+
+
+def tokens(limit: Limit) -> int | None:
+    """How many whole starts are in the bucket; None: there is no rate."""
+    if limit.rate is None or limit.period is None:
+        return None
+    return limit.level // (limit.period // _MICROSECOND)
+
+
+class Allowances:
+    """How many more jobs of each resource one claim may take."""
+
+    def __init__(self, state: State, *, now: datetime) -> None:
+        self._state = state
+        self._now = now
+        self._limits: dict[str, Limit] = {}
+        self._taken: dict[str, int] = {}
+
+    def admit(self, key: StreamKey) -> bool:
+        """True where every resource of the stream has room for one more."""
+        return all(self._has_room(name) for name in self._limited(key))
+
+    def take(self, key: StreamKey) -> None:
+        """One more job of the stream is claimed."""
+        for name in self._limited(key):
+            self._taken[name] = self._taken.get(name, 0) + 1
+
+    def spend(self) -> None:
+        """Write down what the taken jobs cost."""
+        for name, count in self._taken.items():
+            limit = self._limits[name]
+            if limit.rate is not None and limit.period is not None:
+                level = limit.level - count * (limit.period // _MICROSECOND)
+                self._state.limits.put(name, replace(limit, level=level))
+
+    def refusals(self, key: StreamKey) -> list[tuple[str, str, datetime | None]]:
+        """Why the stream has no room for one more."""
+        reasons: list[tuple[str, str, datetime | None]] = []
+        for name in self._limited(key):
+            limit = self._limits[name]
+            if self._permits_left(name, limit) <= 0:
+                reasons.append(("no_permit", f"all {limit.concurrent} permits of {name!r} are taken", None))
+            if self._tokens_left(name, limit) <= 0:
+                until = self._next_token_at(name, limit)
+                reasons.append(("rate_limited", f"{name!r} starts {limit.rate} per {limit.period}", until))
+        return reasons
+
+    def _limited(self, key: StreamKey) -> Iterator[str]:
+        for name in dict.fromkeys((key.resource, key.limit_key)):
+            limit = None if name is None else self._state.limits.get(name)
+            if name is not None and limit is not None:
+                self._limits.setdefault(name, refilled(limit, self._now))
+                yield name
+
+    def _has_room(self, name: str) -> bool:
+        limit = self._limits[name]
+        return self._permits_left(name, limit) > 0 and self._tokens_left(name, limit) > 0
+
+    def _permits_left(self, name: str, limit: Limit) -> int:
+        if limit.concurrent is None:
+            return 1
+        return limit.concurrent - self._state.permits_of.size(name) - self._taken.get(name, 0)
+
+    def _tokens_left(self, name: str, limit: Limit) -> int:
+        available = tokens(limit)
+        return 1 if available is None else available - self._taken.get(name, 0)
+
+    def _next_token_at(self, name: str, limit: Limit) -> datetime | None:
+        if not limit.rate or limit.period is None:
+            return None
+        token = limit.period // _MICROSECOND
+        missing = (self._taken.get(name, 0) + 1) * token - limit.level
+        return self._now + -(-missing // limit.rate) * _MICROSECOND
+
+
+class MemoryPermits(Part):
+    """Limits and breakers."""
+
+    @atomic
+    def set_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        before = self._state.limits.get(name)
+        held = Limit(name=name, refilled_at=now) if before is None else refilled(before, now)
+        after = replace(
+            held,
+            concurrent=held.concurrent if concurrent is None else concurrent,
+            rate=held.rate if rate is None else rate,
+            period=held.period if period is None else period,
+        )
+        self._state.limits.put(name, replace(after, level=_level_after(held, after), refilled_at=now))
+
+    @atomic
+    def remove_limit(self, name: str, *, now: datetime) -> bool:
+        return self._state.limits.remove(name) is not None
+
+    @atomic
+    def limits(self) -> list[LimitRecord]:
+        return [
+            LimitRecord(
+                name=limit.name,
+                concurrent=limit.concurrent,
+                rate=limit.rate,
+                period=limit.period,
+                held=self._state.permits_of.size(limit.name),
+            )
+            for limit in sorted(self._state.limits.values(), key=lambda limit: limit.name)
+        ]
+
+    @atomic
+    def release_permits(self, claims: Sequence[JobClaim]) -> int:
+        return sum(free_permits(self._state, claim.job_id, claim.claim_id) for claim in claims)
+
+    @atomic
+    def breaker(self, service: str) -> BreakerRecord | None:
+        return self._state.breakers.get(service)
+
+    @atomic
+    def breakers(self) -> list[BreakerRecord]:
+        return sorted(self._state.breakers.values(), key=lambda record: record.service)
+
+    @atomic
+    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
+        held = self._state.breakers.get(record.service)
+        if (0 if held is None else held.version) != expected_version:
+            return False
+        self._state.breakers.put(record.service, replace(record, version=expected_version + 1))
+        return True
+
+
+def _level_after(before: Limit, after: Limit) -> int:
+    """A new rate starts with a full bucket; a changed one keeps its whole starts, as far as they fit."""
+    if after.rate is None or after.period is None:
+        return 0
+    if (before.rate, before.period) == (after.rate, after.period):
+        return before.level
+    token, held = after.period // _MICROSECOND, tokens(before)
+    return token * (after.rate if held is None else min(held, after.rate))

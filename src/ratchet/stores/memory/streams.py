@@ -1,0 +1,60 @@
+"""Streams and queues in memory."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.state import Part, State, atomic
+
+
+class MemoryStreams(Part):
+    """Streams; queues that can be paused."""
+
+    @atomic
+    def streams(self) -> list[StreamRecord]:
+        return sorted(self._state.streams.values(), key=lambda record: record.stream_id)
+
+    @atomic
+    def queues(self) -> list[QueueRecord]:
+        state = self._state
+        used = {record.key.queue for record in state.streams.values()}
+        counts = {JobStatus.PENDING: dict[str, int](), JobStatus.RUNNING: dict[str, int]()}
+        for status, count in counts.items():
+            for job_id in state.by_status.of(status):
+                queue = state.jobs[job_id].stream.queue
+                count[queue] = count.get(queue, 0) + 1
+        return [
+            QueueRecord(
+                name=name,
+                paused=record.paused,
+                pending=counts[JobStatus.PENDING].get(name, 0),
+                running=counts[JobStatus.RUNNING].get(name, 0),
+                paused_at=record.paused_at,
+            )
+            for name in sorted(used | set(state.queues.keys()))
+            for record in (state.queues.get(name) or QueueRecord(name=name, paused=False),)
+        ]
+
+    @atomic
+    def pause_queue(self, name: str, *, now: datetime) -> bool:
+        if _is_paused(self._state, name):
+            return False
+        self._state.queues.put(name, QueueRecord(name=name, paused=True, paused_at=now))
+        return True
+
+    @atomic
+    def resume_queue(self, name: str, *, now: datetime) -> bool:
+        if not _is_paused(self._state, name):
+            return False
+        self._state.queues.put(name, QueueRecord(name=name, paused=False))
+        for stream_id, record in list(self._state.streams.items()):
+            if record.key.queue == name:
+                self._state.backdated(stream_id)
+        return True
+
+
+def _is_paused(state: State, name: str) -> bool:
+    record = state.queues.get(name)
+    return record is not None and record.paused

@@ -1,0 +1,202 @@
+"""Batches in SQL; the counters that the end of a child moves are in `counters`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.composition import BatchMetrics, BatchRecord
+from ratchet.model.decision import CanceledJob
+from ratchet.model.job import JobSpec
+from ratchet.stores.sql.cancellations import cancel_jobs
+from ratchet.stores.sql.counters import finish_batches
+from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.sql.revivals import retry_jobs
+from ratchet.stores.sql.submissions import insert_specs
+
+#: Children that one transaction cancels or retries.
+_PORTION = 500
+
+_BATCH = """
+    SELECT batch_id, name, parent_id, total, completed, failed, canceled, sealed, created_at, finished_at,
+           progress_target
+      FROM scheduler_batch
+"""
+
+FIND_BATCH = f"{_BATCH} WHERE batch_id = :batch_id"
+
+LIST_BATCHES = f"{_BATCH} ORDER BY batch_id DESC LIMIT :limit"
+
+LIST_UNFINISHED = f"""{_BATCH}
+     WHERE finished_at IS NULL AND sealed AND completed + failed + canceled >= total
+     ORDER BY batch_id
+     LIMIT :limit
+"""
+
+GROW = "UPDATE scheduler_batch SET total = total + :more WHERE batch_id = :batch_id AND NOT sealed"
+
+SEAL = "UPDATE scheduler_batch SET sealed = true WHERE batch_id = :batch_id AND NOT sealed"
+
+FIND_UNENDED_CHILDREN = """
+    SELECT job_id
+      FROM scheduler_job
+     WHERE batch_id = :batch_id AND job_id > :after AND status IN ('PENDING', 'PAUSED', 'WAITING')
+     ORDER BY job_id
+     LIMIT :limit
+"""
+
+FIND_FAILED_CHILDREN = """
+    SELECT job_id
+      FROM scheduler_job
+     WHERE batch_id = :batch_id AND job_id > :after AND status = 'FAILED'
+     ORDER BY job_id
+     LIMIT :limit
+"""
+
+FIND_METRICS = """
+    SELECT b.batch_id, m.runs, m.run_time_us, m.started_at, b.finished_at
+      FROM scheduler_batch b LEFT JOIN scheduler_batch_metrics m ON m.batch_id = b.batch_id
+     WHERE b.batch_id = :batch_id
+"""
+
+_NIL = UUID(int=0)
+
+
+class _Sealed(Exception):
+    """The batch takes no more children; what was written is rolled back."""
+
+
+class SqlBatches(SqlPart):
+    """Counts the children of batches and releases their parents."""
+
+    def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
+        """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
+        self.streams.ids_of(None, {spec.stream for spec in specs})
+
+        def append(session: Session) -> None:
+            # Jobs before batches, as everywhere. Children that were stored by an earlier try are not counted again.
+            stored = insert_specs(session, self.streams, specs, now=now).stored
+            if session.execute(GROW, {"batch_id": batch_id, "more": len(stored)}) == 0:
+                raise _Sealed
+
+        try:
+            self.database.run(append)
+        except _Sealed:
+            return False
+        return True
+
+    def seal(self, batch_id: UUID, *, now: datetime) -> bool:
+        """No more children will come; completes the batch at once if all have ended. False: already sealed."""
+
+        def seal(session: Session) -> bool:
+            sealed = session.execute(SEAL, {"batch_id": batch_id}) > 0
+            if sealed:
+                finish_batches(session, [batch_id], now)
+            return sealed
+
+        return self.database.run(seal)
+
+    def batch(self, batch_id: UUID) -> BatchRecord | None:
+        """The counters; None if there is no such batch."""
+        row = self.database.read(lambda session: session.row(FIND_BATCH, {"batch_id": batch_id}))
+        return None if row is None else _record(row)
+
+    def batches(self, *, limit: int = 50) -> list[BatchRecord]:
+        """The newest batches."""
+        return self._list(LIST_BATCHES, limit)
+
+    def unfinished(self, *, limit: int = 100) -> list[BatchRecord]:
+        """Batches whose children have all ended but whose parent was not released."""
+        return self._list(LIST_UNFINISHED, limit)
+
+    def finish(self, batch_id: UUID, *, now: datetime) -> bool:
+        """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
+        return bool(self.database.run(lambda session: finish_batches(session, [batch_id], now)))
+
+    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+        """
+        Cancel every child that has not ended and the parent; the batch is sealed.
+
+        The parent goes first, so that the last child cannot release it. Children go in portions, each
+        in a transaction of its own: called again, it goes on where it was interrupted.
+        """
+
+        def stop(session: Session) -> list[CanceledJob] | None:
+            session.execute(SEAL, {"batch_id": batch_id})
+            row = session.row(FIND_BATCH, {"batch_id": batch_id})
+            return None if row is None else cancel_jobs(session, [row[2]], reason=reason, now=now)
+
+        parent = self.database.run(stop)
+        if parent is None:
+            return []
+        canceled: list[CanceledJob] = []
+        after: UUID | None = _NIL
+        while after is not None:
+
+            def portion(session: Session, after: UUID = after) -> tuple[list[CanceledJob], UUID | None]:
+                ids = _children(session, FIND_UNENDED_CHILDREN, batch_id, after)
+                return cancel_jobs(session, ids, reason=reason, now=now), ids[-1] if ids else None
+
+            more, after = self.database.run(portion)
+            canceled += more
+        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        return canceled + parent
+
+    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+        """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""
+        retried = 0
+        after: UUID | None = _NIL
+        while after is not None:
+
+            def portion(session: Session, after: UUID = after) -> tuple[int, UUID | None]:
+                ids = _children(session, FIND_FAILED_CHILDREN, batch_id, after)
+                done = retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                return len(done), ids[-1] if ids else None
+
+            more, after = self.database.run(portion)
+            retried += more
+        return retried
+
+    def batch_metrics(self, batch_id: UUID) -> BatchMetrics | None:
+        """Run time and number of runs of a batch's children; None if there is no such batch."""
+        row = self.database.read(lambda session: session.row(FIND_METRICS, {"batch_id": batch_id}))
+        if row is None:
+            return None
+        _, runs, run_time_us, started_at, finished_at = row
+        return BatchMetrics(
+            batch_id=batch_id,
+            started_at=started_at,
+            finished_at=finished_at,
+            run_time=timedelta(microseconds=run_time_us or 0),
+            runs=runs or 0,
+        )
+
+    def _list(self, sql: str, limit: int) -> list[BatchRecord]:
+        return [
+            _record(row) for row in self.database.read(lambda session: session.rows(sql, {"limit": limit}))
+        ]
+
+
+def _children(session: Session, sql: str, batch_id: UUID, after: UUID) -> list[UUID]:
+    rows = session.rows(sql, {"batch_id": batch_id, "after": after, "limit": _PORTION})
+    return [job_id for (job_id,) in rows]
+
+
+def _record(row: Row) -> BatchRecord:
+    batch_id, name, parent_id, total, completed, failed, canceled, sealed, created_at, finished_at, target = (
+        row
+    )
+    return BatchRecord(
+        batch_id=batch_id,
+        name=name,
+        parent_id=parent_id,
+        total=total,
+        completed=completed,
+        failed=failed,
+        canceled=canceled,
+        sealed=sealed,
+        created_at=created_at,
+        finished_at=finished_at,
+        progress_target=target,
+    )

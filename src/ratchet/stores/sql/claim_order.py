@@ -1,0 +1,95 @@
+"""
+The claim's order, kept without sorting the backlog.
+
+Within one stream and one priority the oldest job always comes first, whatever the boost. So the next
+*n* jobs of all streams are found by looking at the heads of a few sorted branches, and reading on only
+in those that can still contribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ratchet.model.status import Priority
+
+PRIORITIES = tuple(sorted((int(priority) for priority in Priority), reverse=True))
+
+#: (minus the effective priority, due time, job id): sorts in claim order; the store's own types.
+Rank = tuple[int, Any, Any]
+
+
+class Branch:
+    """The due jobs of one stream and one priority, in order, as far as they have been read."""
+
+    __slots__ = ("ended", "gates", "most", "priority", "ranks", "source", "stream_id")
+
+    def __init__(
+        self, stream_id: int, priority: int, gates: tuple[str, ...] = (), most: int | None = None
+    ) -> None:
+        self.stream_id = stream_id
+        self.priority = priority
+        self.gates = gates  # the limits that its jobs pass
+        self.most = most  # how many of it can be taken at all; None: as many as there are
+        self.ranks: list[Rank] = []
+        self.ended = False  # nothing more to read
+        self.source: Any = None  # whatever the reader needs to go on
+
+
+#: Reads on in each branch: as many ranks as said, and sets `Branch.ended` where there are fewer.
+Read = Callable[[Sequence[tuple[Branch, int]]], None]
+Chosen = list[tuple[Rank, Branch]]
+
+
+def branches(streams: Iterable[int]) -> list[Branch]:
+    """All branches of streams without limits."""
+    return [Branch(stream_id, priority) for stream_id in streams for priority in PRIORITIES]
+
+
+def first_look(limit: int, count: int) -> int:
+    """How many heads of each of *count* branches to read first: few when there are many branches."""
+    return min(limit, max(4, limit // 50, -(-3 * limit // max(count, 1))))
+
+
+def choose(candidates: Sequence[Branch], limit: int, allowances: Mapping[str, int], read: Read) -> Chosen:
+    """
+    The first *limit* jobs in claim order that the allowances let through.
+
+    A branch behind a limit is read at once as far as the limit goes, the others in steps, until no
+    unread job can be better than the worst chosen one.
+    """
+    step = first_look(limit, len(candidates))
+    wanted = [(branch, min(limit, branch.most) if branch.most is not None else step) for branch in candidates]
+    while True:
+        read([(branch, count) for branch, count in wanted if count > 0])
+        for branch, _ in wanted:
+            branch.ended = branch.ended or branch.most is not None
+        chosen = _best(candidates, limit, allowances)
+        worst = chosen[-1][0] if len(chosen) == limit else None
+        wanted = [
+            (branch, max(limit - len(chosen), step))
+            for branch in candidates
+            if not branch.ended and (worst is None or branch.ranks[-1] < worst)
+        ]
+        if not wanted:
+            return chosen
+        step *= 2
+
+
+def _best(candidates: Sequence[Branch], limit: int, allowances: Mapping[str, int]) -> Chosen:
+    filled = [branch for branch in candidates if branch.ranks]
+    if len(filled) == 1 and not filled[0].gates:
+        return [(rank, filled[0]) for rank in filled[0].ranks[:limit]]
+    ranked = sorted(((rank, branch) for branch in filled for rank in branch.ranks), key=lambda pair: pair[0])
+    if not allowances:
+        return ranked[:limit]
+    left = dict(allowances)
+    chosen: Chosen = []
+    for rank, branch in ranked:
+        if all(left[gate] > 0 for gate in branch.gates):
+            for gate in branch.gates:
+                left[gate] -= 1
+            chosen.append((rank, branch))
+            if len(chosen) == limit:
+                break
+    return chosen

@@ -1,0 +1,354 @@
+"""Nodes and locks in SQL: beats, rescue, goodbye."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.job import ExecutionStatus
+from ratchet.stores.sql.callbacks import insert_failure_callbacks
+from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.sql.endings import write_runs
+from ratchet.stores.sql.holdings import BRING_FORWARD
+from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
+from ratchet.stores.sql.requeues import count_crashes, hand_back
+
+_MICROSECOND = timedelta(microseconds=1)
+
+# An id is used by one incarnation only, so a row that is there is this very call's, sent again after
+# a lost answer. If it was declared dead meanwhile it stays dead, and the node learns it with its beat.
+REGISTER = """
+    INSERT INTO scheduler_node
+           (node_id, name, host, pid, version, state, beat, beat_interval_us, silence_us, started_at, last_beat_at,
+            node_info)
+    VALUES (:node_id, :name, :host, :pid, :version, 'ACTIVE', 0, :beat_interval_us, :silence_us, :now, :now, :info)
+        ON CONFLICT (node_id) DO NOTHING
+"""
+
+BEAT = """
+    UPDATE scheduler_node
+       SET beat = beat + 1, last_beat_at = :now
+     WHERE node_id = :node_id AND state <> 'DEAD'
+ RETURNING {clock} AS now_at
+"""
+
+FIND_CLAIMS = """
+    SELECT job_id, claim_id
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id AND status = 'RUNNING'
+"""
+
+LOCK_FREE_NODES = """
+    SELECT node_id
+      FROM scheduler_node
+     WHERE node_id {in ids text} AND state <> 'DEAD'
+     ORDER BY node_id
+    {for update skip locked}
+"""
+
+BEAT_MANY = """
+    UPDATE scheduler_node
+       SET beat = beat + 1, last_beat_at = :now
+     WHERE node_id {in ids text} AND state <> 'DEAD'
+ RETURNING node_id
+"""
+
+SET_STATE = """
+    UPDATE scheduler_node SET state = :state WHERE node_id = :node_id AND state <> 'DEAD'
+"""
+
+LIST_NODES = """
+    SELECT n.node_id, n.name, n.host, n.pid, n.version, n.state, n.beat, n.beat_interval_us, n.silence_us,
+           n.started_at, n.last_beat_at, n.node_info, n.rescued_at, n.rescued_by,
+           (SELECT count(*)
+              FROM scheduler_job_queue q
+             WHERE q.picked_by = n.node_id AND q.status = 'RUNNING') AS jobs
+      FROM scheduler_node n
+     ORDER BY n.started_at, n.node_id
+"""
+
+# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
+# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
+FIND_STRAYS = """
+    SELECT DISTINCT h.node_id
+      FROM (SELECT picked_by AS node_id FROM scheduler_job_queue WHERE status = 'RUNNING'
+            UNION ALL
+            SELECT node_id FROM scheduler_business_key_reservation WHERE node_id IS NOT NULL
+            UNION ALL
+            SELECT node_id FROM scheduler_resource_permit) h
+     WHERE NOT EXISTS (SELECT 1 FROM scheduler_node n WHERE n.node_id = h.node_id AND n.state <> 'DEAD')
+     ORDER BY h.node_id
+"""
+
+DECLARE_DEAD = """
+    UPDATE scheduler_node
+       SET state = 'DEAD', rescued_at = :now, rescued_by = :by
+     WHERE node_id = :node_id AND beat = :seen_beat AND state <> 'DEAD'
+"""
+
+FIND_SUSPECT_STREAMS = """
+    SELECT DISTINCT stream_id
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id AND status = 'RUNNING' AND crashes >= :crashes
+"""
+
+# Also the retries that wait for the code of an earlier run on this node to end.
+LOCK_ROWS_OF_NODE = f"""
+    SELECT {QUEUE_COLUMNS}
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id
+     ORDER BY job_id
+    {{for update}}
+"""
+
+FREE_KEYS_OF_NODE = "DELETE FROM scheduler_business_key_reservation WHERE node_id = :node_id"
+
+FREE_PERMITS_OF_NODE = "DELETE FROM scheduler_resource_permit WHERE node_id = :node_id"
+
+FREE_LOCKS_OF_NODE = "DELETE FROM scheduler_lock WHERE locked_by = :node_id"
+
+LOCK_NODE = "SELECT node_id FROM scheduler_node WHERE node_id = :node_id {for update}"
+
+REMOVE_NODE = "DELETE FROM scheduler_node WHERE node_id = :node_id"
+
+# A claim that was in flight when its node was declared dead may commit afterwards. Its jobs show in
+# `nodes`, and the row stays until somebody has handed them back (`deregister`).
+PURGE_NODES = """
+    DELETE FROM scheduler_node
+     WHERE state = 'DEAD' AND rescued_at < :before
+       AND NOT EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.picked_by = scheduler_node.node_id)
+"""
+
+FIND_CLOCK = "SELECT {clock} AS now_at"
+
+ACQUIRE_LOCK = """
+    INSERT INTO scheduler_lock AS held (lock_name, locked_by, token, locked_at, expires_at)
+    VALUES (:name, :holder, :token, :now, :expires_at)
+        ON CONFLICT (lock_name) DO UPDATE
+       SET locked_by = excluded.locked_by, token = excluded.token, expires_at = excluded.expires_at,
+           locked_at = CASE WHEN held.token = excluded.token THEN held.locked_at ELSE excluded.locked_at END
+     WHERE held.token = excluded.token OR held.expires_at <= :now
+"""
+
+RELEASE_LOCK = "DELETE FROM scheduler_lock WHERE lock_name = :name AND token = :token"
+
+FIND_LOCK = (
+    "SELECT lock_name, locked_by, token, locked_at, expires_at FROM scheduler_lock WHERE lock_name = :name"
+)
+
+
+class SqlCluster(SqlPart):
+    """Nodes, and the locks they take."""
+
+    # --- beats --------------------------------------------------------------------------------
+
+    def register(self, node: NodeSpec, *, now: datetime) -> None:
+        """Create the node's row with beat 0, ACTIVE; a row of the same incarnation is left alone."""
+        values = {
+            "node_id": node.node_id,
+            "name": node.name,
+            "host": node.host,
+            "pid": node.pid,
+            "version": node.version,
+            "beat_interval_us": node.beat_interval // _MICROSECOND,
+            "silence_us": node.silence // _MICROSECOND,
+            "info": node.info,
+            "now": now,
+        }
+        self.database.run(lambda session: session.execute(REGISTER, values))
+
+    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+        """
+        Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
+
+        The claims are read under the node's lock: a rescue has either taken them all, or none.
+        """
+
+        def beat(session: Session) -> BeatAnswer:
+            clock = session.value(BEAT, {"node_id": node_id, "now": now})
+            if clock is None:
+                return BeatAnswer(alive=False)
+            claims: dict[UUID, UUID] = dict(session.rows(FIND_CLAIMS, {"node_id": node_id}))
+            return BeatAnswer(alive=True, claims=claims, database_time=clock)
+
+        return self.database.run(beat)
+
+    def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
+        """
+        Raise the counters of several nodes without reading claims; those that are alive.
+
+        One of them may be under rescue, for as long as that waits for locks: the others beat first.
+        """
+
+        def beat_free(session: Session) -> set[str]:
+            free = [node_id for (node_id,) in session.rows(LOCK_FREE_NODES, {"ids": list(node_ids)})]
+            return _beat(session, free, now)
+
+        if not node_ids:
+            return set()
+        alive = self.database.run(beat_free)
+        for node_id in sorted(set(node_ids) - alive):
+            alive |= self.database.run(lambda session, one=node_id: _beat(session, [one], now))  # type: ignore[misc]
+        return alive
+
+    def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
+        """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
+        if state is NodeState.DEAD:
+            raise ValueError(
+                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
+            )
+        values = {"node_id": node_id, "state": state}
+        return self.database.run(lambda session: session.execute(SET_STATE, values)) > 0
+
+    def nodes(self) -> list[NodeRecord]:
+        """All rows, by start time, with the number of jobs each is running."""
+        return [_node(row) for row in self.database.read(lambda session: session.rows(LIST_NODES))]
+
+    def database_time(self) -> datetime:
+        """The database server's clock."""
+        clock: datetime = self.database.read(lambda session: session.value(FIND_CLOCK))
+        return clock
+
+    # --- the end of a node --------------------------------------------------------------------
+
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None:
+        """
+        Declare a node dead and take its work back, in one transaction; None: it is alive or was rescued before.
+
+        The node's row is locked first, so of two rescuers one finds it DEAD; then the rows of its
+        jobs, which their completions lock too: each job is either completed or rescued.
+        """
+        self._make_suspect_streams(node_id)
+        claim = {"node_id": node_id, "seen_beat": seen_beat, "by": by, "now": now}
+
+        def rescue(session: Session) -> Rescue | None:
+            if not session.execute(DECLARE_DEAD, claim):
+                return None
+            running, held_back = _lock_rows(session, node_id)
+            crashes = count_crashes(
+                session,
+                self.streams,
+                running,
+                detail=f"node {node_id} stopped beating while it ran the job",
+                max_crashes=max_crashes,
+                now=now,
+            )
+            insert_failure_callbacks(session, self.streams, crashes.dead_lettered, now=now)
+            _free_lingering(session, node_id, held_back)
+            return Rescue(
+                node_id=node_id,
+                requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
+                suspects=crashes.suspects,
+                dead_lettered=crashes.dead_lettered,
+                canceled=tuple(crashes.settlement.canceled),
+                released=tuple(crashes.settlement.released),
+            )
+
+        return self.database.run(rescue)
+
+    def strays(self) -> list[str]:
+        return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
+
+    def deregister(self, node_id: str, *, now: datetime) -> int:
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+
+        def deregister(session: Session) -> int:
+            session.rows(LOCK_NODE, {"node_id": node_id})
+            running, held_back = _lock_rows(session, node_id)
+            hand_back(session, self.streams, running)
+            write_runs(session, [_handed_back(row, now) for row in running.values()])
+            _free_lingering(session, node_id, held_back)
+            session.execute(REMOVE_NODE, {"node_id": node_id})
+            return len(running)
+
+        return self.database.run(deregister)
+
+    def purge_nodes(self, *, before: datetime) -> int:
+        """Delete DEAD rows older than *before*, but none under whose name a job is still RUNNING."""
+        return self.database.run(lambda session: session.execute(PURGE_NODES, {"before": before}))
+
+    def _make_suspect_streams(self, node_id: str) -> None:
+        # Before the transaction, because inside it they would need a second connection.
+        values = {"node_id": node_id, "crashes": SUSPECT_AFTER - 1}
+        found = self.database.read(lambda session: session.rows(FIND_SUSPECT_STREAMS, values))
+        keys = [self.streams.key_of(stream_id) for (stream_id,) in found]
+        self.streams.ids_of(None, [replace(key, suspect=True) for key in keys])
+
+    # --- locks --------------------------------------------------------------------------------
+
+    def acquire_lock(self, name: str, *, holder: str, token: UUID, ttl: timedelta, now: datetime) -> bool:
+        """Take the lock if it is free or expired; True also where *token* holds it already (renewed)."""
+        values = {"name": name, "holder": holder, "token": token, "now": now, "expires_at": now + ttl}
+        return self.database.run(lambda session: session.execute(ACQUIRE_LOCK, values)) > 0
+
+    def release_lock(self, name: str, *, token: UUID) -> bool:
+        """Give the lock back, if *token* still holds it."""
+        return (
+            self.database.run(lambda session: session.execute(RELEASE_LOCK, {"name": name, "token": token}))
+            > 0
+        )
+
+    def lock(self, name: str) -> LockRecord | None:
+        """Who holds the lock, also where its time is over; a read."""
+        row = self.database.read(lambda session: session.row(FIND_LOCK, {"name": name}))
+        if row is None:
+            return None
+        lock_name, holder, token, locked_at, expires_at = row
+        return LockRecord(
+            name=lock_name, holder=holder, token=token, locked_at=locked_at, expires_at=expires_at
+        )
+
+
+def _beat(session: Session, node_ids: list[str], now: datetime) -> set[str]:
+    return {node_id for (node_id,) in session.rows(BEAT_MANY, {"ids": node_ids, "now": now})}
+
+
+def _lock_rows(session: Session, node_id: str) -> tuple[dict[UUID, QueueRow], list[QueueRow]]:
+    """The node's RUNNING rows, and the retries that wait for the code of its earlier runs."""
+    rows = [QueueRow(*row) for row in session.rows(LOCK_ROWS_OF_NODE, {"node_id": node_id})]
+    running = {row.job_id: row for row in rows if row.status == "RUNNING"}
+    return running, [row for row in rows if row.job_id not in running]
+
+
+def _free_lingering(session: Session, node_id: str, held_back: list[QueueRow]) -> None:
+    """Nothing runs on the node any more: what waited for its code to end waits no longer."""
+    if held_back:
+        runs = [(row.job_id, row.held_claim_id) for row in held_back]
+        session.execute(BRING_FORWARD, {"ids": [row.job_id for row in held_back], "run": runs})
+    for statement in (FREE_KEYS_OF_NODE, FREE_PERMITS_OF_NODE, FREE_LOCKS_OF_NODE):
+        session.execute(statement, {"node_id": node_id})
+
+
+def _handed_back(row: QueueRow, now: datetime) -> tuple[object, ...]:
+    times = (row.scheduled_at, row.claimed_at, now)
+    status = (ExecutionStatus.HANDED_BACK, False, None, None, None)
+    return (row.job_id, row.claim_id, row.attempts + 1, row.node_id, *times, *status)
+
+
+def _node(row: Row) -> NodeRecord:
+    node_id, name, host, pid, version, state, beat, beat_interval_us, silence_us, *rest = row
+    started_at, last_beat_at, info, rescued_at, rescued_by, running = rest
+    return NodeRecord(
+        node_id=node_id,
+        name=name,
+        host=host,
+        pid=pid,
+        version=version,
+        state=NodeState(state),
+        beat=beat,
+        beat_interval=timedelta(microseconds=beat_interval_us),
+        silence=timedelta(microseconds=silence_us),
+        started_at=started_at,
+        last_beat_at=last_beat_at,
+        info=info,
+        rescued_at=rescued_at,
+        rescued_by=rescued_by,
+        running=running,
+    )

@@ -1,0 +1,456 @@
+"""
+Completions: the ends of many runs, written whole and in one transaction.
+
+Every statement that takes a run's job away from it carries the fence. Where the product can change
+several tables in one statement, all successes of a call are one statement, however many they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ratchet.model.decision import (
+    Completion,
+    CompletionAnswer,
+    CountCrash,
+    Decision,
+    ErrorRecord,
+    Fail,
+    HandBack,
+    Reschedule,
+    Retry,
+    Succeed,
+)
+from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
+from ratchet.stores.sql.counters import BatchDeltas
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.endings import LEAVE_QUEUE, write_alerts, write_runs
+from ratchet.stores.sql.holdings import free_keys, free_permits, keep_keys
+from ratchet.stores.sql.locked import QueueRow, lock_cold_rows, lock_held_rows
+from ratchet.stores.sql.requeues import count_crashes, requeue
+from ratchet.stores.sql.settlement import Effects, Ended, Settlement, settle_edges
+from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.submissions import insert_specs
+
+#: How long a retry waits at most for the code of the run before it to end.
+LONGEST_HOLD = timedelta(seconds=60)
+
+# The materialized list drives everything, restricted to what the delete returned: joining it with the
+# queue would let the planner choose by statistics, which are always wrong for a queue.
+SUCCEED = """
+    WITH given AS MATERIALIZED (
+        SELECT job_id, claim_id, attempt, crashes, node_id, scheduled_at, started_at, finished_at, result,
+               result_truncated
+          FROM {rows run (job_id, claim_id, attempt, crashes, node_id, scheduled_at, started_at, finished_at, result,
+                          result_truncated)}
+    ), gone AS (
+        DELETE FROM scheduler_job_queue
+         WHERE job_id {in ids uuid} AND status = 'RUNNING'
+           AND /* fence */ ((job_id, claim_id) IN (SELECT given.job_id, given.claim_id FROM given)) IS TRUE /* end fence */
+        RETURNING job_id
+    ), won AS MATERIALIZED (
+        SELECT * FROM given WHERE (job_id IN (SELECT gone.job_id FROM gone)) IS TRUE
+    ), ran AS (
+        INSERT INTO scheduler_job_execution
+               (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted)
+        SELECT job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, 'SUCCEEDED', true
+          FROM won
+    )
+    UPDATE scheduler_job AS j
+       SET status = 'SUCCEEDED', attempts = won.attempt, crashes = won.crashes, scheduled_at = won.scheduled_at,
+           started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
+           result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
+      FROM won
+     WHERE j.job_id = won.job_id AND j.job_id {in ids uuid}
+    RETURNING j.job_id, j.target, j.business_key, j.batch_id, j.has_dependants
+"""
+
+END_RUNS = """
+    UPDATE scheduler_job
+       SET status = run.status, attempts = run.attempt, crashes = run.crashes, scheduled_at = run.scheduled_at,
+           started_at = coalesce(run.started_at, scheduler_job.started_at), finished_at = run.finished_at,
+           node_id = run.node_id, result = run.result, result_truncated = run.result_truncated,
+           error = CASE WHEN run.status = 'SUCCEEDED' THEN NULL ELSE coalesce(run.error, scheduler_job.error) END,
+           error_type = CASE WHEN run.status = 'SUCCEEDED' THEN NULL
+                             WHEN run.error IS NULL THEN scheduler_job.error_type ELSE run.error_type END,
+           dead_letter_reason = run.dead_letter_reason, dead_lettered_at = run.dead_lettered_at,
+           expiry_due_at = CASE WHEN run.status = 'PENDING' AND run.started_at IS NULL
+                                THEN scheduler_job.expiry_due_at ELSE NULL END
+      FROM {rows run (job_id, status, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
+                      result_truncated, error, error_type, dead_letter_reason, dead_lettered_at)}
+     WHERE scheduler_job.job_id = run.job_id AND scheduler_job.job_id {in ids uuid}
+"""
+
+SAVE_STATES = """
+    UPDATE scheduler_job
+       SET state = run.state
+      FROM {rows run (job_id, state)}
+     WHERE scheduler_job.job_id = run.job_id AND scheduler_job.job_id {in ids uuid}
+"""
+
+FIND_RUNS = """
+    SELECT job_id, claim_id, status
+      FROM scheduler_job_execution
+     WHERE job_id {in ids uuid}
+       AND ((job_id, claim_id) IN (SELECT run.job_id, run.claim_id FROM {rows run (job_id, claim_id)})) IS TRUE
+"""
+
+
+# Both locks in the order of ids, before successes and other ends take them in two portions.
+ORDER_QUEUE_ROWS = """
+    SELECT count(*) AS locked
+      FROM (SELECT job_id FROM scheduler_job_queue WHERE job_id {in ids uuid} ORDER BY job_id {for update}) AS q
+"""
+
+ORDER_JOBS = """
+    SELECT count(*) AS locked
+      FROM (SELECT job_id FROM scheduler_job WHERE job_id {in ids uuid} ORDER BY job_id {for update}) AS j
+"""
+
+_WRITTEN_AS = {
+    Succeed: {ExecutionStatus.SUCCEEDED},
+    Retry: {ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT},
+    Fail: {ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT},
+    Reschedule: {ExecutionStatus.RESCHEDULED},
+    HandBack: {ExecutionStatus.HANDED_BACK},
+    CountCrash: {ExecutionStatus.CRASHED},
+}
+
+
+class Won(Struct):
+    """A completion whose claim held its job, where the job is now, and what follows from that."""
+
+    completion: Completion
+    status: JobStatus
+    target: str
+    business_key: str | None
+    batch_id: UUID | None
+    has_dependants: bool
+    effects: Effects | None = None  # where they were settled already
+    alerted: bool = False
+
+
+class Round:
+    """
+    Completions of different jobs on their way into the store.
+
+    First every claim is compared and what its run changes is written; then what follows for others.
+    """
+
+    def __init__(
+        self, session: Session, streams: StreamRegistry, completions: Sequence[Completion], now: datetime
+    ) -> None:
+        self.session = session
+        self.streams = streams
+        self.completions = sorted(completions, key=lambda completion: completion.claim.job_id)
+        self.now = now
+        self.won: dict[UUID, Won] = {}
+
+    def run(self, alert_window: timedelta) -> dict[UUID, CompletionAnswer]:
+        """Write everything; the answer for each job."""
+        self._end_runs(alert_window)
+        won = list(self.won.values())
+        self._save_states(won)
+        settlement = self._settle(won)
+        self._record_alerts(won, alert_window)
+        self._insert_callbacks(won)
+        self._let_go(won)
+        answers = {
+            one.completion.claim.job_id: _answer(
+                one, one.effects or settlement.of(one.completion.claim.job_id)
+            )
+            for one in won
+        }
+        answers.update(self._find_replayed())
+        return answers
+
+    # --- under the fence ------------------------------------------------------------------------
+
+    def _end_runs(self, alert_window: timedelta) -> None:
+        if not self.session.dialect.fuses_writes:
+            self._end_others(self.completions, alert_window)
+            return
+        successes = [one for one in self.completions if type(one.decision) is Succeed]
+        others = [one for one in self.completions if type(one.decision) is not Succeed]
+        if successes and others:
+            ids = [one.claim.job_id for one in self.completions]
+            self.session.rows(ORDER_QUEUE_ROWS, {"ids": ids})
+            self.session.rows(ORDER_JOBS, {"ids": ids})
+        if successes:
+            self._succeed(successes)
+        if others:
+            self._end_others(others, alert_window)
+
+    def _succeed(self, completions: Sequence[Completion]) -> None:
+        runs = []
+        for one in completions:
+            claim, decision = one.claim, one.decision
+            assert isinstance(decision, Succeed)
+            runs.append(
+                (
+                    claim.job_id,
+                    claim.claim_id,
+                    claim.attempts + 1,
+                    claim.crashes,
+                    claim.node_id,
+                    claim.scheduled_at,
+                    one.started_at,
+                    one.finished_at or self.now,
+                    decision.result,
+                    decision.truncated,
+                )
+            )
+        by_id = {one.claim.job_id: one for one in completions}
+        for job_id, *known in self.session.rows(SUCCEED, {"ids": list(by_id), "run": runs}):
+            self.won[job_id] = Won(by_id[job_id], JobStatus.SUCCEEDED, *known)
+
+    def _end_others(self, completions: Sequence[Completion], alert_window: timedelta) -> None:
+        held = lock_held_rows(self.session, [one.claim for one in completions])
+        jobs = lock_cold_rows(self.session, held)
+        mine = [one for one in completions if one.claim.job_id in jobs]
+        crashed = [one for one in mine if isinstance(one.decision, CountCrash)]
+        self._write([one for one in mine if not isinstance(one.decision, CountCrash)], held)
+        for one in mine:
+            job = jobs[one.claim.job_id]
+            self.won[job.job_id] = Won(
+                one,
+                _status_after(one.decision),
+                job.target,
+                job.business_key,
+                job.batch_id,
+                job.has_dependants,
+            )
+        for one in crashed:
+            self._count_crash(one, held[one.claim.job_id], alert_window)
+
+    def _write(self, completions: Sequence[Completion], held: Mapping[UUID, QueueRow]) -> None:
+        gone: list[UUID] = []
+        back: list[QueueRow] = []
+        rows: list[tuple[object, ...]] = []
+        runs: list[tuple[object, ...]] = []
+        for one in completions:
+            row = held[one.claim.job_id]
+            if isinstance(one.decision, Succeed | Fail):
+                gone.append(row.job_id)
+                rows.append(_ended_row(one, row, self.now))
+            else:
+                due_at = one.decision.at if isinstance(one.decision, Retry | Reschedule) else row.scheduled_at
+                back.append(_requeued(one, row, due_at, self.now))
+                rows.append(_resting_row(one, back[-1], due_at))
+            if one.started_at is not None or not isinstance(one.decision, HandBack):
+                runs.append(_run(one, row, self.now))
+        if gone:
+            self.session.execute(LEAVE_QUEUE, {"ids": gone})
+        requeue(self.session, back)
+        if rows:
+            self.session.execute(END_RUNS, {"ids": [row[0] for row in rows], "run": rows})
+        write_runs(self.session, runs)
+
+    def _count_crash(self, completion: Completion, row: QueueRow, alert_window: timedelta) -> None:
+        decision = completion.decision
+        assert isinstance(decision, CountCrash)
+        crashes = count_crashes(
+            self.session,
+            self.streams,
+            {row.job_id: row},
+            detail=decision.detail,
+            max_crashes=decision.max_crashes,
+            now=self.now,
+            window=alert_window,
+            started_at={row.job_id: completion.started_at},
+        )
+        won = self.won[row.job_id]
+        won.effects = crashes.settlement.of(row.job_id)
+        if crashes.dead_lettered:
+            won.status = JobStatus.FAILED
+            won.alerted = row.job_id in crashes.alerted
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def _save_states(self, won: Sequence[Won]) -> None:
+        states = [
+            (one.completion.claim.job_id, one.completion.state)
+            for one in won
+            if one.completion.state is not None
+        ]
+        if states:
+            self.session.execute(SAVE_STATES, {"ids": [job_id for job_id, _ in states], "run": states})
+
+    def _settle(self, won: Sequence[Won]) -> Settlement:
+        deltas = BatchDeltas()
+        ended: list[Ended] = []
+        for one in won:
+            if one.batch_id is None and not one.has_dependants:
+                continue
+            completion = one.completion
+            if one.batch_id is not None and isinstance(completion.decision, Succeed | Retry | Fail):
+                deltas.count_run(one.batch_id, completion.started_at, completion.finished_at or self.now)
+            if one.status.is_terminal and one.effects is None:
+                ended.append(
+                    Ended(
+                        job_id=completion.claim.job_id,
+                        status=one.status,
+                        has_dependants=one.has_dependants,
+                        batch_id=one.batch_id,
+                        verdicts=completion.verdicts,
+                    )
+                )
+        return settle_edges(self.session, ended, now=self.now, deltas=deltas)
+
+    def _record_alerts(self, won: Sequence[Won], window: timedelta) -> None:
+        alerts = []
+        for one in won:
+            decision = one.completion.decision
+            if isinstance(decision, Fail):
+                job_id, error = one.completion.claim.job_id, decision.error.summary
+                alerts.append((job_id, one.target, decision.error_hash, error, decision.reason))
+        alerted = write_alerts(self.session, alerts, self.now, window=window)
+        for job_id in alerted:
+            self.won[job_id].alerted = True
+
+    def _insert_callbacks(self, won: Sequence[Won]) -> None:
+        callbacks = [one.completion.callback for one in won if one.completion.callback is not None]
+        if callbacks:
+            insert_specs(self.session, self.streams, callbacks, now=self.now)
+
+    def _let_go(self, won: Sequence[Won]) -> None:
+        freed: list[UUID] = []
+        kept: list[tuple[UUID, UUID, str]] = []
+        for one in won:
+            if one.business_key is not None and one.status.is_terminal and one.effects is None:
+                claim = one.completion.claim
+                if one.completion.lingers:
+                    kept.append((claim.job_id, claim.claim_id, claim.node_id))
+                else:
+                    freed.append(claim.job_id)
+        keep_keys(self.session, kept)
+        free_keys(self.session, freed)
+        ended = (one.completion.claim for one in won if not one.completion.lingers and one.effects is None)
+        free_permits(self.session, self.streams, ended)
+
+    def _find_replayed(self) -> dict[UUID, CompletionAnswer]:
+        lost = {one.claim.job_id: one for one in self.completions if one.claim.job_id not in self.won}
+        if not lost:
+            return {}
+        pairs = [(one.claim.job_id, one.claim.claim_id) for one in lost.values()]
+        rows = self.session.rows(FIND_RUNS, {"ids": list(lost), "run": pairs})
+        written = {job_id: status for job_id, _, status in rows}
+        return {job_id: _replayed(one, written.get(job_id)) for job_id, one in lost.items()}
+
+
+def complete_runs(
+    session: Session,
+    streams: StreamRegistry,
+    completions: Sequence[Completion],
+    *,
+    now: datetime,
+    alert_window: timedelta,
+) -> list[CompletionAnswer]:
+    """Apply *completions* in this transaction, as `JobTerminalStore.complete` says; answers in order."""
+    answers: dict[int, CompletionAnswer] = {}
+    waiting = list(enumerate(completions))
+    while waiting:
+        # A job stands once in a statement. What names it again goes into the next round, and finds there
+        # what this one did.
+        first: dict[UUID, tuple[int, Completion]] = {}
+        later: list[tuple[int, Completion]] = []
+        for position, one in waiting:
+            if first.setdefault(one.claim.job_id, (position, one))[0] != position:
+                later.append((position, one))
+        found = Round(session, streams, [one for _, one in first.values()], now).run(alert_window)
+        answers.update((position, found[job_id]) for job_id, (position, _) in first.items())
+        waiting = later
+    return [answers[position] for position in range(len(completions))]
+
+
+def _status_after(decision: Decision) -> JobStatus:
+    if isinstance(decision, Succeed):
+        return JobStatus.SUCCEEDED
+    return JobStatus.FAILED if isinstance(decision, Fail) else JobStatus.PENDING
+
+
+def _ended_row(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:
+    decision = one.decision
+    assert isinstance(decision, Succeed | Fail)
+    status = _status_after(decision).value
+    times = (row.scheduled_at, one.started_at, one.finished_at or now)
+    known = (row.job_id, status, row.attempts + 1, row.crashes, *times, one.claim.node_id)
+    if isinstance(decision, Succeed):
+        return (*known, decision.result, decision.truncated, None, None, None, None)
+    return (*known, None, False, decision.error.summary, decision.error.type, decision.reason, now)
+
+
+def _requeued(one: Completion, row: QueueRow, due_at: datetime, now: datetime) -> QueueRow:
+    attempts = row.attempts + isinstance(one.decision, Retry)
+    if one.lingers:
+        held_until = max(due_at, now + LONGEST_HOLD)
+        return replace(row, attempts=attempts, scheduled_at=held_until, held_claim_id=one.claim.claim_id)
+    return replace(row, attempts=attempts, scheduled_at=due_at, held_claim_id=None)
+
+
+def _resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[object, ...]:
+    error = one.decision.error if isinstance(one.decision, Retry) else None
+    known = (row.job_id, JobStatus.PENDING.value, row.attempts, row.crashes, due_at, one.started_at, None)
+    failure = (None, None) if error is None else (error.summary, error.type)
+    return (*known, one.claim.node_id, None, False, *failure, None, None)
+
+
+def _run(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:
+    status, counted, error = _execution(one.decision)
+    failure = (None, None, None) if error is None else (error.summary, error.type, error.traceback)
+    times = (row.scheduled_at, one.started_at, one.finished_at or now)
+    return (
+        row.job_id,
+        one.claim.claim_id,
+        row.attempts + 1,
+        one.claim.node_id,
+        *times,
+        status,
+        counted,
+        *failure,
+    )
+
+
+def _execution(decision: Decision) -> tuple[str, bool, ErrorRecord | None]:
+    if isinstance(decision, Succeed):
+        return ExecutionStatus.SUCCEEDED, True, None
+    if isinstance(decision, Retry | Fail):
+        return (
+            ExecutionStatus.TIMED_OUT if decision.timed_out else ExecutionStatus.FAILED,
+            True,
+            decision.error,
+        )
+    if isinstance(decision, Reschedule):
+        reason = decision.reason
+        return (
+            ExecutionStatus.RESCHEDULED,
+            False,
+            ErrorRecord(message=reason, type="RetryLater") if reason else None,
+        )
+    return ExecutionStatus.HANDED_BACK, False, None
+
+
+def _answer(one: Won, effects: Effects) -> CompletionAnswer:
+    return CompletionAnswer(
+        job_id=one.completion.claim.job_id,
+        won=True,
+        alerted=one.alerted,
+        dead_lettered=one.status is JobStatus.FAILED,
+        released=tuple(effects.released),
+        canceled=tuple(effects.canceled),
+        finished_batches=tuple(effects.finished_batches),
+    )
+
+
+def _replayed(one: Completion, written: str | None) -> CompletionAnswer:
+    """The answer of a completion that found its claim gone; its own execution row says that it had won before."""
+    own = written in _WRITTEN_AS[type(one.decision)]
+    return CompletionAnswer(
+        job_id=one.claim.job_id, won=own, replayed=own, dead_lettered=own and isinstance(one.decision, Fail)
+    )

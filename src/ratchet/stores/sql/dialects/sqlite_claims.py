@@ -1,0 +1,92 @@
+"""The claim on SQLite: look first without a lock, then take in one write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.stores.sql.claim_order import Branch, Chosen, choose
+from ratchet.stores.sql.claims import FIND_CLAIMED, FIND_CLAIMED_WITHOUT_BODIES, FIND_HEADS
+from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.sqlite_values import micros
+from ratchet.stores.sql.gates import Limits, gated_branches, open_streams, stream_params
+
+# Reads index entries only, in the index's order, and no more of them than are fetched.
+PEEK = """
+    SELECT -(:priority + (:now - scheduled_time) / :boost), scheduled_time, job_id
+      FROM scheduler_job_queue
+     WHERE stream_id = :stream_id AND priority = :priority AND status = 'PENDING' AND scheduled_time <= :now
+     ORDER BY scheduled_time, job_id
+"""
+TAKE = """
+    UPDATE scheduler_job_queue
+       SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
+     WHERE job_id {in job_ids uuid} AND status = 'PENDING'
+"""
+#: Longer than any wait: no job ever rises.
+_NO_BOOST = 2**62
+
+
+class SqliteClaimPlan:
+    """Peeks into the branches of the claim index, merges them here, and marks what was chosen by its id."""
+
+    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
+        if not database.read(lambda session: _anything_due(session, request, now)):
+            return []
+        return database.run(lambda session: self._take(session, request, now, bodies=bodies))
+
+    def read(
+        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+    ) -> None:
+        """Read on in each branch; its cursor stays open for more."""
+        binds = {"now": micros(now), "boost": _boost(request.boost_interval)}
+        for branch, count in wanted:
+            if branch.source is None:
+                key = {"stream_id": branch.stream_id, "priority": branch.priority}
+                branch.source = session.connection.execute(PEEK, binds | key)
+            ranks = branch.source.fetchmany(count)
+            branch.ranks += ranks
+            if len(ranks) < count:
+                branch.ended = True
+
+    def _take(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        streams = {stream.stream_id: stream for stream in open_streams(session, request, now)}
+        limits = Limits.locked(session, streams.values(), now)
+        candidates = gated_branches(list(streams.values()), limits)
+        chosen = choose(
+            candidates,
+            request.limit,
+            limits.allowances(),
+            lambda wanted: self.read(session, wanted, request, now),
+        )
+        for branch in candidates:
+            if branch.source is not None:
+                branch.source.close()
+        if not chosen:
+            return []
+        # the ids stay text, as the index gave them
+        token: dict[str, Any] = {"job_ids": [rank[2] for rank, _ in chosen], "claim_id": request.claim_id}
+        session.execute(TAKE, {**token, "node_id": request.node_id, "now": now})
+        rows = self._in_order(
+            session.rows(FIND_CLAIMED if bodies else FIND_CLAIMED_WITHOUT_BODIES, token), chosen
+        )
+        if any(branch.gates for _, branch in chosen):
+            limits.take(session, request, [(row[0], streams[row[1]]) for row in rows], now)
+        return rows
+
+    def _in_order(self, rows: list[Row], chosen: Chosen) -> list[Row]:
+        by_id = {row[0].int: row for row in rows}
+        ids = (int(rank[2].replace("-", ""), 16) for rank, _ in chosen)
+        return [by_id[job_id] for job_id in ids if job_id in by_id]
+
+
+def _anything_due(session: Session, request: ClaimRequest, now: datetime) -> bool:
+    rows = session.rows(FIND_HEADS, stream_params(request, now))
+    return any(row[3] is not None and row[3] <= now for row in rows)
+
+
+def _boost(interval: timedelta | None) -> int:
+    return _NO_BOOST if not interval else max(interval // timedelta(microseconds=1), 1)

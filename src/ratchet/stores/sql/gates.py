@@ -1,0 +1,212 @@
+"""
+What closes a stream, as predicates that the claim and its explanation share.
+
+Most gates are conditions on the stream's row. Limits are counted: the claim locks the limit's row,
+takes at most what is left, and records a permit per job, all in its own transaction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.stores.sql.claim_order import Branch, branches
+from ratchet.stores.sql.database import Session
+
+QUEUE_PAUSED = "EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND u.paused)"
+# OPEN without a time is open until somebody closes it
+BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
+           SELECT 1 FROM scheduler_circuit_breaker b
+            WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
+PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
+
+#: The streams a request may claim from, but for limits; *s* is the stream.
+OPEN_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
+       AND (:every_queue OR s.queue {{in queues text}})
+       AND NOT {PARKED_ELSEWHERE}
+       AND NOT {QUEUE_PAUSED}
+       AND NOT {BREAKER_OPEN}"""
+
+FIND_OPEN_STREAMS = f"""
+    SELECT s.stream_id, s.resource, s.limit_key FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
+"""
+
+LIMIT_NAMES = "SELECT resource FROM scheduler_resource_limit WHERE resource {in names text}"
+# A limit that another claim is counting right now is closed for this one: two claims never wait for each other.
+LOCK_LIMITS = """
+    SELECT resource, max_concurrent, rate, period_us, tokens, refilled_at
+      FROM scheduler_resource_limit WHERE resource {in names text} ORDER BY resource {for update skip locked}
+"""
+READ_LIMITS = """
+    SELECT resource, max_concurrent, rate, period_us, tokens, refilled_at
+      FROM scheduler_resource_limit WHERE resource {in names text}
+"""
+COUNT_PERMITS = """
+    SELECT resource, count(*) AS permits FROM scheduler_resource_permit WHERE resource {in names text} GROUP BY resource
+"""
+SPEND_TOKENS = """
+    UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :now WHERE resource = :resource
+"""
+
+
+def stream_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
+    """The binds of OPEN_STREAM."""
+    return {
+        "lane": request.lane,
+        "suspects": request.suspects,
+        "every_queue": request.queues is None,
+        "queues": sorted(request.queues or ()),
+        "parked_targets": sorted(request.parked_targets),
+        "now": now,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """A stream that a request may claim from, and the names of the limits it may have."""
+
+    stream_id: int
+    limits: tuple[str, ...]
+
+
+def open_stream(stream_id: int, resource: str | None, limit_key: str | None) -> OpenStream:
+    """A stream from its row; a key and a resource of one name are one limit."""
+    return OpenStream(stream_id, tuple({name: None for name in (resource, limit_key) if name is not None}))
+
+
+def open_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
+    """The streams that the request may claim from, but for limits."""
+    return [open_stream(*row) for row in session.rows(FIND_OPEN_STREAMS, stream_params(request, now))]
+
+
+@dataclass(slots=True)
+class Limit:
+    """What one limit still lets through at one moment."""
+
+    name: str
+    concurrent: int | None  # how many more may run
+    tokens: float | None  # how many more may start; None: no rate
+    rate: int | None = None
+    period: timedelta | None = None
+
+    @property
+    def allowance(self) -> int:
+        """How many jobs may be claimed now."""
+        slots = math.inf if self.concurrent is None else self.concurrent
+        starts = math.inf if self.tokens is None else math.floor(self.tokens)
+        left = min(slots, starts)
+        return max(int(left), 0) if left != math.inf else _NO_LIMIT
+
+    @property
+    def next_token(self) -> timedelta | None:
+        """How long until another job may start, where the rate is what holds it back."""
+        if self.tokens is None or self.tokens >= 1 or not self.rate or self.period is None:
+            return None
+        return self.period * ((1 - self.tokens) / self.rate)
+
+
+_NO_LIMIT = 2**31
+_CLOSED = 0
+
+
+class Limits:
+    """The limits of some streams at one moment, and what a claim takes from them."""
+
+    def __init__(self, limits: Mapping[str, Limit], busy: Collection[str] = ()) -> None:
+        self._limits = limits
+        self._busy = busy  # being counted by another claim
+
+    @classmethod
+    def locked(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
+        """The limits of *streams*, locked until this transaction ends; those that another claim has locked are closed."""
+        names = sorted({name for stream in streams for name in stream.limits})
+        if not names or not (known := {row[0] for row in session.rows(LIMIT_NAMES, {"names": names})}):
+            return cls({})
+        found = _limits(session, LOCK_LIMITS, sorted(known), now)
+        return cls(found, known - found.keys())
+
+    @classmethod
+    def seen(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
+        """The same without locks, for reading."""
+        names = sorted({name for stream in streams for name in stream.limits})
+        return cls(_limits(session, READ_LIMITS, names, now) if names else {})
+
+    def of(self, stream: OpenStream) -> list[Limit]:
+        """The limits that a stream has."""
+        return [self._limits[name] for name in stream.limits if name in self._limits]
+
+    def gates(self, stream: OpenStream) -> tuple[str, ...]:
+        """The names of the limits that a stream has."""
+        return tuple(name for name in stream.limits if name in self._limits or name in self._busy)
+
+    def allowances(self) -> dict[str, int]:
+        """How many jobs each limit lets through."""
+        return {name: limit.allowance for name, limit in self._limits.items()} | dict.fromkeys(
+            self._busy, _CLOSED
+        )
+
+    def take(
+        self,
+        session: Session,
+        request: ClaimRequest,
+        claimed: Sequence[tuple[UUID, OpenStream]],
+        now: datetime,
+    ) -> None:
+        """Record a permit per claimed job and limit, and spend the tokens."""
+        permits: list[tuple[object, ...]] = []
+        spent: dict[str, int] = {}
+        for job_id, stream in claimed:
+            for limit in self.of(stream):
+                if limit.concurrent is not None:
+                    permits.append((limit.name, job_id, request.claim_id, request.node_id, now))
+                spent[limit.name] = spent.get(limit.name, 0) + 1
+        columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
+        session.insert_rows("scheduler_resource_permit", columns, permits)
+        for name, starts in sorted(spent.items()):
+            tokens = self._limits[name].tokens
+            if tokens is not None:
+                session.execute(SPEND_TOKENS, {"resource": name, "tokens": tokens - starts, "now": now})
+
+
+def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> dict[str, Limit]:
+    rows = session.rows(sql, {"names": names})
+    # after the locks: a statement sees what was committed before it began
+    names = [row[0] for row in rows]
+    held: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
+    found: dict[str, Limit] = {}
+    for name, most, rate, period_us, tokens, refilled_at in rows:
+        concurrent = None if most is None else most - held.get(name, 0)
+        period = None if period_us is None else timedelta(microseconds=period_us)
+        found[name] = Limit(name, concurrent, _tokens(rate, period, tokens, refilled_at, now), rate, period)
+    return found
+
+
+def _tokens(
+    rate: int | None,
+    period: timedelta | None,
+    tokens: float | None,
+    refilled_at: datetime | None,
+    now: datetime,
+) -> float | None:
+    """A bucket that holds *rate* tokens and fills within *period*; a clock that went back adds nothing."""
+    if rate is None or not period:
+        return None
+    if tokens is None or refilled_at is None:
+        return float(rate)
+    return min(float(rate), tokens + rate * max((now - refilled_at) / period, 0.0))
+
+
+def gated_branches(streams: Sequence[OpenStream], limits: Limits) -> list[Branch]:
+    """The branches of streams, each with its limits; those of closed streams are left out."""
+    allowances = limits.allowances()
+    found = branches(stream.stream_id for stream in streams if not limits.gates(stream))
+    for stream in streams:
+        if gates := limits.gates(stream):
+            most = min(allowances[gate] for gate in gates)
+            if most > 0:
+                found += [Branch(b.stream_id, b.priority, gates, most) for b in branches([stream.stream_id])]
+    return found

@@ -1,0 +1,242 @@
+"""Jobs in SQL: insert, read, search, change, delete; tags and bulk verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.decision import CanceledJob
+from ratchet.model.errors import InvalidJob, SubmissionBlocked
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.status import JobStatus
+from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
+from ratchet.stores.sql.database import Session, SqlPart
+from ratchet.stores.sql.endings import Cancellation
+from ratchet.stores.sql.errors import LockTimeout
+from ratchet.stores.sql.history import archive_jobs
+from ratchet.stores.sql.keys import SUPERSEDED
+from ratchet.stores.sql.locked import lock_jobs
+from ratchet.stores.sql.records import find_record, find_results, find_tags
+from ratchet.stores.sql.revivals import retry_jobs
+from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
+from ratchet.stores.sql.submissions import Submission, insert_specs
+
+RESCHEDULE_QUEUED = """
+    UPDATE scheduler_job_queue
+       SET scheduled_time = CASE WHEN held_claim_id IS NULL THEN CAST(:at AS {time})
+                                 ELSE {greatest}(scheduled_time, CAST(:at AS {time})) END
+     WHERE job_id = :job_id
+"""
+
+RESCHEDULE = "UPDATE scheduler_job SET scheduled_at = :at WHERE job_id = :job_id"
+
+FIND_CLOCK = "SELECT {clock} AS now_at"
+
+IS_ARCHIVED = "SELECT job_id FROM scheduler_job_archive WHERE job_id = :job_id {for update}"
+
+# Everything that is known of a job but its idempotency key; the job itself last.
+FORGET = (
+    "DELETE FROM scheduler_job_queue WHERE job_id = :job_id",
+    "DELETE FROM scheduler_business_key_reservation WHERE job_id = :job_id",
+    "DELETE FROM scheduler_resource_permit WHERE job_id = :job_id",
+    "DELETE FROM scheduler_job_tag WHERE job_id = :job_id",
+    "DELETE FROM scheduler_job_execution WHERE job_id = :job_id",
+    "DELETE FROM scheduler_job_log WHERE job_id = :job_id",
+    "DELETE FROM scheduler_dlq_alert WHERE job_id = :job_id",
+    "DELETE FROM scheduler_workflow_condition WHERE parent_id = :job_id",
+    """DELETE FROM scheduler_workflow_condition
+        WHERE child_id = :job_id
+          AND parent_id IN (SELECT d.parent_id FROM scheduler_dependency d WHERE d.child_id = :job_id)""",
+    # a child that still waits for others counts on what this parent has settled
+    """DELETE FROM scheduler_dependency
+        WHERE parent_id = :job_id
+          AND child_id NOT IN (SELECT c.job_id
+                                 FROM scheduler_job c JOIN scheduler_dependency d ON d.child_id = c.job_id
+                                WHERE d.parent_id = :job_id AND c.status = 'WAITING')""",
+    "DELETE FROM scheduler_dependency WHERE child_id = :job_id",
+    "DELETE FROM scheduler_job WHERE job_id = :job_id",
+    "DELETE FROM scheduler_job_archive WHERE job_id = :job_id",
+)
+
+LOCK_OLD_DEAD_LETTERS = """
+    SELECT job_id
+      FROM scheduler_job
+     WHERE dead_lettered_at IS NOT NULL AND dead_lettered_at < :before AND status = 'FAILED'
+     ORDER BY dead_lettered_at, job_id
+     LIMIT :limit
+    {for update skip locked}
+"""
+
+DROP_ALERTS = "DELETE FROM scheduler_dlq_alert WHERE job_id {in ids uuid}"
+
+COUNT_TAGS = """
+    SELECT tag, count(*) AS jobs FROM scheduler_job_tag GROUP BY tag ORDER BY count(*) DESC, tag LIMIT :limit
+"""
+
+
+class SqlJobs(SqlPart):
+    """Creates, reads, changes and deletes jobs."""
+
+    # --- one job --------------------------------------------------------------------------------
+
+    def insert(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        now: datetime,
+        edges: Sequence[Edge] = (),
+        batch: BatchSpec | None = None,
+        within: object | None = None,
+    ) -> list[Insertion]:
+        """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
+        if (
+            within is None
+        ):  # streams that are missing are made before, so that submitters do not wait for each other
+            self.streams.ids_of(
+                None, {spec.stream for spec in specs} | ({batch.parent.stream} if batch else set())
+            )
+
+        def store(session: Session) -> Submission:
+            try:
+                return insert_specs(session, self.streams, specs, now=now, edges=edges, batch=batch)
+            except LockTimeout as error:
+                raise SubmissionBlocked(
+                    "a key or a parent of this submission is held by another transaction that is still open; "
+                    "submit again after it has ended"
+                ) from error
+
+        submission = self.database.run(store, within=within)
+        if submission.busy is not None:
+            raise submission.busy
+        return submission.insertions
+
+    def get(self, job_id: UUID) -> JobRecord | None:
+        """The job, wherever it lives; None if there is none."""
+        return self.database.read(lambda session: find_record(session, self.streams, job_id))
+
+    def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
+        """Status and outcome of many jobs in one query."""
+        if not job_ids:
+            return {}
+        return self.database.read(lambda session: find_results(session, job_ids))
+
+    def delete(self, job_id: UUID) -> bool:
+        """Remove a job that is not RUNNING and all that is known of it; what waits for it is canceled."""
+
+        def delete(session: Session) -> bool:
+            job = lock_jobs(session, [job_id]).get(job_id)
+            if job is None and session.row(IS_ARCHIVED, {"job_id": job_id}) is None:
+                return False
+            if job is not None and job.status is JobStatus.RUNNING:
+                return False
+            if job is not None and job.status in CANCELABLE:
+                now = session.value(FIND_CLOCK)
+                cancel_locked(session, [Cancellation(job, "deleted")], now=now)
+            for statement in FORGET:
+                session.execute(statement, {"job_id": job_id})
+            return True
+
+        return self.database.run(delete)
+
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+        """Move the due time of a PENDING, PAUSED or WAITING job; a retry that is held back stays held back."""
+
+        def reschedule(session: Session) -> bool:
+            job = lock_cancelable(session, job_id, running=False)
+            if job is None:
+                return False
+            if job.queue is not None:
+                session.execute(RESCHEDULE_QUEUED, {"job_id": job_id, "at": at})
+            session.execute(RESCHEDULE, {"job_id": job_id, "at": at})
+            return True
+
+        return self.database.run(reschedule)
+
+    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+        """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
+        self.streams.id_of(None, spec.stream)
+
+        def replace(session: Session) -> tuple[CanceledJob | None, Submission | None]:
+            job = lock_cancelable(session, job_id, running=False)
+            if job is None:
+                return None, None
+            superseded = Cancellation(job, SUPERSEDED, superseded_by=spec.job_id)
+            canceled = cancel_locked(session, [superseded], now=now)[0]
+            submission = insert_specs(session, self.streams, [spec], now=now)
+            if submission.busy is None and not submission.insertions[0].created:
+                raise InvalidJob(
+                    f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
+                    f"{submission.insertions[0].job_id}, so that nothing new would be stored"
+                )
+            if submission.busy is not None:
+                raise submission.busy
+            return canceled, submission
+
+        return self.database.run(replace)[0]
+
+    # --- many -----------------------------------------------------------------------------------
+
+    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
+        """One page of matching jobs, newest id first."""
+        return self.database.read(
+            lambda session: find_page(session, self.streams, where, limit=limit, cursor=cursor)
+        )
+
+    def count(self, where: JobFilter) -> int:
+        """How many jobs match."""
+        return self.database.read(lambda session: count_matching(session, where))
+
+    def counts(self) -> dict[JobStatus, int]:
+        """How many jobs are in each status."""
+        return self.database.read(count_by_status)
+
+    def cancel_matching(
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+    ) -> list[CanceledJob]:
+        """Cancel up to *limit* matching jobs, oldest first, with their dependants."""
+        where.require_criterion("cancel_matching")
+
+        def cancel(session: Session) -> list[CanceledJob]:
+            return cancel_jobs(
+                session, find_oldest(session, where, CANCELABLE, limit=limit), reason=reason, now=now
+            )
+
+        return self.database.run(cancel)
+
+    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+        """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
+        where.require_criterion("retry_matching")
+
+        def retry(session: Session) -> list[UUID]:
+            ids = find_oldest(session, where, [JobStatus.FAILED], limit=limit)
+            return retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+
+        return self.database.run(retry)
+
+    def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
+        """Move FAILED jobs that failed before *before* to the archive and drop their alerts."""
+
+        def purge(session: Session) -> int:
+            ids = [
+                job_id
+                for (job_id,) in session.rows(LOCK_OLD_DEAD_LETTERS, {"before": before, "limit": limit})
+            ]
+            if ids:
+                session.execute(DROP_ALERTS, {"ids": ids})
+                archive_jobs(session, ids, now=session.value(FIND_CLOCK))
+            return len(ids)
+
+        return self.database.run(purge)
+
+    # --- tags -----------------------------------------------------------------------------------
+
+    def tags_of(self, job_ids: Sequence[UUID]) -> Mapping[UUID, tuple[str, ...]]:
+        """The tags of each job, sorted."""
+        return self.database.read(lambda session: find_tags(session, job_ids))
+
+    def tag_counts(self, *, limit: int = 100) -> dict[str, int]:
+        """How many jobs carry each tag, most used first."""
+        rows = self.database.read(lambda session: session.rows(COUNT_TAGS, {"limit": limit}))
+        return {tag: int(jobs) for tag, jobs in rows}

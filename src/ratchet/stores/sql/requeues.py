@@ -1,0 +1,161 @@
+"""The way back from RUNNING to PENDING: hand-back, retry, crash. The caller holds the rows under their fence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.decision import ErrorRecord
+from ratchet.model.job import ExecutionStatus
+from ratchet.stores.sql.cancellations import fail_jobs
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_runs
+from ratchet.stores.sql.holdings import free_permits_of
+from ratchet.stores.sql.locked import QueueRow, lock_cold_rows
+from ratchet.stores.sql.settlement import Settlement
+from ratchet.stores.sql.streams import StreamRegistry
+
+REQUEUE = """
+    UPDATE scheduler_job_queue
+       SET status = 'PENDING', claim_id = NULL, picked_at = NULL, picked_by = back.picked_by,
+           held_claim_id = back.held_claim_id, stream_id = back.stream_id, attempts = back.attempts,
+           crashes = back.crashes, scheduled_time = back.scheduled_time
+      FROM {rows back (job_id, stream_id, attempts, crashes, scheduled_time, picked_by, held_claim_id)}
+     WHERE scheduler_job_queue.job_id = back.job_id AND scheduler_job_queue.job_id {in ids uuid}
+"""
+
+# A job that was started once does not expire any more.
+CLEAR_EXPIRY = """
+    UPDATE scheduler_job
+       SET expiry_due_at = NULL
+     WHERE job_id {in ids uuid} AND expiry_due_at IS NOT NULL
+"""
+
+
+class Crashes(Struct, frozen=True, kw_only=True):
+    """What became of the jobs of crashed runs."""
+
+    requeued: tuple[UUID, ...] = ()  # all that are PENDING again, suspects included
+    suspects: tuple[UUID, ...] = ()
+    dead_lettered: tuple[UUID, ...] = ()
+    alerted: frozenset[UUID] = frozenset()
+    settlement: Settlement
+
+
+def requeue(session: Session, rows: Sequence[QueueRow]) -> None:
+    """
+    Make these locked RUNNING rows PENDING, with the stream, counts and due time they have now.
+
+    The claim is gone from the row, so that its run can write nothing more. ``node_id`` is kept only
+    with ``held_claim_id``.
+    """
+    if not rows:
+        return
+    back = [
+        (
+            row.job_id,
+            row.stream_id,
+            row.attempts,
+            row.crashes,
+            row.scheduled_at,
+            row.node_id if row.held_claim_id is not None else None,
+            row.held_claim_id,
+        )
+        for row in rows
+    ]
+    session.execute(REQUEUE, {"ids": sorted(row.job_id for row in rows), "back": back})
+
+
+def hand_back(session: Session, streams: StreamRegistry, held: Mapping[UUID, QueueRow]) -> None:
+    """Return locked RUNNING rows to PENDING with their old due time, uncounted, and free their permits."""
+    requeue(session, [replace(row, held_claim_id=None) for row in held.values()])
+    free_permits_of(session, streams, _runs(held))
+
+
+def count_crashes(
+    session: Session,
+    streams: StreamRegistry,
+    held: Mapping[UUID, QueueRow],
+    *,
+    detail: str,
+    max_crashes: int,
+    now: datetime,
+    window: timedelta = ALERT_WINDOW,
+    started_at: Mapping[UUID, datetime | None] | None = None,
+) -> Crashes:
+    """
+    Count one crash for each of these locked RUNNING rows, in this transaction.
+
+    To PENDING with the old due time, to a suspect stream from the second crash on, or, at
+    *max_crashes*, FAILED with everything that brings. The runs get CRASHED rows and lose their permits;
+    *started_at* says when they started, where that is known better than by the claim.
+    """
+    dead = {job_id: row for job_id, row in held.items() if row.crashes + 1 >= max_crashes}
+    back: list[QueueRow] = []
+    suspects: list[UUID] = []
+    for job_id, row in sorted(held.items()):
+        if job_id not in dead:
+            back.append(_crashed(session, streams, row))
+            if row.crashes + 1 >= SUSPECT_AFTER:
+                suspects.append(job_id)
+    requeue(session, back)
+    if back:
+        session.execute(CLEAR_EXPIRY, {"ids": [row.job_id for row in back]})
+    jobs = lock_cold_rows(session, dead)
+    failures = [
+        Failure(
+            job,
+            ErrorRecord(message=detail, type="Crashed"),
+            f"crashed {job.crashes + 1} times",
+            hash_of("Crashed", job.target),
+            crashed=True,
+        )
+        for job in jobs.values()
+    ]
+    settlement, alerted = fail_jobs(session, failures, now=now, window=window)
+    starts = started_at or {}
+    write_runs(
+        session,
+        [
+            (
+                job_id,
+                row.claim_id,
+                row.attempts + 1,
+                row.node_id,
+                row.scheduled_at,
+                starts.get(job_id, row.claimed_at),
+                now,
+                ExecutionStatus.CRASHED,
+                False,
+                detail,
+                "Crashed",
+                None,
+            )
+            for job_id, row in sorted(held.items())
+        ],
+    )
+    free_permits_of(session, streams, _runs(held))
+    return Crashes(
+        requeued=tuple(row.job_id for row in back),
+        suspects=tuple(suspects),
+        dead_lettered=tuple(jobs),
+        alerted=frozenset(alerted),
+        settlement=settlement,
+    )
+
+
+def _crashed(session: Session, streams: StreamRegistry, row: QueueRow) -> QueueRow:
+    crashes = row.crashes + 1
+    stream_id = row.stream_id
+    if crashes >= SUSPECT_AFTER:
+        stream_id = streams.id_of(session, replace(streams.key_of(stream_id, session), suspect=True))
+    return replace(row, crashes=crashes, stream_id=stream_id, held_claim_id=None)
+
+
+def _runs(held: Mapping[UUID, QueueRow]) -> list[tuple[UUID, UUID, int]]:
+    return [(row.job_id, row.claim_id, row.stream_id) for row in held.values() if row.claim_id is not None]

@@ -1,0 +1,173 @@
+"""
+Submitted specs as rows: the cold row of each, and the queue row of each that is PENDING.
+
+Columns that carry nothing but their default in the whole call are left out, so that a plain job sends
+ten values, not thirty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from msgspec import json
+
+from ratchet.model.job import JobSpec
+from ratchet.model.status import BackoffPolicy, JobStatus
+from ratchet.stores.sql.database import Session
+
+_MICROSECOND = timedelta(microseconds=1)
+
+# Portable: the insert leaves rows alone that are there already, and so does the second statement, for
+# a job is PENDING in the cold table exactly while it has a queue row.
+ENQUEUE_STORED = """
+    INSERT INTO scheduler_job_queue
+           (job_id, stream_id, priority, status, job_type, max_retries, timeout_us, scheduled_time)
+    SELECT job_id, stream_id, priority, 'PENDING', job_type, max_retries, timeout_us, scheduled_at
+      FROM scheduler_job
+     WHERE job_id {in ids uuid} AND status = 'PENDING'
+        ON CONFLICT (job_id) DO NOTHING
+"""
+
+FIND_STORED = "SELECT job_id FROM scheduler_job WHERE job_id {in ids uuid}"
+
+_FUSED = """
+    WITH cold AS (
+        INSERT INTO scheduler_job ({columns})
+        {source}
+            ON CONFLICT (job_id) DO NOTHING
+        RETURNING job_id, stream_id, priority, status, job_type, max_retries, timeout_us, scheduled_at
+    ), hot AS (
+        INSERT INTO scheduler_job_queue
+               (job_id, stream_id, priority, status, job_type, max_retries, timeout_us, scheduled_time)
+        SELECT job_id, stream_id, priority, status, job_type, max_retries, timeout_us, scheduled_at
+          FROM cold
+         WHERE status = 'PENDING'
+    )
+    SELECT job_id FROM cold
+"""
+
+_REQUIRED = (
+    "job_id",
+    "root_id",
+    "target",
+    "payload",
+    "job_type",
+    "priority",
+    "stream_id",
+    "status",
+    "created_at",
+    "scheduled_at",
+)
+
+#: The optional columns: what is stored of a spec, and the column's default.
+_OPTIONAL: tuple[tuple[str, Callable[[JobSpec], Any], Any], ...] = (
+    ("params", lambda spec: spec.params, None),
+    ("expires_at", lambda spec: spec.expires_at, None),
+    ("expiry_due_at", lambda spec: spec.expires_at, None),
+    ("max_retries", lambda spec: spec.max_retries, 0),
+    ("backoff", lambda spec: spec.backoff.value, BackoffPolicy.NONE.value),
+    ("backoff_base_us", lambda spec: spec.backoff_base // _MICROSECOND, 0),
+    ("jitter", lambda spec: spec.jitter, 0.0),
+    ("timeout_us", lambda spec: None if spec.timeout is None else spec.timeout // _MICROSECOND, None),
+    (
+        "no_retry_for",
+        lambda spec: json.encode(spec.no_retry_for).decode() if spec.no_retry_for else None,
+        None,
+    ),
+    ("idempotency_key", lambda spec: spec.idempotency_key, None),
+    ("business_key", lambda spec: spec.business_key, None),
+    ("on_success", lambda spec: spec.on_success, None),
+    ("on_failure", lambda spec: spec.on_failure, None),
+    ("parent_id", lambda spec: spec.parent_id, None),
+    ("batch_id", lambda spec: spec.batch_id, None),
+    ("schedule", lambda spec: spec.schedule, None),
+    ("caller", lambda spec: spec.caller, None),
+    ("needs", lambda spec: spec.needs, 0),
+    ("signal_key", lambda spec: None if spec.signal is None else spec.signal.key, None),
+    ("signal_due_at", lambda spec: None if spec.signal is None else spec.signal.deadline, None),
+)
+
+
+class Flags:
+    """What the other parts of a submission say about the rows: who has dependants, who has conditions."""
+
+    __slots__ = ("conditions", "dependants")
+
+    def __init__(self) -> None:
+        self.dependants: set[UUID] = set()
+        self.conditions: set[UUID] = set()
+
+
+def store_specs(
+    session: Session,
+    specs: Sequence[JobSpec],
+    stream_ids: Mapping[Any, int],
+    *,
+    now: datetime,
+    flags: Flags | None = None,
+) -> set[UUID]:
+    """
+    Store jobs with their queue rows; the ids of those that were not there before.
+
+    One statement where the product can change two tables in one; two, and a look, elsewhere.
+    """
+    columns, rows = _table(specs, stream_ids, now, flags)
+    if session.dialect.fuses_writes:
+        if len(rows) == 1:
+            found = session.rows(_insert_one(columns), dict(zip(columns, rows[0], strict=True)))
+        else:
+            found = session.rows(_insert_many(columns), {"spec": rows})
+        return {job_id for (job_id,) in found}
+    ids = [spec.job_id for spec in specs]
+    known = {job_id for (job_id,) in session.rows(FIND_STORED, {"ids": ids})}
+    session.insert_rows("scheduler_job", columns, rows, on_conflict_do_nothing=True)
+    session.execute(ENQUEUE_STORED, {"ids": ids})
+    return set(ids) - known
+
+
+def _table(
+    specs: Sequence[JobSpec], stream_ids: Mapping[Any, int], now: datetime, flags: Flags | None
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    names = list(_REQUIRED)
+    columns: list[Sequence[object]] = [
+        [spec.job_id for spec in specs],
+        [spec.root_id or spec.job_id for spec in specs],
+        [spec.target for spec in specs],
+        [spec.payload for spec in specs],
+        [spec.type.value for spec in specs],
+        [int(spec.priority) for spec in specs],
+        [stream_ids[spec.stream] for spec in specs],
+        [spec.status.value for spec in specs],
+        [now] * len(specs),
+        [spec.scheduled_at for spec in specs],
+    ]
+    for name, value_of, default in _OPTIONAL:
+        values = [value_of(spec) for spec in specs]
+        if values.count(default) != len(values):
+            names.append(name)
+            columns.append(values)
+    held = [now if spec.status is JobStatus.WAITING else None for spec in specs]
+    if any(held):
+        names.append("held_at")
+        columns.append(held)
+    if flags is not None and flags.dependants:
+        names += ["has_dependants", "has_conditions"]
+        columns.append([spec.job_id in flags.dependants for spec in specs])
+        columns.append([spec.job_id in flags.conditions for spec in specs])
+    return tuple(names), list(zip(*columns, strict=True))
+
+
+@lru_cache(maxsize=256)
+def _insert_one(columns: tuple[str, ...]) -> str:
+    binds = ", ".join(f":{column}" for column in columns)
+    return _FUSED.format(columns=", ".join(columns), source=f"VALUES ({binds})")
+
+
+@lru_cache(maxsize=256)
+def _insert_many(columns: tuple[str, ...]) -> str:
+    names = ", ".join(columns)
+    return _FUSED.format(columns=names, source=f"SELECT {names} FROM {{rows spec ({names})}}")

@@ -1,0 +1,66 @@
+"""The account at the end of a run: which contracts were fulfilled, which were skipped, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from ratchet.tck.suite import differences, listed_contracts
+
+
+class Account:
+    """
+    Counts contracts, not test cases, and fails a run that left one out.
+
+    A contract with parameters is fulfilled when every case of it passed. A run that was narrowed
+    (``-k``, a node id) is not complete, and says so.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}  # node id of a case to its contract
+        self.passed: dict[str, set[str]] = {}
+        self.failed: set[str] = set()
+        self.skipped: dict[str, str] = {}
+        self.problems: list[str] = []
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        cls = getattr(item, "cls", None)
+        if isinstance(cls, type) and cls.__module__.startswith("ratchet.tck.contracts."):
+            method = getattr(item, "originalname", item.name)
+            self.names[item.nodeid] = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}.{method}"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = self.names.get(report.nodeid)
+        if name is None:
+            return
+        if report.failed:
+            self.failed.add(name)
+        elif report.skipped:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else "no reason was given"
+            self.skipped[name] = reason.removeprefix("Skipped: ")
+        elif report.when == "call":
+            self.passed.setdefault(name, set()).add(report.nodeid)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self.problems = differences()
+        executed = self.failed | self.passed.keys() | self.skipped.keys()
+        self.problems += [f"not executed: {name}" for name in listed_contracts() if name not in executed]
+        if self.problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def fulfilled(self) -> list[str]:
+        """Contracts of which every executed case passed."""
+        return [name for name in self.passed if name not in self.failed]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        write = terminalreporter.write_line
+        terminalreporter.section("Ratchet conformance kit")
+        for problem in self.problems[:50]:
+            write(problem)
+        skipped = {name: why for name, why in self.skipped.items() if name not in self.passed}
+        for name, reason in sorted(skipped.items()):
+            write(f"skipped: {name}: {reason}")
+        for name in sorted(self.failed):
+            write(f"failed: {name}")
+        total = len(listed_contracts())
+        write(f"{len(self.fulfilled()) + len(skipped)} of {total} contracts, {len(skipped)} skipped")

@@ -1,0 +1,323 @@
+"""Cluster: nodes, beats, rescue, locks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from ratchet.model.cluster import NodeState
+from ratchet.model.composition import EdgeKind
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
+from ratchet.tck.harness import Harness
+
+
+class TestNodes:
+    def test_a_registered_node(self, harness: Harness) -> None:
+        """Every field comes back, with beat 0, ACTIVE, and what it runs."""
+        harness.register("node-1", name="web-1", info='{"lanes":["thread"]}', silence=timedelta(seconds=15))
+        harness.running(node="node-1")
+        harness.running(node="node-1")
+        (node,) = harness.store.nodes()
+        assert (node.node_id, node.name, node.host, node.pid, node.version) == (
+            "node-1",
+            "web-1",
+            "host.example",
+            4711,
+            "1.0",
+        )
+        assert (node.state, node.beat, node.running) == (NodeState.ACTIVE, 0, 2)
+        assert (node.beat_interval, node.silence) == (timedelta(seconds=2), timedelta(seconds=15))
+        assert (node.started_at, node.last_beat_at) == (harness.now, harness.now)
+        assert (node.info, node.rescued_at, node.rescued_by) == ('{"lanes":["thread"]}', None, None)
+
+    def test_listed_by_start(self, harness: Harness) -> None:
+        """The oldest incarnation first."""
+        for name in ("b", "a", "c"):
+            harness.register(name)
+            harness.advance(seconds=1)
+        assert [node.node_id for node in harness.store.nodes()] == ["b", "a", "c"]
+
+    def test_state(self, harness: Harness) -> None:
+        """ACTIVE to DRAINING; a dead or missing node stays what it is."""
+        harness.register()
+        assert harness.store.set_node_state("node-1", NodeState.DRAINING, now=harness.now)
+        assert [node.state for node in harness.store.nodes()] == [NodeState.DRAINING]
+        assert harness.store.beat("node-1", now=harness.now).alive
+        harness.rescue()
+        assert not harness.store.set_node_state("node-1", NodeState.ACTIVE, now=harness.now)
+        assert not harness.store.set_node_state("nobody", NodeState.ACTIVE, now=harness.now)
+        assert [node.state for node in harness.store.nodes()] == [NodeState.DEAD]
+
+    def test_purging_the_dead(self, harness: Harness) -> None:
+        """Only DEAD rows, only old ones."""
+        harness.register("dead")
+        harness.register("alive")
+        harness.rescue("dead")
+        assert harness.store.purge_nodes(before=harness.after(seconds=-1)) == 0
+        assert harness.store.purge_nodes(before=harness.after(seconds=1)) == 1
+        assert [node.node_id for node in harness.store.nodes()] == ["alive"]
+
+    def test_the_database_s_clock(self, harness: Harness) -> None:
+        """Aware, and close to the time of day: tests run beside their database."""
+        before = datetime.now(UTC)
+        moment = harness.store.database_time()
+        assert moment.utcoffset() is not None
+        assert abs(moment - before) < timedelta(minutes=5)
+
+
+class TestBeat:
+    def test_the_counter_grows(self, harness: Harness) -> None:
+        """One more with every beat, and the time of the last one."""
+        harness.register()
+        harness.advance(seconds=2)
+        assert [harness.store.beat("node-1", now=harness.now).alive for _ in range(3)] == [True] * 3
+        (node,) = harness.store.nodes()
+        assert (node.beat, node.last_beat_at) == (3, harness.now)
+
+    def test_it_tells_the_node_what_it_holds(self, harness: Harness) -> None:
+        """Its own claims as the store knows them; canceled and rescued ones are missing."""
+        harness.register()
+        kept, canceled = harness.running(), harness.running()
+        harness.running(node="node-2")
+        harness.store.cancel(canceled.job_id, reason="r", now=harness.now)
+        answer = harness.store.beat("node-1", now=harness.now)
+        assert answer.claims == {kept.job_id: kept.claim_id}
+
+    def test_it_may_bring_the_database_s_time(self, harness: Harness) -> None:
+        """Where a beat samples the clock, it is the database's."""
+        harness.register()
+        moment = harness.store.beat("node-1", now=harness.now).database_time
+        assert moment is None or abs(moment - datetime.now(UTC)) < timedelta(minutes=5)
+
+    def test_a_dead_node_cannot_beat_itself_alive(self, harness: Harness) -> None:
+        """Declared dead means dead: the late beat changes nothing and says so."""
+        harness.register()
+        harness.rescue()
+        before = harness.store.nodes()
+        answer = harness.store.beat("node-1", now=harness.after(seconds=1))
+        assert (answer.alive, answer.claims) == (False, {})
+        assert harness.store.nodes() == before
+        assert not harness.store.beat("nobody", now=harness.now).alive
+
+    def test_a_supervisor_beats_for_many(self, harness: Harness) -> None:
+        """Each living one beats once; the dead and the missing are told apart."""
+        for name in ("a", "b", "dead"):
+            harness.register(name)
+        harness.rescue("dead")
+        assert harness.store.beat_only(["a", "b", "dead", "nobody"], now=harness.after(seconds=1)) == {
+            "a",
+            "b",
+        }
+        assert {n.node_id: n.beat for n in harness.store.nodes()} == {"a": 1, "b": 1, "dead": 0}
+        assert harness.store.beat_only([], now=harness.now) == set()
+
+
+class TestRescue:
+    def test_the_work_goes_back(self, harness: Harness) -> None:
+        """PENDING at the old due time, one crash more, no attempt used; the run is CRASHED in the history."""
+        harness.register()
+        job_id = harness.submit(scheduled_at=harness.after(hours=-1), queue="emails")
+        claim = harness.claim_job(job_id)
+        harness.advance(seconds=10)
+        rescue = harness.rescue()
+        assert (rescue.node_id, set(rescue.requeued)) == ("node-1", {job_id})
+        assert (rescue.suspects, rescue.dead_lettered, rescue.canceled, rescue.released) == ((), (), (), ())
+        record = harness.record(job_id)
+        assert (record.status, record.attempts, record.crashes) == (JobStatus.PENDING, 0, 1)
+        assert (record.scheduled_at, record.claim_id, record.node_id) == (claim.scheduled_at, None, None)
+        (row,) = harness.store.executions(job_id, uncounted=True)
+        assert (row.claim_id, row.status, row.counted) == (claim.claim_id, ExecutionStatus.CRASHED, False)
+        (node,) = harness.store.nodes()
+        assert (node.state, node.rescued_at, node.rescued_by, node.running) == (
+            NodeState.DEAD,
+            harness.now,
+            "rescuer",
+            0,
+        )
+
+    def test_only_this_node_s_work(self, harness: Harness) -> None:
+        """What others run, and what waits, is untouched."""
+        harness.register("node-1")
+        harness.register("node-2")
+        mine, theirs = harness.running(node="node-1"), harness.running(node="node-2")
+        waiting = harness.submit()
+        rescue = harness.rescue("node-1")
+        assert set(rescue.requeued) == {mine.job_id}
+        assert harness.record(waiting).crashes == 0
+        harness.end(theirs)
+
+    def test_only_while_the_beat_stands_still(self, harness: Harness) -> None:
+        """The node has beaten since it was seen: None, and nothing is written."""
+        harness.register()
+        claim = harness.running()
+        harness.store.beat("node-1", now=harness.now)
+        before = harness.store.nodes()
+        assert harness.store.rescue("node-1", seen_beat=0, by="r", max_crashes=3, now=harness.now) is None
+        assert harness.store.rescue("node-1", seen_beat=2, by="r", max_crashes=3, now=harness.now) is None
+        assert harness.store.rescue("nobody", seen_beat=0, by="r", max_crashes=3, now=harness.now) is None
+        assert harness.store.nodes() == before
+        harness.end(claim)
+
+    def test_once(self, harness: Harness) -> None:
+        """A dead node is not rescued again, whoever asks."""
+        harness.register()
+        harness.running()
+        harness.rescue()
+        beat = harness.beat_of("node-1")
+        assert harness.store.rescue("node-1", seen_beat=beat, by="r", max_crashes=3, now=harness.now) is None
+        assert harness.store.counts()[JobStatus.PENDING] == 1
+
+    def crash(self, harness: Harness, number: int, *, max_crashes: int = 3, suspects: bool = False) -> None:
+        """A new incarnation takes everything and dies."""
+        node = harness.register(f"incarnation-{number}")
+        assert harness.claim(node_id=node, suspects=suspects)
+        self.last = harness.rescue(node, max_crashes=max_crashes)
+
+    def test_the_second_crash_makes_suspects(self, harness: Harness) -> None:
+        """Both neighbours are suspects: ordinary claims pass them by, a claim for suspects takes them."""
+        ids = set(harness.submit_many(2, queue="emails"))
+        self.crash(harness, 1)
+        assert set(self.last.requeued) == ids
+        self.crash(harness, 2)
+        assert set(self.last.suspects) == ids
+        assert self.last.dead_lettered == ()
+        assert harness.claim() == []
+        assert {s.key.queue for s in harness.store.streams() if s.key.suspect} == {"emails"}
+        (claim,) = harness.claim(1, suspects=True)
+        assert claim.crashes == 2
+
+    def test_only_the_culprit_is_dead_lettered(self, harness: Harness) -> None:
+        """Two suspects, run one at a time: the one that crashes again fails, the other succeeds."""
+        culprit, neighbour = harness.submit_many(2)
+        self.crash(harness, 1)
+        self.crash(harness, 2)
+        node = harness.register("incarnation-3")
+        (claim,) = harness.claim(1, node_id=node, suspects=True)
+        rescue = harness.rescue(node)
+        assert rescue.dead_lettered == (claim.job_id,)
+        assert claim.job_id == culprit
+        record = harness.record(culprit)
+        assert (record.status, record.crashes, record.attempts) == (JobStatus.FAILED, 3, 0)
+        assert record.dead_letter_reason
+        assert [letter.job_id for letter in harness.store.dead_letters()] == [culprit]
+        assert len(harness.store.alerts_of(culprit)) == 1
+        harness.end(harness.claim_job(neighbour, suspects=True))
+
+    def test_a_dead_letter_settles_its_edges(self, harness: Harness) -> None:
+        """With everything that a failure brings: branches released, steps canceled."""
+        harness.register()
+        parent, step, alarm = harness.spec(), harness.child(), harness.child()
+        harness.insert(
+            [parent, step, alarm],
+            [harness.edge(parent, step), harness.edge(parent, alarm, EdgeKind.FAILURE, position=1)],
+        )
+        harness.claim_job(parent.job_id)
+        rescue = harness.rescue(max_crashes=1)
+        assert rescue.dead_lettered == (parent.job_id,)
+        assert rescue.requeued == ()
+        assert [c.job_id for c in rescue.canceled] == [step.job_id]
+        assert rescue.released == (alarm.job_id,)
+        assert harness.statuses(s.job_id for s in (parent, step, alarm)) == [
+            JobStatus.FAILED,
+            JobStatus.CANCELED,
+            JobStatus.PENDING,
+        ]
+
+    def test_its_locks_are_free(self, harness: Harness) -> None:
+        """Whoever waits for them need not wait for the lease to end."""
+        harness.register()
+        ttl = timedelta(hours=1)
+        assert harness.store.acquire_lock("sweep", holder="node-1", token=new_id(), ttl=ttl, now=harness.now)
+        assert harness.store.acquire_lock("other", holder="node-2", token=new_id(), ttl=ttl, now=harness.now)
+        harness.rescue()
+        assert harness.store.lock("sweep") is None
+        assert harness.store.lock("other") is not None
+
+    def test_a_draining_node_can_be_rescued(self, harness: Harness) -> None:
+        """Dying while draining is dying."""
+        harness.register()
+        claim = harness.running()
+        harness.store.set_node_state("node-1", NodeState.DRAINING, now=harness.now)
+        assert set(harness.rescue().requeued) == {claim.job_id}
+
+    def test_a_new_incarnation_starts_clean(self, harness: Harness) -> None:
+        """The dead row stays for the record; the new node works beside it."""
+        harness.register("node-1")
+        claim = harness.running(node="node-1")
+        harness.rescue("node-1")
+        harness.register("node-1b")
+        again = harness.claim_job(claim.job_id, node_id="node-1b")
+        assert harness.store.beat("node-1b", now=harness.now).claims == {again.job_id: again.claim_id}
+        harness.end(again)
+
+    def test_an_idle_node(self, harness: Harness) -> None:
+        """Nothing to take back; it is dead all the same."""
+        harness.register()
+        rescue = harness.rescue()
+        assert (rescue.requeued, rescue.suspects, rescue.dead_lettered) == ((), (), ())
+        assert not harness.store.beat("node-1", now=harness.now).alive
+
+
+class TestDeregister:
+    def test_a_clean_goodbye(self, harness: Harness) -> None:
+        """What still runs goes back uncounted, the row is gone."""
+        harness.register()
+        job_id = harness.submit(scheduled_at=harness.after(hours=-1))
+        claim = harness.claim_job(job_id)
+        assert harness.store.deregister("node-1", now=harness.now) == 1
+        assert harness.store.nodes() == []
+        record = harness.record(job_id)
+        assert (record.status, record.crashes, record.attempts) == (JobStatus.PENDING, 0, 0)
+        assert record.scheduled_at == harness.after(hours=-1)
+        assert not harness.complete(claim).won
+        assert harness.store.deregister("node-1", now=harness.now) == 0
+
+
+class TestLocks:
+    TTL = timedelta(seconds=30)
+
+    def test_one_holder_at_a_time(self, harness: Harness) -> None:
+        """Taken is taken, until it is given back by its holder."""
+        mine, theirs = new_id(), new_id()
+        assert harness.store.lock("sweep") is None
+        assert harness.store.acquire_lock("sweep", holder="a", token=mine, ttl=self.TTL, now=harness.now)
+        assert not harness.store.acquire_lock(
+            "sweep", holder="b", token=theirs, ttl=self.TTL, now=harness.now
+        )
+        assert harness.store.acquire_lock("other", holder="b", token=theirs, ttl=self.TTL, now=harness.now)
+        lock = harness.store.lock("sweep")
+        assert lock is not None
+        assert (lock.name, lock.holder, lock.token) == ("sweep", "a", mine)
+        assert (lock.locked_at, lock.expires_at) == (harness.now, harness.now + self.TTL)
+        assert not harness.store.release_lock("sweep", token=theirs)
+        assert harness.store.release_lock("sweep", token=mine)
+        assert not harness.store.release_lock("sweep", token=mine)
+        assert harness.store.acquire_lock("sweep", holder="b", token=theirs, ttl=self.TTL, now=harness.now)
+
+    def test_the_holder_renews(self, harness: Harness) -> None:
+        """The same token again is a renewal; another token of the same holder is not."""
+        token = new_id()
+        assert harness.store.acquire_lock("sweep", holder="a", token=token, ttl=self.TTL, now=harness.now)
+        harness.advance(seconds=20)
+        assert not harness.store.acquire_lock(
+            "sweep", holder="a", token=new_id(), ttl=self.TTL, now=harness.now
+        )
+        assert harness.store.acquire_lock("sweep", holder="a", token=token, ttl=self.TTL, now=harness.now)
+        lock = harness.store.lock("sweep")
+        assert lock is not None
+        assert lock.expires_at == harness.now + self.TTL
+
+    def test_an_expired_lock_is_free(self, harness: Harness) -> None:
+        """A holder that vanished is replaced, and its token is worth nothing afterwards."""
+        old, new = new_id(), new_id()
+        assert harness.store.acquire_lock("sweep", holder="a", token=old, ttl=self.TTL, now=harness.now)
+        harness.advance(seconds=29)
+        assert not harness.store.acquire_lock("sweep", holder="b", token=new, ttl=self.TTL, now=harness.now)
+        harness.advance(seconds=2)
+        assert harness.store.acquire_lock("sweep", holder="b", token=new, ttl=self.TTL, now=harness.now)
+        assert not harness.store.acquire_lock("sweep", holder="a", token=old, ttl=self.TTL, now=harness.now)
+        assert not harness.store.release_lock("sweep", token=old)
+        lock = harness.store.lock("sweep")
+        assert lock is not None
+        assert lock.token == new

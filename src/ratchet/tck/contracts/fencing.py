@@ -1,0 +1,415 @@
+"""Fencing: whoever has lost a job changes nothing about it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from msgspec import structs
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import NodeState
+from ratchet.model.decision import CountCrash, HandBack, Reschedule
+from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import JobRecord, Progress
+from ratchet.model.status import JobStatus
+from ratchet.tck.harness import Harness
+
+RESOURCE = "gateway"
+KEY = "invoice-42"
+
+
+def fresh(harness: Harness) -> JobClaim:
+    """A run that holds a business key and a permit, so that both could be taken from it."""
+    harness.store.set_limit(RESOURCE, concurrent=1, now=harness.now)
+    return harness.running(business_key=KEY, resource=RESOURCE, max_retries=9)
+
+
+def reclaim(harness: Harness, job_id: UUID, node: str) -> JobClaim:
+    """Claim the job once more."""
+    return harness.claim_job(job_id, node_id=node)
+
+
+# --- ways to lose a job: each leaves it RUNNING again, under another claim --------------------------
+
+
+def retried(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.end(old, harness.another_try())
+    return reclaim(harness, old.job_id, node)
+
+
+def failed_and_retried(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.end(old, harness.failure())
+    assert harness.store.retry(old.job_id, now=harness.now)
+    return reclaim(harness, old.job_id, node)
+
+
+def postponed(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.end(old, Reschedule(at=harness.now))
+    return reclaim(harness, old.job_id, node)
+
+
+def crashed(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.end(old, CountCrash(detail="boom", max_crashes=3))
+    return reclaim(harness, old.job_id, node)
+
+
+def handed_back(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    assert harness.store.hand_back([old], now=harness.now) == 1
+    return reclaim(harness, old.job_id, node)
+
+
+def handed_back_as_unknown(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    assert harness.store.hand_back_unknown(old.node_id, [], now=harness.now) == [old.job_id]
+    return reclaim(harness, old.job_id, node)
+
+
+def rescued(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.register(old.node_id)
+    harness.rescue(old.node_id)
+    return reclaim(harness, old.job_id, node)
+
+
+def deregistered(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    harness.register(old.node_id)
+    assert harness.store.deregister(old.node_id, now=harness.now) == 1
+    return reclaim(harness, old.job_id, node)
+
+
+def deleted_and_inserted(harness: Harness, old: JobClaim, node: str) -> JobClaim:
+    """The row is gone and comes back under the same id: versions and attempts start anew, tokens do not."""
+    harness.end(old)
+    assert harness.store.delete(old.job_id)
+    spec = harness.spec(job_id=old.job_id, business_key=KEY, resource=RESOURCE, max_retries=9)
+    harness.insert([spec])
+    return reclaim(harness, old.job_id, node)
+
+
+LOSSES: dict[str, Callable[[Harness, JobClaim, str], JobClaim]] = {
+    f.__name__: f
+    for f in (
+        retried,
+        failed_and_retried,
+        postponed,
+        crashed,
+        handed_back,
+        handed_back_as_unknown,
+        rescued,
+        deregistered,
+        deleted_and_inserted,
+    )
+}
+
+
+# --- what a stale worker may still try; True: the store says that it did something ------------------
+
+
+def _succeed(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, callback=harness.spec(job_id=CALLBACK))
+    return answer.won and not answer.replayed
+
+
+def _retry(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, harness.another_try(harness.after(days=1)))
+    return answer.won and not answer.replayed
+
+
+def _fail(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, harness.failure("from the stale worker"))
+    return answer.won and not answer.replayed
+
+
+def _reschedule(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, Reschedule(at=harness.after(days=1)))
+    return answer.won and not answer.replayed
+
+
+def _hand_back_by_completion(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, HandBack())
+    return answer.won and not answer.replayed
+
+
+def _count_crash(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, CountCrash(detail="stale", max_crashes=1))
+    return answer.won and not answer.replayed
+
+
+def _linger(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, harness.failure(), lingers=True, state='{"stale":true}')
+    return answer.won and not answer.replayed
+
+
+def _hand_back(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.hand_back([old], now=harness.now) > 0
+
+
+def _park(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.park(old, "shop.jobs:gone", now=harness.now)
+
+
+def _progress(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.save_progress(old, Progress(fraction=0.75, message="stale"), now=harness.now)
+
+
+def _state(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.save_state(old, '{"stale":true}', now=harness.now)
+
+
+def _settle(harness: Harness, old: JobClaim) -> bool:
+    harness.store.settle([old], now=harness.now)
+    return False
+
+
+def _release_permits(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.release_permits([old]) > 0
+
+
+def _bodies(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.bodies([old]) != {}
+
+
+ATTEMPTS: dict[str, Callable[[Harness, JobClaim], bool]] = {
+    f.__name__.lstrip("_"): f
+    for f in (
+        _succeed,
+        _retry,
+        _fail,
+        _reschedule,
+        _hand_back_by_completion,
+        _count_crash,
+        _linger,
+        _hand_back,
+        _park,
+        _progress,
+        _state,
+        _settle,
+        _release_permits,
+        _bodies,
+    )
+}
+
+CALLBACK = new_id()
+
+
+def world(harness: Harness, job_id: UUID) -> tuple[object, ...]:
+    """Everything a stale worker could have changed."""
+    record: JobRecord = harness.record(job_id)
+    return (
+        record,
+        harness.store.counts(),
+        harness.store.executions(job_id, uncounted=True),
+        [(limit.name, limit.held) for limit in harness.store.limits()],
+        harness.store.alerts(),
+        harness.store.get(CALLBACK),
+        harness.store.claims_of("node-1"),
+        harness.store.claims_of("node-2"),
+    )
+
+
+def key_is_taken(harness: Harness) -> bool:
+    """A second live job of the key is refused."""
+    try:
+        harness.submit(business_key=KEY)
+    except BusinessKeyBusy:
+        return True
+    return False
+
+
+class TestStaleClaim:
+    @pytest.mark.parametrize("node", ["same node", "other node"])
+    @pytest.mark.parametrize("loss", LOSSES)
+    def test_a_lost_run_changes_nothing(self, harness: Harness, loss: str, node: str) -> None:
+        """Whatever the old run still tries, the new one keeps job, key, permit and checkpoint, and can end."""
+        old = fresh(harness)
+        assert harness.store.save_state(old, '{"n":1}', now=harness.now)
+        harness.advance(seconds=1)
+        new = LOSSES[loss](harness, old, old.node_id if node == "same node" else "node-2")
+        before = world(harness, old.job_id)
+        for name, attempt in ATTEMPTS.items():
+            harness.advance(seconds=1)
+            assert not attempt(harness, old), f"a stale {name} was answered as done after {loss}"
+            assert world(harness, old.job_id) == before, f"a stale {name} changed something after {loss}"
+        assert key_is_taken(harness)
+        harness.end(new)
+        assert harness.status(old.job_id) is JobStatus.SUCCEEDED
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_token_that_was_never_given_out(self, harness: Harness, attempt: str) -> None:
+        """The right job under a wrong token: the same as no claim at all."""
+        claim = fresh(harness)
+        before = world(harness, claim.job_id)
+        assert not ATTEMPTS[attempt](harness, harness.forged_claim(claim.job_id, claim.node_id))
+        assert world(harness, claim.job_id) == before
+        assert key_is_taken(harness)
+        harness.end(claim)
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_token_of_another_job(self, harness: Harness, attempt: str) -> None:
+        """A live token with somebody else's job id fits neither: job and token belong together."""
+        mine = fresh(harness)
+        theirs = harness.running(node="node-2")
+        mixed = structs.replace(mine, claim_id=theirs.claim_id)
+        before, other = world(harness, mine.job_id), harness.record(theirs.job_id)
+        assert not ATTEMPTS[attempt](harness, mixed)
+        assert world(harness, mine.job_id) == before
+        assert harness.record(theirs.job_id) == other
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_canceled_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
+        """CANCELED stays CANCELED; only `settle` and a permit's release free what still waits for the code."""
+        claim = fresh(harness)
+        harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        before = harness.record(claim.job_id)
+        done = ATTEMPTS[attempt](harness, claim)
+        assert done == (attempt == "release_permits")
+        assert harness.record(claim.job_id) == before
+        assert harness.store.get(CALLBACK) is None
+        assert len(harness.store.executions(claim.job_id, uncounted=True)) == 1
+        assert key_is_taken(harness) == (attempt != "settle")
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_finished_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
+        """SUCCEEDED by this very claim: what comes after the success is ignored."""
+        claim = fresh(harness)
+        harness.end(claim)
+        before = world(harness, claim.job_id)
+        assert not ATTEMPTS[attempt](harness, claim)
+        assert world(harness, claim.job_id) == before
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_rescued_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
+        """PENDING after the rescue: the crashed run's own row is no proof that it has won."""
+        claim = fresh(harness)
+        harness.register(claim.node_id)
+        harness.rescue(claim.node_id)
+        before = world(harness, claim.job_id)
+        assert not ATTEMPTS[attempt](harness, claim)
+        assert world(harness, claim.job_id) == before
+        assert key_is_taken(harness)
+
+    @pytest.mark.parametrize("attempt", ATTEMPTS)
+    def test_a_deleted_job(self, harness: Harness, attempt: str) -> None:
+        """There is nothing left to change, and nothing comes back."""
+        claim = fresh(harness)
+        harness.end(claim)
+        assert harness.store.delete(claim.job_id)
+        assert not ATTEMPTS[attempt](harness, claim)
+        assert harness.store.get(claim.job_id) is None
+        assert harness.store.executions(claim.job_id, uncounted=True) == []
+        assert sum(harness.store.counts().values()) == 0
+
+    def test_many_stale_claims_in_one_call(self, harness: Harness) -> None:
+        """Old and new claims of the same jobs, mixed in one flush: exactly the new ones win."""
+        harness.submit_many(20)
+        old = harness.claim()
+        assert harness.store.hand_back(old[::2], now=harness.now) == 10
+        new = harness.claim()
+        answers = harness.end_all([*old, *new])
+        expected = [i % 2 == 1 for i in range(20)] + [True] * 10
+        assert [answer.won for answer in answers] == expected
+        assert harness.store.counts()[JobStatus.SUCCEEDED] == 20
+        for claim in new:
+            (row,) = [r for r in harness.store.executions(claim.job_id) if r.counted]
+            assert row.claim_id == claim.claim_id
+
+    def test_many_stale_claims_are_handed_back_by_nobody(self, harness: Harness) -> None:
+        """Hand-back, permits and bodies of a mixed list touch exactly what is still held."""
+        harness.submit_many(6)
+        old = harness.claim()
+        assert harness.store.hand_back(old[:3], now=harness.now) == 3
+        new = harness.claim(node_id="node-2")
+        assert harness.store.hand_back(old, now=harness.now) == 3
+        assert harness.store.claims_of("node-2") == {c.job_id: c.claim_id for c in new}
+        assert set(harness.store.bodies([*old, *new])) == {c.job_id for c in new}
+
+    def test_completed_retried_and_claimed_again_by_the_same_node(self, harness: Harness) -> None:
+        """The same node, the same attempt number: the old claim cannot finish the new run."""
+        old = fresh(harness)
+        new = failed_and_retried(harness, old, old.node_id)
+        assert (old.attempt, old.node_id) == (new.attempt, new.node_id)
+        assert old.claim_id != new.claim_id
+        answer = harness.complete(old, harness.success('"stale"'))
+        assert not answer.won or answer.replayed
+        assert harness.record(old.job_id).result is None
+        assert harness.status(old.job_id) is JobStatus.RUNNING
+        harness.end(new, harness.success('"fresh"'))
+        assert harness.record(old.job_id).result == '"fresh"'
+
+    @pytest.mark.parametrize(
+        "loss", ["rescued", "deregistered", "handed_back", "handed_back_as_unknown", "canceled", "parked"]
+    )
+    def test_somebody_else_s_row_is_no_proof(self, harness: Harness, loss: str) -> None:
+        """Others wrote the end of this run: a late completion has lost, and is not taken for its own repetition."""
+        claim = fresh(harness)
+        if loss == "canceled":
+            harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        elif loss == "parked":
+            assert harness.store.park(claim, "a:b", now=harness.now)
+        else:
+            LOSSES[loss](harness, claim, "node-2")
+        for decision in (harness.success(), harness.failure(), harness.another_try()):
+            answer = harness.complete(claim, decision)
+            assert (answer.won, answer.replayed) == (False, False)
+
+
+class TestSettleFence:
+    def test_a_key_that_waits_for_another_run(self, harness: Harness) -> None:
+        """The first run was handed back, the second canceled: the first cannot free what waits for the second."""
+        first = fresh(harness)
+        harness.store.hand_back([first], now=harness.now)
+        second = harness.claim_job(first.job_id)
+        harness.store.cancel(second.job_id, reason="r", now=harness.now)
+        harness.store.settle([first], now=harness.now)
+        assert key_is_taken(harness)
+        assert [limit.held for limit in harness.store.limits()] == [1]
+        harness.store.settle([second], now=harness.now)
+        assert not key_is_taken(harness)
+        assert [limit.held for limit in harness.store.limits()] == [0]
+
+    def test_a_retry_that_waits_for_another_run(self, harness: Harness) -> None:
+        """A held-back retry is freed by the run it waits for, and by no other."""
+        first = harness.running()
+        harness.store.hand_back([first], now=harness.now)
+        second = harness.claim_job(first.job_id)
+        harness.end(second, harness.another_try(), lingers=True)
+        harness.store.settle([first, harness.forged_claim(first.job_id)], now=harness.now)
+        assert harness.claim() == []
+        harness.store.settle([second], now=harness.now)
+        assert len(harness.claim()) == 1
+
+    def test_the_key_of_the_next_holder(self, harness: Harness) -> None:
+        """Settled twice: the second time the key belongs to somebody else, and stays theirs."""
+        claim = fresh(harness)
+        harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        harness.store.settle([claim], now=harness.now)
+        harness.submit(business_key=KEY)
+        harness.store.settle([claim], now=harness.now)
+        assert key_is_taken(harness)
+
+
+class TestNodeFence:
+    def test_a_dead_node_cannot_come_back(self, harness: Harness) -> None:
+        """Declared dead it neither beats, nor changes its state, nor is rescued again."""
+        harness.register()
+        harness.rescue()
+        before = harness.store.nodes()
+        assert not harness.store.beat("node-1", now=harness.now).alive
+        assert harness.store.beat_only(["node-1"], now=harness.now) == set()
+        assert not harness.store.set_node_state("node-1", NodeState.ACTIVE, now=harness.now)
+        assert harness.store.rescue("node-1", seen_beat=0, by="r", max_crashes=3, now=harness.now) is None
+        assert harness.store.nodes() == before
+
+    def test_a_lock_s_token(self, harness: Harness) -> None:
+        """A lease that was lost is neither renewed nor released by its old token."""
+        old, new, ttl = new_id(), new_id(), timedelta(seconds=30)
+        assert harness.store.acquire_lock("sweep", holder="a", token=old, ttl=ttl, now=harness.now)
+        harness.advance(seconds=31)
+        assert harness.store.acquire_lock("sweep", holder="a", token=new, ttl=ttl, now=harness.now)
+        assert not harness.store.release_lock("sweep", token=old)
+        assert not harness.store.acquire_lock("sweep", holder="a", token=old, ttl=ttl, now=harness.now)
+        lock = harness.store.lock("sweep")
+        assert lock is not None
+        assert lock.token == new

@@ -1,0 +1,239 @@
+"""History: executions, logs, archive."""
+
+from __future__ import annotations
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.decision import HandBack
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import ExecutionStatus, JobFilter, LogEntry
+from ratchet.model.status import JobStatus
+from ratchet.tck.harness import Harness
+
+
+class TestExecutions:
+    def test_oldest_first(self, harness: Harness) -> None:
+        """Each run in the order it happened; uncounted ones only when asked for."""
+        claim = harness.running(max_retries=9)
+        harness.advance(seconds=1)
+        harness.end(claim, harness.another_try())
+        second = harness.claim_job(claim.job_id)
+        harness.advance(seconds=1)
+        harness.end(second, HandBack())
+        third = harness.claim_job(claim.job_id)
+        harness.advance(seconds=1)
+        harness.end(third)
+        counted = harness.store.executions(claim.job_id)
+        assert [(row.attempt, row.status) for row in counted] == [
+            (1, ExecutionStatus.FAILED),
+            (2, ExecutionStatus.SUCCEEDED),
+        ]
+        every = harness.store.executions(claim.job_id, uncounted=True)
+        assert [row.claim_id for row in every] == [claim.claim_id, second.claim_id, third.claim_id]
+
+    def test_a_canceled_run_is_written_down(self, harness: Harness) -> None:
+        """A run that was canceled is in the full history, uncounted."""
+        claim = harness.running()
+        harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        assert harness.store.executions(claim.job_id) == []
+        (row,) = harness.store.executions(claim.job_id, uncounted=True)
+        assert (row.claim_id, row.status, row.counted) == (claim.claim_id, ExecutionStatus.CANCELED, False)
+
+    def test_a_job_that_never_ran(self, harness: Harness) -> None:
+        """No rows; nor for an unknown job."""
+        assert harness.store.executions(harness.canceled(), uncounted=True) == []
+        assert harness.store.executions(new_id(), uncounted=True) == []
+
+    def test_purging_old_runs_of_ended_jobs(self, harness: Harness) -> None:
+        """Runs of ended jobs go when they are old, in portions; those of live jobs stay."""
+        done = [harness.succeeded() for _ in range(3)]
+        live = harness.running()
+        harness.end(live, harness.another_try(harness.after(days=30)))
+        harness.advance(days=1)
+        young = harness.succeeded()
+        before = harness.after(hours=-1)
+        assert [harness.store.purge_executions(before=before, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [harness.store.executions(job_id) for job_id in done] == [[], [], []]
+        assert len(harness.store.executions(live.job_id)) == 1
+        assert len(harness.store.executions(young)) == 1
+        assert harness.status(done[0]) is JobStatus.SUCCEEDED
+
+
+class TestLogs:
+    def entry(self, harness: Harness, claim: JobClaim, sequence: int, message: str = "hello") -> LogEntry:
+        """One line of a run."""
+        return LogEntry(
+            job_id=claim.job_id,
+            claim_id=claim.claim_id,
+            sequence=sequence,
+            attempt=claim.attempt,
+            at=harness.now,
+            level="INFO",
+            logger="shop.jobs",
+            message=message,
+        )
+
+    def test_in_the_order_they_were_logged(self, harness: Harness) -> None:
+        """Lines of one microsecond keep their sequence; text comes back unharmed."""
+        claim = harness.running()
+        lines = [self.entry(harness, claim, n, f"line {n} 🧾") for n in range(12)]
+        harness.store.append_logs(lines[6:], now=harness.now)
+        harness.store.append_logs(lines[:6], now=harness.now)
+        stored = harness.store.logs(claim.job_id)
+        assert [line.message for line in stored] == [line.message for line in lines]
+        line = stored[0]
+        assert (line.at, line.level, line.logger, line.attempt) == (harness.now, "INFO", "shop.jobs", 1)
+
+    def test_a_line_is_stored_once(self, harness: Harness) -> None:
+        """Sent again after a lost answer, a line is left alone."""
+        claim = harness.running()
+        harness.store.append_logs([self.entry(harness, claim, 1, "first")], now=harness.now)
+        again = [self.entry(harness, claim, 1, "again"), self.entry(harness, claim, 2, "second")]
+        harness.store.append_logs(again, now=harness.now)
+        assert [line.message for line in harness.store.logs(claim.job_id)] == ["first", "second"]
+        harness.store.append_logs([], now=harness.now)
+
+    def test_the_newest_lines(self, harness: Harness) -> None:
+        """A limit keeps the end of the log, in order."""
+        claim = harness.running()
+        for n in range(5):
+            harness.store.append_logs([self.entry(harness, claim, n, str(n))], now=harness.now)
+            harness.advance(seconds=1)
+        assert [line.message for line in harness.store.logs(claim.job_id, limit=2)] == ["3", "4"]
+        assert harness.store.logs(new_id()) == []
+
+    def test_lines_of_a_lost_run_say_so(self, harness: Harness) -> None:
+        """A run that lost its job may still write lines; they are kept and labelled."""
+        harness.register()
+        lost = harness.running()
+        harness.rescue()
+        harness.store.append_logs([self.entry(harness, lost, 1, "from the lost run")], now=harness.now)
+        harness.advance(seconds=1)
+        kept = harness.claim_job(lost.job_id, node_id="node-2")
+        harness.store.append_logs([self.entry(harness, kept, 1, "from the new run")], now=harness.now)
+        expected = [("from the lost run", True), ("from the new run", False)]
+        assert [(line.message, line.lost) for line in harness.store.logs(lost.job_id)] == expected
+        harness.end(kept)
+        assert [(line.message, line.lost) for line in harness.store.logs(lost.job_id)] == expected
+
+    def test_lines_of_failed_attempts_are_not_lost(self, harness: Harness) -> None:
+        """An attempt that failed and was retried held its job to the end."""
+        claim = harness.running()
+        harness.store.append_logs([self.entry(harness, claim, 1)], now=harness.now)
+        harness.end(claim, harness.another_try())
+        assert [line.lost for line in harness.store.logs(claim.job_id)] == [False]
+        harness.end(harness.claim_job(claim.job_id))
+        assert [line.lost for line in harness.store.logs(claim.job_id)] == [False]
+
+    def test_purging(self, harness: Harness) -> None:
+        """Old lines go, in portions."""
+        claim = harness.running()
+        harness.store.append_logs([self.entry(harness, claim, n) for n in range(3)], now=harness.now)
+        harness.advance(days=1)
+        harness.store.append_logs([self.entry(harness, claim, 9, "young")], now=harness.now)
+        before = harness.after(hours=-1)
+        assert [harness.store.purge_logs(before=before, limit=2) for _ in range(3)] == [2, 1, 0]
+        assert [line.message for line in harness.store.logs(claim.job_id)] == ["young"]
+
+    def test_deleted_with_their_job(self, harness: Harness) -> None:
+        """Nothing of a deleted job is left."""
+        claim = harness.running()
+        harness.store.append_logs([self.entry(harness, claim, 1)], now=harness.now)
+        harness.end(claim)
+        assert harness.store.delete(claim.job_id)
+        assert harness.store.logs(claim.job_id) == []
+
+
+class TestArchive:
+    def test_old_successes_and_cancellations(self, harness: Harness) -> None:
+        """They leave the counts and the plain search, and are still there for who asks."""
+        done, gone = harness.succeeded(tags=("t",)), harness.canceled()
+        failed = harness.failed()
+        harness.advance(days=8)
+        young = harness.succeeded()
+        before = harness.record(done)
+        assert harness.store.archive(before=harness.after(days=-7), limit=10, now=harness.now) == 2
+        record = harness.record(done)
+        assert record.archived
+        for name in [
+            "status",
+            "target",
+            "payload",
+            "result",
+            "attempts",
+            "created_at",
+            "finished_at",
+            "root_id",
+            "priority",
+            "stream",
+        ]:
+            assert getattr(record, name) == getattr(before, name), name
+        assert record.tags == ("t",)
+        assert {r.job_id for r in harness.store.find(JobFilter())} == {failed, young}
+        everywhere = [r.job_id for r in harness.store.find(JobFilter(include_archived=True))]
+        assert everywhere == sorted([done, gone, failed, young], reverse=True)
+        assert harness.store.counts()[JobStatus.SUCCEEDED] == 1
+        assert harness.store.count(JobFilter(include_archived=True)) == 4
+        assert len(harness.store.executions(done)) == 1
+
+    def test_search_reaches_the_archive_by_every_page(self, harness: Harness) -> None:
+        """Paging over both places neither repeats nor hides a job."""
+        ids = [harness.succeeded() for _ in range(4)]
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=2, now=harness.now) == 2
+        ids += [harness.submit() for _ in range(3)]
+        found, cursor = [], None
+        while True:
+            page = harness.store.find(JobFilter(include_archived=True), limit=2, cursor=cursor)
+            found += [record.job_id for record in page]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert found == ids[::-1]
+
+    def test_in_portions(self, harness: Harness) -> None:
+        """At most the limit, until nothing is left."""
+        for _ in range(3):
+            harness.succeeded()
+        harness.advance(days=1)
+        assert [harness.store.archive(before=harness.now, limit=2, now=harness.now) for _ in range(3)] == [
+            2,
+            1,
+            0,
+        ]
+
+    def test_a_job_that_others_wait_for_stays(self, harness: Harness) -> None:
+        """Its result is needed by a job that has not ended."""
+        parent, child = harness.spec(), harness.child(scheduled_at=harness.after(days=30))
+        harness.insert([parent, child], [harness.edge(parent, child)])
+        harness.end(harness.claim_job(parent.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 0
+        harness.store.cancel(child.job_id, reason="r", now=harness.now)
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
+
+    def test_a_child_of_an_open_batch_stays(self, harness: Harness) -> None:
+        """The batch may still be asked for its children's results."""
+        batch, children = harness.batch_of(2)
+        first = harness.claim_job(children[0].job_id)
+        harness.end(first)
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 0
+        harness.end_all(harness.claim())
+        harness.end(harness.claim_job(batch.parent.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 3
+
+    def test_purging_the_archive(self, harness: Harness) -> None:
+        """Archived before the date: gone, with runs and tags; its idempotency key stays."""
+        old = harness.succeeded(tags=("t",), idempotency_key="i")
+        harness.advance(days=1)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 1
+        assert harness.store.purge_archive(before=harness.after(seconds=-1), limit=10) == 0
+        harness.advance(days=30)
+        assert harness.store.purge_archive(before=harness.after(days=-1), limit=10) == 1
+        assert harness.store.get(old) is None
+        assert harness.store.executions(old) == []
+        assert harness.store.tag_counts() == {}
+        answer = harness.store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0]
+        assert (answer.job_id, answer.created) == (old, False)

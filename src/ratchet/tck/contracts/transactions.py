@@ -1,0 +1,276 @@
+"""Transactions: what is done within the caller's transaction happens with it, or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from uuid import UUID
+
+import pytest
+
+from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
+from ratchet.model.job import Insertion, Progress
+from ratchet.model.status import Busy, JobStatus
+from ratchet.spi.store import JobStore
+from ratchet.tck.harness import Harness, needs
+from ratchet.tck.race import PATIENCE, race, results
+
+
+class Rollback(Exception):
+    """Raised to leave a transaction without committing it."""
+
+
+@contextmanager
+def rolled_back(store: JobStore) -> Iterator[object]:
+    """A transaction that its owner does not commit."""
+    try:
+        with store.begin() as connection:
+            yield connection
+            raise Rollback
+    except Rollback:
+        return
+    pytest.fail("begin() swallowed the error that its block raised")
+
+
+def insert_within(harness: Harness, connection: object, **changes: object) -> Insertion:
+    """Submit one job on the caller's connection."""
+    return harness.store.insert([harness.spec(**changes)], now=harness.now, within=connection)[0]
+
+
+@needs("transactions", "within")
+class TestInsertWithin:
+    def test_committed_with_the_caller(self, harness: Harness) -> None:
+        """Invisible to others until the caller commits, then there."""
+        other = harness.reopen()
+        spec = harness.spec(tags=("t",), queue="brand-new")
+        with harness.store.begin() as connection:
+            (answer,) = harness.store.insert([spec], now=harness.now, within=connection)
+            assert (answer.job_id, answer.created) == (spec.job_id, True)
+        assert other.get(spec.job_id) is not None
+        assert [c.job_id for c in harness.claim(store=other)] == [spec.job_id]
+
+    @needs("concurrent_writers")
+    def test_nobody_claims_it_before_the_commit(self, harness: Harness) -> None:
+        """The job does not start before the transaction that created its data is there."""
+        other = harness.reopen()
+        with harness.store.begin() as connection:
+            job_id = insert_within(harness, connection).job_id
+            assert other.get(job_id) is None
+            assert harness.claim(store=other) == []
+        assert len(harness.claim(store=other)) == 1
+
+    def test_rolled_back_with_the_caller(self, harness: Harness) -> None:
+        """No job, no edge, no batch, no key: as if it had never been called, and the keys can be used."""
+        parent, child = harness.spec(idempotency_key="i", business_key="b"), harness.child()
+        with rolled_back(harness.store) as connection:
+            harness.store.insert(
+                [parent, child], now=harness.now, edges=[harness.edge(parent, child)], within=connection
+            )
+        assert harness.store.get(parent.job_id) is None
+        assert harness.store.edges_of(child.job_id) == []
+        assert sum(harness.store.counts().values()) == 0
+        answers = harness.store.insert([harness.spec(idempotency_key="i", business_key="b")], now=harness.now)
+        assert [answer.created for answer in answers] == [True]
+
+    def test_a_busy_key_leaves_the_transaction_usable(self, harness: Harness) -> None:
+        """After BusinessKeyBusy the caller goes on in the same transaction, and it commits."""
+        holder = harness.submit(business_key="k")
+        with harness.store.begin() as connection:
+            first = insert_within(harness, connection)
+            with pytest.raises(BusinessKeyBusy) as caught:
+                insert_within(harness, connection, business_key="k")
+            assert caught.value.holder == holder
+            second = insert_within(harness, connection)
+        assert harness.statuses([first.job_id, second.job_id]) == [JobStatus.PENDING] * 2
+        assert harness.store.counts()[JobStatus.PENDING] == 3
+
+    def test_a_refused_call_leaves_nothing_of_itself(self, harness: Harness) -> None:
+        """The other jobs of the refused call are not stored either, though the caller commits."""
+        harness.submit(business_key="k")
+        mine, busy = harness.spec(idempotency_key="i"), harness.spec(business_key="k")
+        with harness.store.begin() as connection:
+            with pytest.raises(BusinessKeyBusy):
+                harness.store.insert([mine, busy], now=harness.now, within=connection)
+        assert harness.store.get(mine.job_id) is None
+        assert harness.store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0].created
+
+    def test_duplicates_are_answered_inside(self, harness: Harness) -> None:
+        """A known key names the original; so does one that this very transaction has stored."""
+        original = harness.submit(idempotency_key="known")
+        with harness.store.begin() as connection:
+            known = insert_within(harness, connection, idempotency_key="known")
+            first = insert_within(harness, connection, idempotency_key="new", business_key="b")
+            again = insert_within(harness, connection, idempotency_key="new")
+            held = insert_within(harness, connection, business_key="b", busy=Busy.RETURN)
+        assert (known.job_id, known.created) == (original, False)
+        assert (again.job_id, again.created) == (first.job_id, False)
+        assert (held.job_id, held.created) == (first.job_id, False)
+        assert harness.store.counts()[JobStatus.PENDING] == 2
+
+    def test_replace_inside(self, harness: Harness) -> None:
+        """The holder is canceled with the caller's commit, and lives on after its rollback."""
+        holder = harness.submit(business_key="k")
+        with rolled_back(harness.store) as connection:
+            assert insert_within(harness, connection, business_key="k", busy=Busy.REPLACE).replaced == holder
+        assert harness.status(holder) is JobStatus.PENDING
+        with harness.store.begin() as connection:
+            answer = insert_within(harness, connection, business_key="k", busy=Busy.REPLACE)
+        assert harness.status(holder) is JobStatus.CANCELED
+        assert harness.status(answer.job_id) is JobStatus.PENDING
+
+    @needs("concurrent_writers")
+    def test_a_key_that_an_open_transaction_holds(self, harness: Harness) -> None:
+        """The second waits for the first, but not for ever: SubmissionBlocked, and the first is unharmed."""
+        other = harness.reopen()
+        with harness.store.begin() as connection:
+            first = insert_within(harness, connection, idempotency_key="i", business_key="b")
+            rivals = [harness.spec(idempotency_key="i"), harness.spec(business_key="b")]
+            blocked = race([partial(other.insert, [rival], now=harness.now) for rival in rivals])
+            assert [type(finish.error) for finish in blocked] == [SubmissionBlocked] * 2
+        assert harness.status(first.job_id) is JobStatus.PENDING
+        assert other.insert([harness.spec(idempotency_key="i")], now=harness.now)[0].job_id == first.job_id
+
+    @needs("concurrent_writers")
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_who_waits_learns_how_it_ended(self, harness: Harness, commits: bool) -> None:
+        """The open transaction commits: the waiting one gets its job. It rolls back: the waiting one is stored."""
+        other = harness.reopen()
+        inserted = threading.Event()
+        spec = harness.spec(idempotency_key="i")
+
+        def hold() -> None:
+            try:
+                with harness.store.begin() as connection:
+                    harness.store.insert([spec], now=harness.now, within=connection)
+                    inserted.set()
+                    waiter_started.wait(PATIENCE)
+                    if not commits:
+                        raise Rollback
+            except Rollback:
+                pass
+
+        waiter_started = threading.Event()
+
+        def submit(store: JobStore) -> Insertion:
+            inserted.wait(PATIENCE)
+            waiter_started.set()
+            return store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0]
+
+        runners: list[Callable[[], object]] = [hold, partial(submit, other)]
+        _, answer = results(runners)
+        assert isinstance(answer, Insertion)
+        assert answer.created == (not commits)
+        assert (answer.job_id == spec.job_id) == commits
+        assert harness.store.counts()[JobStatus.PENDING] == 1
+
+
+@needs("transactions", "within")
+class TestCompleteWithin:
+    def test_committed_with_the_user_s_writes(self, harness: Harness) -> None:
+        """The success is there when the transaction commits, with everything that follows from it."""
+        parent, child = harness.spec(), harness.child()
+        harness.insert([parent, child], [harness.edge(parent, child)])
+        claim = harness.claim_job(parent.job_id)
+        with harness.store.begin() as connection:
+            made = insert_within(harness, connection)
+            (answer,) = harness.store.complete(
+                [harness.completion(claim)], now=harness.now, within=connection
+            )
+            assert (answer.won, answer.released) == (True, (child.job_id,))
+        assert harness.statuses([parent.job_id, child.job_id, made.job_id]) == [
+            JobStatus.SUCCEEDED,
+            JobStatus.PENDING,
+            JobStatus.PENDING,
+        ]
+
+    def test_rolled_back_with_them(self, harness: Harness) -> None:
+        """The job still runs, and can end another way."""
+        claim = harness.running(business_key="k")
+        with rolled_back(harness.store) as connection:
+            (answer,) = harness.store.complete(
+                [harness.completion(claim)], now=harness.now, within=connection
+            )
+            assert answer.won
+        assert harness.record(claim.job_id).claim_id == claim.claim_id
+        assert harness.store.executions(claim.job_id, uncounted=True) == []
+        harness.end(claim, harness.another_try())
+
+    def test_a_lost_claim_is_told_before_the_commit(self, harness: Harness) -> None:
+        """No row under the fence: the caller can roll its own writes back."""
+        claim = harness.running()
+        harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        with harness.store.begin() as connection:
+            (answer,) = harness.store.complete(
+                [harness.completion(claim)], now=harness.now, within=connection
+            )
+        assert not answer.won
+        assert harness.status(claim.job_id) is JobStatus.CANCELED
+
+    def test_progress_joins_it(self, harness: Harness) -> None:
+        """Stored with the commit, gone with the rollback."""
+        claim = harness.running()
+        with rolled_back(harness.store) as connection:
+            assert harness.store.save_progress(
+                claim, Progress(fraction=0.5), now=harness.now, within=connection
+            )
+        assert harness.record(claim.job_id).progress is None
+        with harness.store.begin() as connection:
+            harness.store.save_progress(claim, Progress(fraction=0.5), now=harness.now, within=connection)
+        assert harness.record(claim.job_id).progress == Progress(fraction=0.5)
+
+
+@needs("transactions")
+class TestBegin:
+    def test_it_joins_a_transaction_that_is_given(self, harness: Harness) -> None:
+        """`begin(within=…)` neither commits nor rolls back what is not its own."""
+        ids: list[UUID] = []
+        with rolled_back(harness.store) as outer:
+            with harness.store.begin(within=outer) as inner:
+                ids.append(insert_within(harness, inner).job_id)
+            ids.append(insert_within(harness, outer).job_id)
+        assert [harness.store.get(job_id) for job_id in ids] == [None, None]
+
+    def test_transactions_in_a_row(self, harness: Harness) -> None:
+        """A rolled-back one does not spoil the next."""
+        for _ in range(3):
+            with rolled_back(harness.store) as connection:
+                insert_within(harness, connection)
+            with harness.store.begin() as connection:
+                insert_within(harness, connection)
+        assert harness.store.counts()[JobStatus.PENDING] == 3
+
+
+class TestStoreLifecycle:
+    def test_migrating_again_changes_nothing(self, harness: Harness) -> None:
+        """A schema that is up to date needs no script, and is found to be in order."""
+        job_id = harness.submit()
+        assert harness.store.migrate() == []
+        harness.store.check_schema()
+        assert harness.status(job_id) is JobStatus.PENDING
+
+    def test_closing_is_idempotent_and_not_the_end(self, harness: Harness) -> None:
+        """Closed twice, the store opens its connections again when it is used again."""
+        job_id = harness.submit()
+        harness.store.close()
+        harness.store.close()
+        assert harness.status(job_id) is JobStatus.PENDING
+        harness.end(harness.claim_job(job_id))
+
+    def test_it_has_a_name_and_says_what_it_can(self, harness: Harness) -> None:
+        """The harness declares what the store declares."""
+        assert harness.store.name
+        assert vars(harness.store.capabilities) == vars(harness.capabilities)
+
+    @needs("survives_restart")
+    def test_what_was_acknowledged_is_there_after_a_restart(self, harness: Harness) -> None:
+        """A new handle after all others were closed finds every job in its state."""
+        pending, running, done = harness.submit_many(1)[0], harness.running(), harness.succeeded()
+        harness.store.close()
+        other = harness.reopen()
+        assert [
+            (record.status if (record := other.get(job_id)) else None)
+            for job_id in (pending, running.job_id, done)
+        ] == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
+        assert harness.complete(running, store=other).won

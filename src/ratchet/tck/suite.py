@@ -1,0 +1,67 @@
+"""All contracts of the kit: found in `ratchet.tck.contracts`, and held to the list in ``contracts.txt``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.resources import files
+from pkgutil import iter_modules
+
+import pytest
+
+from ratchet.tck import contracts as package
+
+_PACKAGE = package.__name__
+_MODULES = sorted(module.name for module in iter_modules(package.__path__))
+
+for _name in _MODULES:
+    if f"{_PACKAGE}.{_name}" not in sys.modules:
+        # so that a failing contract shows the values it compared
+        pytest.register_assert_rewrite(f"{_PACKAGE}.{_name}")
+
+
+def contract_classes() -> dict[str, type]:
+    """Every class of contracts by its name; put them into a module's globals and pytest collects them."""
+    found: dict[str, type] = {}
+    for name in _MODULES:
+        module = import_module(f"{_PACKAGE}.{name}")
+        for value in vars(module).values():
+            if (
+                isinstance(value, type)
+                and value.__name__.startswith("Test")
+                and value.__module__ == module.__name__
+            ):
+                assert value.__name__ not in found, f"two contract classes are called {value.__name__}"
+                found[value.__name__] = value
+    return found
+
+
+def contract_name(cls: type, method: str) -> str:
+    """How a contract stands in the list: noun, class, method."""
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}.{method}"
+
+
+def written_contracts() -> list[str]:
+    """The contracts that the code holds, sorted."""
+    return sorted(
+        contract_name(cls, method)
+        for cls in contract_classes().values()
+        for method in vars(cls)
+        if method.startswith("test_")
+    )
+
+
+def listed_contracts() -> list[str]:
+    """The contracts that a store must pass, as ``contracts.txt`` lists them."""
+    text = files("ratchet.tck").joinpath("contracts.txt").read_text(encoding="utf-8")
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def differences() -> list[str]:
+    """What is wrong between the list and the code; nothing when they agree."""
+    listed, written = listed_contracts(), written_contracts()
+    problems = [f"listed but not written: {name}" for name in sorted(set(listed) - set(written))]
+    problems += [f"written but not listed: {name}" for name in sorted(set(written) - set(listed))]
+    if len(set(listed)) != len(listed):
+        problems.append("the list names a contract twice")
+    return problems

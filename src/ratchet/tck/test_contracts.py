@@ -1,0 +1,5 @@
+"""Where pytest finds the contracts when it is told to collect ``ratchet.tck``."""
+
+from ratchet.tck.suite import contract_classes
+
+globals().update(contract_classes())

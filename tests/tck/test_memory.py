@@ -1,0 +1,21 @@
+"""The in-memory store fulfils every contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ratchet.tck.suite import contract_classes
+from tests.tck.memory import MemoryHarness
+
+pytest_plugins = ["ratchet.tck.plugin"]
+
+globals().update(contract_classes())
+
+
+@pytest.fixture(scope="module")
+def ratchet_harness() -> Iterator[MemoryHarness]:
+    harness = MemoryHarness()
+    yield harness
+    harness.shutdown()

@@ -1,0 +1,169 @@
+"""Dead is noticed in seconds, alive is never robbed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from ratchet.engine.heartbeat import Heartbeat
+from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.orphans import OrphanRecovery
+from ratchet.model.clock import ManualClock
+from ratchet.model.cluster import BeatAnswer, NodeRecord, NodeState, Rescue
+from ratchet.model.errors import StoreUnavailable
+from ratchet.model.identifiers import new_id
+
+
+@dataclass
+class Cluster:
+    """A store that knows nodes only, and can be away."""
+
+    clock: ManualClock
+    beats: dict[str, int] = field(default_factory=dict)
+    rescued: list[str] = field(default_factory=list)
+    away: bool = False
+
+    def nodes(self) -> list[NodeRecord]:
+        self._require()
+        now = self.clock.now()
+        return [
+            NodeRecord(
+                node_id=node_id,
+                name=node_id,
+                host="h",
+                pid=1,
+                version="0",
+                state=NodeState.ACTIVE,
+                beat=beat,
+                beat_interval=timedelta(seconds=2),
+                silence=timedelta(seconds=5),
+                started_at=now,
+                last_beat_at=now,
+            )
+            for node_id, beat in self.beats.items()
+        ]
+
+    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+        self._require()
+        self.beats[node_id] = self.beats.get(node_id, 0) + 1
+        return BeatAnswer(alive=True)
+
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None:
+        if self.beats.get(node_id) != seen_beat:
+            return None
+        self.rescued.append(node_id)
+        del self.beats[node_id]
+        return Rescue(node_id=node_id)
+
+    def strays(self) -> list[str]:
+        return []
+
+    def hand_back_unknown(self, *_: Any, **__: Any) -> list[Any]:
+        return []
+
+    def _require(self) -> None:
+        if self.away:
+            raise StoreUnavailable("away")
+
+
+class NoRuns:
+    """A coordinator that holds nothing."""
+
+    def held(self) -> list[Any]:
+        return []
+
+    def tokens(self) -> list[Any]:
+        return []
+
+    def has_lost_claims(self) -> bool:
+        return False
+
+    def looked_for_lost_claims(self) -> None:
+        return None
+
+    def reconcile(self, *_: Any) -> list[Any]:
+        return []
+
+
+class Observer:
+    """One node that beats and watches others."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.cluster = Cluster(self.clock)
+        identity = NodeIdentity(new_id, "observer")
+        self.heartbeat = Heartbeat(
+            nodes=cast(Any, self.cluster),
+            coordinator=cast(Any, NoRuns()),
+            identity=identity,
+            clock=self.clock,
+            interval=timedelta(seconds=2),
+            silence=timedelta(seconds=5),
+            version="0",
+        )
+        self.orphans = OrphanRecovery(
+            nodes=self.cluster, heartbeat=self.heartbeat, identity=identity, clock=self.clock, max_crashes=3
+        )
+
+    def live(self, seconds: float, *, others: tuple[str, ...] = ()) -> None:
+        """Beat and look every two seconds, as the service does; *others* beat too."""
+        for _ in range(int(seconds / 2)):
+            self.clock.advance(2)
+            for other in others:
+                self.cluster.beat(other, now=self.clock.now())
+            try:
+                self.heartbeat.run_once(self.clock.now())
+                self.orphans.run_once(self.clock.now())
+            except StoreUnavailable:
+                pass
+
+
+class TestOrphanRecovery:
+    def test_a_silent_node_is_rescued_within_eight_seconds(self) -> None:
+        """Silence of five seconds, looked at every two."""
+        observer = Observer()
+        observer.cluster.beats["victim"] = 7
+        observer.live(2, others=("victim",))
+        observer.live(8)
+        assert observer.cluster.rescued == ["victim"]
+
+    def test_a_beating_node_is_left_alone(self) -> None:
+        """An hour of beats: nobody is rescued."""
+        observer = Observer()
+        observer.live(3600, others=("neighbor",))
+        assert observer.cluster.rescued == []
+
+    def test_a_database_that_was_away_rescues_nobody(self) -> None:
+        """Everybody was silent for ten seconds; everybody is observed anew."""
+        observer = Observer()
+        observer.live(20, others=("neighbor",))
+        observer.cluster.away = True
+        observer.live(10)
+        observer.cluster.away = False
+        # The neighbor is a little slower to come back than the observer.
+        observer.live(4)
+        observer.live(20, others=("neighbor",))
+        assert observer.cluster.rescued == []
+
+    def test_an_observer_that_was_frozen_observes_anew(self) -> None:
+        """After a gap of its own it does not judge by what it saw before."""
+        observer = Observer()
+        observer.live(10, others=("neighbor",))
+        observer.clock.advance(3600)
+        observer.live(4)
+        assert observer.cluster.rescued == []
+        observer.live(4)
+        assert observer.cluster.rescued == ["neighbor"]
+
+    def test_a_step_of_the_wall_clock_rescues_nobody(self) -> None:
+        """Only this node's own monotonic time is used."""
+        observer = Observer()
+        observer.live(10, others=("neighbor",))
+        observer.clock.set(observer.clock.now() + timedelta(days=1))
+        observer.live(4, others=("neighbor",))
+        observer.clock.set(observer.clock.now() - timedelta(days=2))
+        observer.live(4, others=("neighbor",))
+        assert observer.cluster.rescued == []

@@ -1,0 +1,97 @@
+"""Services start, stop, and never silently end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+from ratchet.defaults.executor_provider import DefaultExecutorProvider
+from ratchet.engine.service import Service
+from ratchet.model.errors import StoreUnavailable
+
+
+def service(step: object) -> Service:
+    return Service("test", step, DefaultExecutorProvider())  # type: ignore[arg-type]
+
+
+class TestService:
+    def test_start_and_stop_from_many_threads(self) -> None:
+        """Whatever the order of starts, wakes and stops, at most one thread steps, and in the end none."""
+        inside = threading.Semaphore(1)
+        overlaps = 0
+
+        def step() -> float:
+            nonlocal overlaps
+            if not inside.acquire(blocking=False):
+                overlaps += 1
+                return 0.0
+            time.sleep(0.0005)
+            inside.release()
+            return 0.001
+
+        under_test = service(step)
+
+        def pester(seed: int) -> None:
+            dice = random.Random(seed)
+            for _ in range(40):
+                dice.choice((under_test.start, under_test.wake, under_test.stop))()
+
+        threads = [threading.Thread(target=pester, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert under_test.stop()
+        assert not under_test.is_alive
+        assert overlaps == 0
+
+    def test_an_error_does_not_end_the_service(self) -> None:
+        """It goes on after errors, also after a lost database."""
+        calls = []
+
+        def step() -> float:
+            calls.append(None)
+            if len(calls) == 1:
+                raise StoreUnavailable("away")
+            if len(calls) == 2:
+                raise ZeroDivisionError
+            return 0.001
+
+        under_test = service(step)
+        under_test.start()
+        deadline = time.monotonic() + 5
+        while len(calls) < 5 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        under_test.stop()
+        assert len(calls) >= 5
+
+    def test_wake_ends_a_rest(self) -> None:
+        """A service that rests for an hour steps again at once when woken."""
+        stepped = threading.Semaphore(0)
+
+        def step() -> float:
+            stepped.release()
+            return 3600.0
+
+        under_test = service(step)
+        under_test.start()
+        assert stepped.acquire(timeout=5)
+        under_test.wake()
+        assert stepped.acquire(timeout=5)
+        assert under_test.stop()
+
+    def test_stop_from_its_own_step(self) -> None:
+        """A service may stop itself without waiting for itself."""
+        holder: list[Service] = []
+        done = threading.Event()
+
+        def step() -> float:
+            assert not holder[0].stop()
+            done.set()
+            return 0.0
+
+        holder.append(service(step))
+        holder[0].start()
+        assert done.wait(5)
+        assert holder[0].stop()
