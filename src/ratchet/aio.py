@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
 from ratchet.api.async_queries import (
@@ -25,12 +26,14 @@ from ratchet.api.async_queries import (
     AsyncQueues,
     AsyncSchedules,
 )
+from ratchet.api.batches import AsyncBatchBuilder, AsyncStreamingBatchBuilder
 from ratchet.api.builders import AsyncJobBuilder, GraphDraft
 from ratchet.api.handles import JobHandle
 from ratchet.api.health import Health
+from ratchet.api.joins import AsyncJoinBuilder, Join
 from ratchet.api.reasons import Reason
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Schedule
-from ratchet.api.threads import in_thread
+from ratchet.api.threads import in_thread, joining
 from ratchet.engine.waiter import ResultWaiter, _Wait
 from ratchet.model.durations import Duration
 from ratchet.model.job import JobFilter, JobResultRow
@@ -168,15 +171,31 @@ class AsyncScheduler:
         within: object | None = None,
     ) -> list[JobHandle[Any]]:
         """See `Scheduler.enqueue_many`."""
-        return await _joining(lambda own: self._scheduler.enqueue_many(target, arguments, within=own), within)
+        return await joining(lambda own: self._scheduler.enqueue_many(target, arguments, within=own), within)
 
     async def submit_all(
         self, builders: Iterable[GraphDraft[Any]], *, within: object | None = None
     ) -> list[JobHandle[Any]]:
         """See `Scheduler.submit_all`."""
-        return await _joining(lambda own: self._scheduler.submit_all(builders, within=own), within)
+        return await joining(lambda own: self._scheduler.submit_all(builders, within=own), within)
+
+    def join(self, jobs: Iterable[Any], join: Join = Join.ALL) -> AsyncJoinBuilder:
+        """See `Scheduler.join`."""
+        return AsyncJoinBuilder(self._scheduler.backend, jobs, join)
+
+    def enqueue_batch(self, name: str) -> AsyncBatchBuilder:
+        """See `Scheduler.enqueue_batch`."""
+        return AsyncBatchBuilder(self._scheduler.backend, name)
+
+    def streaming_batch(self, name: str) -> AsyncStreamingBatchBuilder:
+        """See `Scheduler.streaming_batch`."""
+        return AsyncStreamingBatchBuilder(self._scheduler.backend, name)
 
     # --- control ---
+
+    def handle(self, job_id: UUID | str) -> JobHandle[Any]:
+        """See `Scheduler.handle`; its verbs are awaited through ``handle.aio``."""
+        return self._scheduler.handle(job_id)
 
     async def cancel_job(self, job_id: UUID | str, *, reason: str = "requested") -> bool:
         """See `Scheduler.cancel_job`."""
@@ -287,11 +306,11 @@ class AsyncScheduler:
         """See `Scheduler.close`."""
         await in_thread(self._scheduler.close)
 
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
 
-async def _joining(verb: Callable[[object | None], R], within: object | None) -> R:
-    """*verb* without blocking the event loop; an async SQLAlchemy session lends its connection itself."""
-    run_sync = getattr(within, "run_sync", None)
-    if run_sync is not None:
-        result: R = await run_sync(verb)
-        return result
-    return await in_thread(verb, within)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

@@ -22,7 +22,7 @@ from ratchet.api.context import enlisted_connection
 from ratchet.api.drafts import StepDraft
 from ratchet.api.steps import Step
 from ratchet.api.submission import CHUNK, Submission, persisted, send, specs_for
-from ratchet.api.threads import in_thread
+from ratchet.api.threads import in_thread, joining
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.errors import CommitUnknown, InvalidJob, StoreUnavailable
 from ratchet.model.job import JobSpec
@@ -270,14 +270,18 @@ class BatchDraft(StepDraft):
         self._backend.submitted(specs, due=True, priority=specs[0].priority)
 
 
-class BatchBuilder(BatchDraft):
-    """A batch while it is being described; ``submit()`` stores it."""
+class EachDraft(BatchDraft):
+    """A batch of items that are at hand."""
 
     def for_each(self, items: Iterable[T], target: Callable[[T], Any]) -> Self:
         """One job per item, which is the target's one argument."""
         with self._editing():
             self._take(items, target)
         return self
+
+
+class BatchBuilder(EachDraft):
+    """A batch while it is being described; ``submit()`` stores it."""
 
     def submit(self, *, within: object | None = None) -> BatchHandle:
         """Store the batch and return its handle; an empty one succeeds at once."""
@@ -287,6 +291,14 @@ class BatchBuilder(BatchDraft):
     def aio(self) -> AsyncBatchSubmit:
         """``await builder.aio.submit()``."""
         return AsyncBatchSubmit(self)
+
+
+class AsyncBatchBuilder(EachDraft):
+    """A `BatchBuilder` whose ``submit()`` is awaited; made by ``scheduler.aio.enqueue_batch``."""
+
+    async def submit(self, *, within: object | None = None) -> BatchHandle:
+        """Store the batch and return its handle."""
+        return await joining(self._store, within)
 
 
 class AsyncBatchSubmit:
@@ -299,14 +311,10 @@ class AsyncBatchSubmit:
 
     async def submit(self, *, within: object | None = None) -> BatchHandle:
         """See `BatchBuilder.submit`."""
-        run_sync = getattr(within, "run_sync", None)
-        if run_sync is not None:
-            handle: BatchHandle = await run_sync(self._builder._store)
-            return handle
-        return await in_thread(self._builder._store, within)
+        return await joining(self._builder._store, within)
 
 
-class StreamingBatchBuilder(BatchDraft):
+class StreamDraft(BatchDraft):
     """A batch whose items are read while the first of them already run; memory stays flat."""
 
     _VERB = "start()"
@@ -334,6 +342,10 @@ class StreamingBatchBuilder(BatchDraft):
     def _first_chunk(self) -> int:
         return self._chunk
 
+
+class StreamingBatchBuilder(StreamDraft):
+    """A streaming batch while it is being described; ``start()`` reads its items and stores them."""
+
     def start(self) -> BatchHandle:
         """Read and store all items, and return the batch's handle; a source that raises cancels the batch."""
         return self._store(None)
@@ -342,6 +354,14 @@ class StreamingBatchBuilder(BatchDraft):
     def aio(self) -> AsyncBatchStart:
         """``await builder.aio.start()``."""
         return AsyncBatchStart(self)
+
+
+class AsyncStreamingBatchBuilder(StreamDraft):
+    """A `StreamingBatchBuilder` whose ``start()`` is awaited; made by ``scheduler.aio.streaming_batch``."""
+
+    async def start(self) -> BatchHandle:
+        """Read and store all items, on another thread, and return the batch's handle."""
+        return await in_thread(self._store, None)
 
 
 class AsyncBatchStart:

@@ -20,7 +20,7 @@ from ratchet.api.drafts import StepDraft
 from ratchet.api.handles import JobHandle
 from ratchet.api.steps import Prepared, Step
 from ratchet.api.submission import CHUNK, Submission, send
-from ratchet.api.threads import in_thread
+from ratchet.api.threads import joining
 from ratchet.model.composition import Edge, EdgeKind
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob
@@ -428,7 +428,7 @@ class AsyncJobBuilder(GraphDraft[R]):
 
     async def submit(self, *, within: object | None = None) -> JobHandle[R]:
         """Store the job, with all that follows it, and return its handle."""
-        return await submit_async(self._submit, within)
+        return await joining(self._submit, within)
 
 
 class AsyncSubmit(Generic[R]):
@@ -441,18 +441,7 @@ class AsyncSubmit(Generic[R]):
 
     async def submit(self, *, within: object | None = None) -> JobHandle[R]:
         """See `JobBuilder.submit`."""
-        return await submit_async(self._builder._submit, within)
-
-
-async def submit_async(
-    submit: Callable[[object | None], JobHandle[R]], within: object | None
-) -> JobHandle[R]:
-    """*submit* without blocking the event loop; an async SQLAlchemy session lends its connection itself."""
-    run_sync = getattr(within, "run_sync", None)
-    if run_sync is not None:
-        handle: JobHandle[R] = await run_sync(submit)
-        return handle
-    return await in_thread(submit, within)
+        return await joining(self._builder._submit, within)
 
 
 def submit_together(

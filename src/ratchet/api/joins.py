@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.builders import GraphDraft, JobBuilder, Joined
+from ratchet.api.builders import AsyncJobBuilder, GraphDraft, JobBuilder, Joined
 from ratchet.api.checks import count_of
 from ratchet.api.drafts import Draft
 from ratchet.api.handles import JobHandle
@@ -47,8 +47,8 @@ class Join:
 Join.ALL = Join()
 
 
-class JoinBuilder(Draft):
-    """Jobs to wait for; ``then`` names the job that waits."""
+class JoinDraft(Draft):
+    """Jobs to wait for, as yet without the job that waits."""
 
     _VERB = "then(...).submit()"
 
@@ -70,6 +70,14 @@ class JoinBuilder(Draft):
     def _label(self) -> str:
         return f"a join of {len(self._joined.parents)} jobs"
 
+    def _take(self) -> Joined:
+        self._spend("continued with then(...)")
+        return self._joined
+
+
+class JoinBuilder(JoinDraft):
+    """Jobs to wait for; ``then`` names the job that waits."""
+
     @overload
     def then(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobBuilder[R]: ...
     @overload
@@ -78,10 +86,21 @@ class JoinBuilder(Draft):
     ) -> JobBuilder[R]: ...
     def then(self, target: Any, /, *args: Any, **kwargs: Any) -> JobBuilder[Any]:
         """The job that runs when enough have succeeded; RESULTS stands for the list of what they returned."""
-        with self._editing():
-            builder: JobBuilder[Any] = JobBuilder(self._backend, target, args, kwargs, joined=self._joined)
-        self._spend("continued with then(...)")
-        return builder
+        return JobBuilder(self._backend, target, args, kwargs, joined=self._take())
+
+
+class AsyncJoinBuilder(JoinDraft):
+    """A `JoinBuilder` that leads to an awaited ``submit()``; made by ``scheduler.aio.join``."""
+
+    @overload
+    def then(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJobBuilder[R]: ...
+    @overload
+    def then(
+        self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncJobBuilder[R]: ...
+    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> AsyncJobBuilder[Any]:
+        """See `JoinBuilder.then`."""
+        return AsyncJobBuilder(self._backend, target, args, kwargs, joined=self._take())
 
 
 def _parent(parent: Any) -> UUID | GraphDraft[Any]:

@@ -37,6 +37,20 @@ async def in_thread(verb: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     )
 
 
+async def joining(verb: Callable[[object | None], T], within: object | None) -> T:
+    """
+    What ``verb(within)`` returns, without blocking the event loop.
+
+    An async SQLAlchemy session or connection lends its synchronous face itself: ``run_sync`` is how
+    statements reach its driver.
+    """
+    run_sync = getattr(within, "run_sync", None)
+    if run_sync is not None:
+        result: T = await run_sync(verb)
+        return result
+    return await in_thread(verb, within)
+
+
 def _forget_threads() -> None:
     # After a fork the pool's threads exist only in the parent.
     global _pool, _lock

@@ -6,4 +6,4 @@ def main() -> None:
     # Imported here: a worker's child lives in this package and needs neither typer nor the other commands.
     from ratchet.cli.app import app
 
-    app()
+    app(prog_name="ratchet")

@@ -5,11 +5,21 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
-from ratchet.cli import conformance, database, dead_letters, health, jobs, limits, nodes, queues, recurring, worker
+from ratchet.cli import (
+    conformance,
+    database,
+    dead_letters,
+    health,
+    jobs,
+    limits,
+    nodes,
+    queues,
+    recurring,
+    worker,
+)
 from ratchet.cli.demo import command as demo
 from ratchet.cli.exits import EPILOG, code_of, complain
 from ratchet.model.errors import RatchetError
@@ -18,7 +28,7 @@ from ratchet.model.errors import RatchetError
 class Commands(TyperGroup):
     """The root of all commands: errors of Ratchet become a line on stderr and an exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         try:
             return super().invoke(ctx)

@@ -27,7 +27,9 @@ def split_app(app: str) -> tuple[str, str]:
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
         raise AppNotUsable(f"{app!r} is a file; name the module: {dotted}:{attribute or DEFAULT_ATTRIBUTE}")
     if not module or not all(part.isidentifier() for part in module.split(".")):
-        raise AppNotUsable(f"{app!r} is no app; write it as package.module:attribute, such as shop.jobs:scheduler")
+        raise AppNotUsable(
+            f"{app!r} is no app; write it as package.module:attribute, such as shop.jobs:scheduler"
+        )
     return module, attribute or DEFAULT_ATTRIBUTE
 
 

@@ -68,7 +68,9 @@ class Pacemaker:
         except RatchetError as error:
             self._failures += 1
             if self._failures == 1 or self._failures % SAMPLE_EVERY == 0:
-                logger.warning("the supervisor could not beat for its processes: %s (will go on trying)", error)
+                logger.warning(
+                    "the supervisor could not beat for its processes: %s (will go on trying)", error
+                )
         except Exception:
             logger.exception("the supervisor could not beat for its processes")
 
@@ -79,7 +81,9 @@ class Pacemaker:
         try:
             back = self._store.deregister(node_id, now=self._clock.now())
         except RatchetError as error:
-            logger.warning("node %s could not be released (%s); others will notice its silence", node_id, error)
+            logger.warning(
+                "node %s could not be released (%s); others will notice its silence", node_id, error
+            )
             return
         if back:
             logger.info("%d jobs of node %s were handed back", back, node_id)

@@ -19,7 +19,9 @@ def in_chunks(what: str, total: int, step: Callable[[int], int], *, quiet: bool 
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     done = 0
-    with Progress(*columns, console=console(stderr=True), transient=True, disable=quiet or total <= CHUNK) as bar:
+    with Progress(
+        *columns, console=console(stderr=True), transient=True, disable=quiet or total <= CHUNK
+    ) as bar:
         task = bar.add_task(what, total=total)
         while done < total:
             some = step(min(CHUNK, total - done))

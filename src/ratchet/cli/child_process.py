@@ -12,7 +12,17 @@ from typing import Protocol
 
 import msgspec
 
-from ratchet.cli.messages import Command, Failed, LineReader, Order, Pulse, Ready, Report, decode_report, encoded
+from ratchet.cli.messages import (
+    Command,
+    Failed,
+    LineReader,
+    Order,
+    Pulse,
+    Ready,
+    Report,
+    decode_report,
+    encoded,
+)
 
 
 class Spawn(Protocol):
@@ -49,9 +59,7 @@ class ChildProcess:
         status, status_end = os.pipe()
         control_end, control = os.pipe()
         try:
-            self._process = spawn(
-                msgspec.structs.replace(order, status=status_end, control=control_end)
-            )
+            self._process = spawn(msgspec.structs.replace(order, status=status_end, control=control_end))
         finally:
             # Only the child may hold its ends: the end of a pipe is how one side learns that the other is gone.
             os.close(status_end)

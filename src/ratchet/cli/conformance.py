@@ -15,10 +15,12 @@ from ratchet.model.errors import MissingDriver
 
 def tck(
     harness: Annotated[
-        str, typer.Argument(metavar="HARNESS", help="The harness, as package.module:Class.", show_default=False)
+        str,
+        typer.Argument(metavar="HARNESS", help="The harness, as package.module:Class.", show_default=False),
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[PYTEST_ARGS]...", help="More for pytest, after --.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[PYTEST_ARGS]...", help="More for pytest, after --.", show_default=False),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; pytest's own output goes to stderr.")
@@ -28,7 +30,9 @@ def tck(
     try:
         from ratchet.tck.runner import run
     except ModuleNotFoundError as error:
-        raise MissingDriver(f"the conformance kit needs {error.name}: pip install pytest hypothesis") from None
+        raise MissingDriver(
+            f"the conformance kit needs {error.name}: pip install pytest hypothesis"
+        ) from None
     if not json:
         sys.exit(run(harness, arguments or ()))
     with contextlib.redirect_stdout(sys.stderr):

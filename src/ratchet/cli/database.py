@@ -61,7 +61,9 @@ def status(url: given.Url = None, json: given.Json = False) -> None:
 def ddl(
     dialect: Annotated[
         str | None,
-        typer.Option("--dialect", help=f"{', '.join(DIALECTS)}; default: that of the URL.", show_default=False),
+        typer.Option(
+            "--dialect", help=f"{', '.join(DIALECTS)}; default: that of the URL.", show_default=False
+        ),
     ] = None,
     url: given.Url = None,
     json: given.Json = False,
@@ -74,7 +76,9 @@ def ddl(
     scripts = migrations_of(chosen)
     out = Output(as_json=json)
     if json:
-        out.document({"dialect": chosen, "scripts": [{"name": each.name, "sql": each.text} for each in scripts]})
+        out.document(
+            {"dialect": chosen, "scripts": [{"name": each.name, "sql": each.text} for each in scripts]}
+        )
         return
     for script in scripts:
         typer.echo(f"-- {script.name}\n{script.text}")

@@ -32,9 +32,7 @@ def list_(
     json: given.Json = False,
 ) -> None:
     """List dead letters, latest failure first."""
-    where = given.job_filter(
-        tags=tag, targets=target, queue=queue, since=since, until=until, error=error
-    )
+    where = given.job_filter(tags=tag, targets=target, queue=queue, since=since, until=until, error=error)
     with given.opened(url) as scheduler:
         page = scheduler.dead_letters.find(where, limit=limit, cursor=cursor)
         out = Output(as_json=json)
@@ -81,9 +79,7 @@ def retry(
     json: given.Json = False,
 ) -> None:
     """Run dead letters again, with all their attempts: those named, those that match, or --all."""
-    where = given.job_filter(
-        tags=tag, targets=target, queue=queue, since=since, until=until, error=error
-    )
+    where = given.job_filter(tags=tag, targets=target, queue=queue, since=since, until=until, error=error)
     out = Output(as_json=json)
     ways = [bool(job_ids), every, not where.is_empty]
     if ways.count(True) != 1:
@@ -99,7 +95,9 @@ def retry(
 def alerts(
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only since this time, or so long ago (2h).", show_default=False),
+        typer.Option(
+            "--since", metavar="TIME", help="Only since this time, or so long ago (2h).", show_default=False
+        ),
     ] = None,
     limit: given.Limit = 100,
     url: given.Url = None,

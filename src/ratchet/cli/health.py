@@ -31,6 +31,8 @@ def health(url: given.Url = None, json: given.Json = False) -> None:
                 }
             )
             if not found.ok and not found.get("error"):
-                out.text("jobs are due and no node is alive; start one with: ratchet worker package.module:scheduler")
+                out.text(
+                    "jobs are due and no node is alive; start one with: ratchet worker package.module:scheduler"
+                )
         if not found.ok:
             raise typer.Exit(ExitCode.UNHEALTHY)

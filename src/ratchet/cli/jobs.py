@@ -104,7 +104,9 @@ def _row(job: Job, scheduler: Scheduler) -> tuple[Any, ...]:
 @commands.command(epilog=EPILOG)
 def show(
     job_id: given.JobId,
-    traceback: Annotated[bool, typer.Option("--traceback", help="With the tracebacks of failed runs.")] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="With the tracebacks of failed runs.")
+    ] = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
@@ -224,7 +226,13 @@ def logs(
         out.table(
             ("at", "attempt", "level", "logger", "message"),
             [
-                (line.at, f"{line.attempt}{' (lost)' if line.lost else ''}", line.level, line.logger, line.message)
+                (
+                    line.at,
+                    f"{line.attempt}{' (lost)' if line.lost else ''}",
+                    line.level,
+                    line.logger,
+                    line.message,
+                )
                 for line in lines
             ],
             empty="it logged nothing",

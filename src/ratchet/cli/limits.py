@@ -13,7 +13,9 @@ from ratchet.model.cluster import LimitRecord
 from ratchet.model.durations import parse_duration
 
 commands = typer.Typer(
-    help="Limits: how many jobs of a resource run at once, or start per period.", no_args_is_help=True, epilog=EPILOG
+    help="Limits: how many jobs of a resource run at once, or start per period.",
+    no_args_is_help=True,
+    epilog=EPILOG,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The resource's name.", show_default=False)]
@@ -44,7 +46,9 @@ def set_(
     name: Name,
     concurrent: Annotated[
         int | None,
-        typer.Option("--concurrent", min=0, help="Jobs of this resource that run at once.", show_default=False),
+        typer.Option(
+            "--concurrent", min=0, help="Jobs of this resource that run at once.", show_default=False
+        ),
     ] = None,
     rate: Annotated[
         int | None, typer.Option("--rate", min=1, help="Jobs that start per period.", show_default=False)

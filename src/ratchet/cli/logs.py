@@ -50,7 +50,9 @@ class JsonFormatter(WorkerFormatter):
             "attempt": getattr(record, "attempt", None),
             "node_id": getattr(record, "node_id", None),
         }
-        return json.dumps({name: value for name, value in facts.items() if value is not None}, ensure_ascii=False)
+        return json.dumps(
+            {name: value for name, value in facts.items() if value is not None}, ensure_ascii=False
+        )
 
 
 def log_to_stderr(level: str, *, as_json: bool = False) -> None:

@@ -89,12 +89,14 @@ def encoded(message: Report | Command) -> bytes:
 
 def decode_report(line: bytes) -> Report:
     """What a child said."""
-    return _reports.decode(line)
+    report: Report = _reports.decode(line)
+    return report
 
 
 def decode_command(line: bytes) -> Command:
     """What the supervisor said."""
-    return _commands.decode(line)
+    command: Command = _commands.decode(line)
+    return command
 
 
 class LineReader:

@@ -14,12 +14,12 @@ from uuid import UUID
 
 import typer
 
+from ratchet.cli.exits import Refused
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
-from ratchet.cli.exits import Refused
 from ratchet.scheduler import Scheduler
 
 E = TypeVar("E", bound=Enum)
@@ -49,42 +49,61 @@ Statuses = Annotated[
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Only with this tag; repeated: with all of them.", show_default=False),
+    typer.Option(
+        "--tag", metavar="TAG", help="Only with this tag; repeated: with all of them.", show_default=False
+    ),
 ]
 Targets = Annotated[
     list[str] | None,
-    typer.Option("--target", metavar="TARGET", help="Only jobs of this function; may be repeated.", show_default=False),
+    typer.Option(
+        "--target", metavar="TARGET", help="Only jobs of this function; may be repeated.", show_default=False
+    ),
 ]
-Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)]
+Queue = Annotated[
+    str | None, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)
+]
 Types = Annotated[
     list[str] | None,
     typer.Option("--type", metavar="TYPE", help="Only of this type; may be repeated.", show_default=False),
 ]
 Priorities = Annotated[
     list[str] | None,
-    typer.Option("--priority", metavar="PRIORITY", help="Only of this priority; may be repeated.", show_default=False),
+    typer.Option(
+        "--priority", metavar="PRIORITY", help="Only of this priority; may be repeated.", show_default=False
+    ),
 ]
 Key = Annotated[str | None, typer.Option("--key", help="Only with this business key.", show_default=False)]
-Batch = Annotated[str | None, typer.Option("--batch", metavar="ID", help="Only of this batch.", show_default=False)]
+Batch = Annotated[
+    str | None, typer.Option("--batch", metavar="ID", help="Only of this batch.", show_default=False)
+]
 Parent = Annotated[
     str | None, typer.Option("--parent", metavar="ID", help="Only children of this job.", show_default=False)
 ]
 ScheduleName = Annotated[
-    str | None, typer.Option("--schedule", metavar="NAME", help="Only runs of this schedule.", show_default=False)
+    str | None,
+    typer.Option("--schedule", metavar="NAME", help="Only runs of this schedule.", show_default=False),
 ]
 Node = Annotated[
     str | None, typer.Option("--node", metavar="NODE_ID", help="Only on this node.", show_default=False)
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Created at or after this time, or so long ago (2h).", show_default=False),
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Created at or after this time, or so long ago (2h).",
+        show_default=False,
+    ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option("--until", metavar="TIME", help="Created before this time, or so long ago.", show_default=False),
+    typer.Option(
+        "--until", metavar="TIME", help="Created before this time, or so long ago.", show_default=False
+    ),
 ]
 ErrorText = Annotated[
-    str | None, typer.Option("--error", metavar="TEXT", help="Only where the error contains this.", show_default=False)
+    str | None,
+    typer.Option("--error", metavar="TEXT", help="Only where the error contains this.", show_default=False),
 ]
 Archived = Annotated[bool, typer.Option("--archived", help="Search the archive too.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -92,7 +92,9 @@ class Supervisor:
                     self._turn()
                     self._rest()
             finally:
-                for child in self._children():  # only where something above has failed: they notice, and drain
+                for (
+                    child
+                ) in self._children():  # only where something above has failed: they notice, and drain
                     child.close()
                 self._pacemaker.close()
                 self._selector.close()
@@ -285,7 +287,9 @@ class Supervisor:
             child.silent_for(now),
         )
         child.given_up = True
-        child.kill(signal.SIGABRT)  # faulthandler prints every thread's stack, also while C code holds the lock
+        child.kill(
+            signal.SIGABRT
+        )  # faulthandler prints every thread's stack, also while C code holds the lock
         child.deadline = now + ABORT_MARGIN
 
     # --- new code
@@ -337,7 +341,7 @@ class Supervisor:
         os.set_blocking(sending, False)
         self._selector.register(receiving, selectors.EVENT_READ)
         heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
-        before = {number: signal.signal(number, self._note_signal) for number in heeded}
+        before = {number: signal.signal(number, self.receive) for number in heeded}
         previous = signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
         self._wakeups = receiving
         try:
@@ -349,7 +353,8 @@ class Supervisor:
             os.close(receiving)
             os.close(sending)
 
-    def _note_signal(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """Take a signal; the loop obeys it when it comes round."""
         if number != signal.SIGCHLD:
             self._pending.append(number)
 

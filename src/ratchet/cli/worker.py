@@ -34,18 +34,31 @@ def worker(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", "-c", min=1, help="Jobs that run at once in threads, per process.", show_default=False
+            "--concurrency",
+            "-c",
+            min=1,
+            help="Jobs that run at once in threads, per process.",
+            show_default=False,
         ),
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", "-p", min=1, max=512, help="Processes to run.")] = 1,
+    processes: Annotated[
+        int, typer.Option("--processes", "-p", min=1, max=512, help="Processes to run.")
+    ] = 1,
     queues: Annotated[
         str | None,
         typer.Option(
-            "--queues", "-q", metavar="NAMES", help="Only take jobs of these queues (emails,default).", show_default=False
+            "--queues",
+            "-q",
+            metavar="NAMES",
+            help="Only take jobs of these queues (emails,default).",
+            show_default=False,
         ),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Restart when a .py file of the app's package changes; for development.")
+        bool,
+        typer.Option(
+            "--reload", help="Restart when a .py file of the app's package changes; for development."
+        ),
     ] = False,
     drain_timeout: Annotated[
         str | None,

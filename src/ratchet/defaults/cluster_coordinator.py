@@ -8,6 +8,11 @@ from ratchet.model.status import Priority
 class NoOpClusterCoordinator:
     """Tells nobody: other nodes find new work with their next poll."""
 
+    @property
+    def connected(self) -> bool:
+        """False: nothing ever arrives."""
+        return False
+
     def notify_new_work(self, priority: Priority) -> None:
         """Do nothing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -43,12 +44,16 @@ class RedisMedium:
             )
         self._url = url
         self._check_interval = check_interval
-        #: Says who has sent a message: our own are no news here.
-        self._name = uuid4().hex.encode()
+        self._token = uuid4().hex
         client = self._client()
         number = client.connection_pool.connection_kwargs.get("db") or 0
         self._channel = channel if channel is not None else f"ratchet:{number}:wakeups"
         client.close()
+
+    @property
+    def _name(self) -> bytes:
+        # Says who has sent a message: our own are no news here, but those of a forked child are.
+        return f"{self._token}:{os.getpid()}".encode()
 
     def sender(self) -> RedisSender:
         """A connection to publish on."""
@@ -79,8 +84,12 @@ class RedisMedium:
                 health_check_interval=0,
                 decode_responses=False,
             )
-        except ValueError as error:
-            raise ConfigurationError(f"the Redis URL cannot be used: {error}") from None
+        except ValueError:
+            # without its words: they may quote a part of the password
+            raise ConfigurationError(
+                "the Redis URL cannot be read; it has the form redis://user:password@host:6379/0, "
+                "with rediss:// for TLS and unix:// for a socket"
+            ) from None
 
 
 class RedisSender:
@@ -145,7 +154,7 @@ class RedisReceiver:
     def _check(self, now: float) -> None:
         if self._answer_by is not None and now >= self._answer_by:
             raise TimeoutError("Redis does not answer")
-        if now >= self._check_at:
+        if now >= self._check_at and self._answer_by is None:
             self._check_at = now + self._check_interval
             self._answer_by = now + ANSWER_TIMEOUT
             self._pubsub.ping()

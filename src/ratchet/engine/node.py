@@ -167,7 +167,9 @@ class Node:
         def poll() -> float:
             assembly.poller.run_once(clock.now())
             rest = assembly.poller.rest.total_seconds()
-            return rest if self._parts.cluster is not None else min(rest, UNWOKEN_PAUSE)
+            cluster = self._parts.cluster
+            woken = cluster is not None and getattr(cluster, "connected", True)
+            return rest if woken else min(rest, UNWOKEN_PAUSE)
 
         def complete() -> float:
             assembly.completer.wait(1.0)

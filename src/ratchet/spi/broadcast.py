@@ -115,7 +115,8 @@ class Outage:
         """It is gone, because of *error*."""
         if self.since is None:
             self.since = time.monotonic()
-            log.warning(self._gone, str(error).strip() or type(error).__name__)
+            reason = str(error).strip() or type(error).__name__
+            log.warning(self._gone, reason.splitlines()[0])
 
     def end(self) -> None:
         """It works."""

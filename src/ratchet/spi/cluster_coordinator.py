@@ -12,6 +12,10 @@ class ClusterCoordinator(Protocol):
 
     Best effort: a lost, late or repeated notification costs time, never a job. No method raises
     because the transport is down; it logs and reconnects.
+
+    One that can tell has a property ``connected`` as well: True while notifications of other processes
+    arrive. Pollers look more often while it is False, and listeners are called when it changes, since
+    something may have been missed.
     """
 
     def notify_new_work(self, priority: Priority) -> None:

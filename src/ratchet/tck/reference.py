@@ -14,7 +14,7 @@ from ratchet.model.status import JobStatus
 BOOST = timedelta(minutes=15)
 MAX_CRASHES = 3
 
-_CANCELABLE = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING, JobStatus.RUNNING})
+_HELD = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING})
 
 
 @dataclass
@@ -122,7 +122,7 @@ class Reference:
             self.requeue(job)
 
     def cancel(self, job: ReferenceJob) -> bool:
-        if job.status not in _CANCELABLE:
+        if job.status.is_terminal:
             return False
         if job.claim is not None and job.key is not None:
             self.lingering[job.key] = job.claim
@@ -153,7 +153,7 @@ class Reference:
                 other.status, other.canceled_by = JobStatus.WAITING, None
 
     def reschedule(self, job: ReferenceJob, at: datetime) -> bool:
-        if job.status not in (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING):
+        if job.status not in _HELD:
             return False
         job.due = at
         return True
@@ -162,10 +162,9 @@ class Reference:
         """Cancel what never started and is past its expiry, with what waits for it."""
         before = {job_id for job_id, job in self.jobs.items() if job.status is JobStatus.CANCELED}
         for job in list(self.jobs.values()):
-            expired = job.expires_at is not None and job.expires_at <= self.now and not job.started
-            if expired and job.status in _CANCELABLE and job.status is not JobStatus.RUNNING:
-                if job.paused_from is not JobStatus.FAILED:
-                    self._end(job, JobStatus.CANCELED, cause=job.job_id)
+            waits = job.status in _HELD and job.paused_from is not JobStatus.FAILED
+            if waits and not job.started and job.expires_at is not None and job.expires_at <= self.now:
+                self._end(job, JobStatus.CANCELED, cause=job.job_id)
         return {job_id for job_id, job in self.jobs.items() if job.status is JobStatus.CANCELED} - before
 
     def delete(self, job: ReferenceJob) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ratchet.model.options import Options
-from ratchet.stores.sql.store import SqlStore, open_store
+from ratchet.stores.sql.store import SqlStore
+from ratchet.stores.sql.urls import postgresql_dialect, sqlite_dialect
 from ratchet.tck.steps import Steps
 
 T = TypeVar("T")
@@ -33,7 +34,9 @@ class SqlSteps(Steps):
         """Another handle, as another node would have; in memory there is only one."""
         if self._url == MEMORY and self._handles:
             return self._handles[0]
-        self._handles.append(open_store(self._url, Options()))
+        options = Options()
+        dialect = sqlite_dialect if self._url.startswith("sqlite:") else postgresql_dialect
+        self._handles.append(SqlStore(dialect(self._url, options), options))
         return self._handles[-1]
 
     def sql(self, text: str, **params: object) -> list[tuple[Any, ...]]:

@@ -25,6 +25,8 @@ from ratchet.model.decision import (
     HandBack,
     Retry,
     Succeed,
+    Verdict,
+    VerdictKind,
 )
 from ratchet.model.errors import (
     BusinessKeyBusy,
@@ -315,6 +317,46 @@ class TestLingering:
         shop.store.settle([claim], now=NOW)
         assert shop.store.limits()[0].held == 0
         shop.submit(shop.spec(business_key="k"))
+
+    def test_replacing_a_job_whose_earlier_run_goes_on_cancels_it_and_waits(self, shop: Shop) -> None:
+        """Busy.REPLACE of a held-back retry: canceled like a RUNNING holder, the key comes free with the code."""
+        claim = shop.run(shop.spec(business_key="k"))
+        shop.end(claim, Retry(at=NOW, error=FAILURE.error), lingers=True)
+        new = shop.spec(business_key="k", busy=Busy.REPLACE)
+        with pytest.raises(BusinessKeyBusy):
+            shop.submit(new)
+        assert shop.status(claim) is JobStatus.CANCELED
+        shop.store.settle([claim], now=NOW)
+        shop.submit(new)
+        assert shop.status(new) is JobStatus.PENDING
+
+
+class TestFailureCallbacks:
+    def test_whoever_gives_up_on_a_job_calls_back(self, shop: Shop) -> None:
+        """No worker ends a crashed, a signal-less or a condition-less job, so the store makes its callback."""
+        shop.register()
+        signal = SignalWait(key="go", deadline=NOW)
+        crashed, dead = (shop.run(shop.spec(on_failure="a:alert")) for _ in range(2))
+        unsignaled = shop.spec(status=JobStatus.WAITING, signal=signal, on_failure="a:alert")
+        parent, branch = shop.spec(), shop.step(on_failure="a:alert")
+        shop.submit(unsignaled, parent, branch, edges=(edge(parent, branch, EdgeKind.CONDITION),))
+        shop.end(crashed, CountCrash(detail="exit code -9", max_crashes=1))
+        shop.store.expire(now=NOW, limit=9)
+        claim = next(claim for claim in shop.claim(node="node-2") if claim.job_id == parent.job_id)
+        verdict = Verdict(child_id=branch.job_id, kind=VerdictKind.ERROR)
+        shop.store.complete([Completion(claim=claim, decision=Succeed(), verdicts=(verdict,))], now=NOW)
+        shop.store.rescue(NODE, seen_beat=0, by="x", max_crashes=1, now=NOW)
+        callbacks = shop.store.find(JobFilter(types=[JobType.CALLBACK])).items
+        assert {callback.target for callback in callbacks} == {"a:alert"}
+        assert sorted(str(callback.parent_id) for callback in callbacks) == sorted(
+            str(job.job_id) for job in (crashed, dead, unsignaled, branch)
+        )
+
+    def test_a_crash_that_is_not_the_last_calls_nobody(self, shop: Shop) -> None:
+        """The job goes on; so does a job without a callback when it dies."""
+        shop.end(shop.run(shop.spec(on_failure="a:alert")), CountCrash(detail="x", max_crashes=3))
+        shop.end(shop.run(shop.spec()), CountCrash(detail="x", max_crashes=1))
+        assert shop.store.count(JobFilter(types=[JobType.CALLBACK])) == 0
 
 
 class TestComposition:

@@ -204,7 +204,9 @@ class TestRescue:
     def test_a_dead_letter_calls_its_on_failure(self, steps: SqlSteps) -> None:
         """A CALLBACK job with the facts, as a worker would have made it; none for jobs without a callback."""
         steps.register()
-        job = steps.running(on_failure="shop.jobs:alert", params='{"region":"eu"}', queue="emails", max_retries=5)
+        job = steps.running(
+            on_failure="shop.jobs:alert", params='{"region":"eu"}', queue="emails", max_retries=5
+        )
         plain = steps.running(queue="emails")
         rescue = steps.rescue(max_crashes=1)
         assert set(rescue.dead_lettered) == {job.job_id, plain.job_id}
@@ -261,7 +263,11 @@ class TestLocks:
             token = new_id()
             ttl = timedelta(seconds=30)
             handle = handles[token.int % 2]
-            return token if handle.acquire_lock("sweep", holder="h", token=token, ttl=ttl, now=steps.now) else None
+            return (
+                token
+                if handle.acquire_lock("sweep", holder="h", token=token, ttl=ttl, now=steps.now)
+                else None
+            )
 
         for _ in range(ROUNDS):
             (winner,) = [token for token in at_once(*times(8, acquire)) if token is not None]

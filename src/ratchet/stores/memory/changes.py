@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.composition import BatchRecord, Edge, EdgeState
 from ratchet.model.decision import CanceledJob
+from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import leave_run, reserve, settle_holdings
@@ -33,6 +34,29 @@ class Effects:
         self.released: list[UUID] = []
         self.canceled: list[CanceledJob] = []
         self.finished_batches: list[UUID] = []
+
+
+def add_job(state: State, spec: JobSpec, *, now: datetime) -> Row:
+    """Store a new job and take its business key, or raise `BusinessKeyBusy`."""
+    waits = spec.status is JobStatus.WAITING
+    row = Row(
+        spec=spec,
+        serial=state.next_serial(),
+        root_id=spec.root_id or spec.job_id,
+        stream_id=state.stream(spec.stream),
+        stream=spec.stream,
+        status=spec.status,
+        created_at=now,
+        scheduled_at=spec.scheduled_at,
+        needs=spec.needs,
+        expiry_due_at=spec.expires_at,
+        signal_due_at=spec.signal.deadline if waits and spec.signal is not None else None,
+    )
+    reserve(state, row, now=now)
+    state.jobs.put(spec.job_id, row)
+    if not waits and row.scheduled_at < now:
+        state.backdated(row.stream_id)
+    return row
 
 
 def change(state: State, row: Row, effects: Effects, /, *, now: datetime, **fields: Any) -> Row:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
-from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, requeue, settle_run
@@ -58,6 +57,10 @@ class MemoryCluster(Part):
 
     @atomic
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
+        if state is NodeState.DEAD:
+            raise ValueError(
+                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
+            )
         node = _living(self._state, node_id)
         if node is not None:
             self._state.nodes.put(node_id, replace(node, state=state))
@@ -120,7 +123,9 @@ class MemoryCluster(Part):
         dead = [
             node.node_id
             for node in self._state.nodes.values()
-            if node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < before
+            if node.state is NodeState.DEAD
+            and (node.rescued_at or node.last_beat_at) < before
+            and not self._state.running_on.size(node.node_id)
         ]
         for node_id in dead:
             self._state.nodes.remove(node_id)
@@ -172,12 +177,11 @@ def _running(state: State, node_id: str) -> list[Row]:
 
 
 def _count_crash(state: State, row: Row, effects: Effects, max_crashes: int, now: datetime) -> UUID:
-    detail = f"node {row.node_id} died"
+    detail = f"node {row.node_id} stopped beating while it ran the job"
     record_run(
         state, row, ExecutionStatus.CRASHED, now=now, counted=False, started_at=row.claimed_at, detail=detail
     )
-    error = ErrorRecord(message=detail, type="NodeDied")
-    count_crash(state, row, effects, error=error, max_crashes=max_crashes, now=now)
+    count_crash(state, row, effects, detail=detail, max_crashes=max_crashes, now=now)
     return row.job_id
 
 

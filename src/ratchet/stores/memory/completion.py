@@ -18,6 +18,7 @@ from ratchet.model.decision import (
 )
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
+from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import Effects, change, requeue, stream_after_crash
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.ends import end, fail
@@ -56,16 +57,16 @@ def apply_completion(
         case Fail():
             alerted = _fail(state, row, completion, decision, effects, now, alert_window)
         case CountCrash():
-            error = ErrorRecord(message=decision.detail, type="Crashed")
             alerted = count_crash(
                 state,
                 row,
                 effects,
-                error=error,
+                detail=decision.detail,
                 max_crashes=decision.max_crashes,
                 now=now,
                 alert_window=alert_window,
                 lingers=completion.lingers,
+                calls_back=completion.callback is None,
             )
         case Retry():
             requeue(
@@ -147,11 +148,12 @@ def count_crash(
     row: Row,
     effects: Effects,
     *,
-    error: ErrorRecord,
+    detail: str,
     max_crashes: int,
     now: datetime,
     alert_window: timedelta = ALERT_WINDOW,
     lingers: bool = False,
+    calls_back: bool = True,
 ) -> bool | None:
     """
     One crash more: back to the queue, or a dead letter where the budget is used up.
@@ -160,17 +162,21 @@ def count_crash(
     """
     crashes = row.crashes + 1
     if crashes >= max_crashes:
-        return fail(
+        error, reason = ErrorRecord(message=detail, type="Crashed"), f"crashed {crashes} times"
+        alerted = fail(
             state,
             row,
             effects,
             error=error,
-            reason=f"crashed {crashes} times",
+            reason=reason,
             now=now,
             alert_window=alert_window,
             lingers=lingers,
             crashes=crashes,
         )
+        if calls_back:
+            insert_failure_callback(state, row, error, reason=reason, now=now)
+        return alerted
     requeue(
         state,
         row,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -18,8 +18,6 @@ from ratchet.stores.memory.state import Part, State, atomic
 
 #: Repeats of an alert within this time are counted, not recorded.
 ALERT_WINDOW = timedelta(hours=1)
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryDeadLetters(Part):
@@ -101,7 +99,7 @@ def record_alert(
     if same and same[-1].created_at > now - window:
         state.alerts.put(same[-1].alert_id, replace(same[-1], suppressed=same[-1].suppressed + 1))
         return False
-    alert_id = _alert_id(now, state.next_serial())
+    alert_id = state.new_id(now)
     state.alerts.put(
         alert_id,
         Alert(
@@ -120,9 +118,3 @@ def record_alert(
 def _hash(error: ErrorRecord) -> str:
     """What makes two errors the same error, for those that arise in the store."""
     return hashlib.sha256(f"{error.type}: {error.message}".encode()).hexdigest()
-
-
-def _alert_id(now: datetime, serial: int) -> UUID:
-    # a UUIDv7 without randomness: the store must do the same thing twice when it is asked twice
-    milliseconds = (now - _EPOCH) // timedelta(milliseconds=1)
-    return UUID(int=milliseconds << 80 | 0x7 << 76 | 0b10 << 62 | serial)

@@ -13,6 +13,7 @@ from ratchet.model.composition import Edge, EdgeKind, EdgeState
 from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict, VerdictKind
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
+from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import Effects, change, outgoing, release, tally
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW, record_alert
 from ratchet.stores.memory.rows import Row
@@ -243,8 +244,11 @@ def _outcome(edge: Edge, ended_as: JobStatus, verdict: Verdict | None) -> tuple[
 def _fail_for_condition(
     state: State, child: Row, verdict: Verdict, effects: Effects, *, now: datetime
 ) -> None:
-    error = verdict.error or ErrorRecord(
-        message="the condition of this branch failed", type="ConditionFailed"
+    raised, reason = verdict.error, "condition failed"
+    error = ErrorRecord(
+        message="the condition of this branch failed" if raised is None else raised.message,
+        type="ConditionFailed",
+        traceback=None if raised is None else raised.traceback,
     )
     effects.canceled.append(
         CanceledJob(
@@ -259,7 +263,8 @@ def _fail_for_condition(
         state,
         child,
         effects,
-        error=ErrorRecord(message=error.message, type="ConditionFailed", traceback=error.traceback),
-        reason="condition_failed",
+        error=error,
+        reason=reason,
         now=now,
     )
+    insert_failure_callback(state, child, error, reason=reason, now=now)

@@ -9,23 +9,21 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeState
-from ratchet.model.errors import BusinessKeyBusy, InvalidJob, JobNotFound
+from ratchet.model.errors import BusinessKeyBusy, InvalidJob
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import Busy, JobStatus
-from ratchet.stores.memory.changes import Effects, finish_batch
+from ratchet.stores.memory.changes import Effects, add_job, finish_batch
 from ratchet.stores.memory.ends import cancel, settle_edges
-from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.runs import reserve
 from ratchet.stores.memory.signals import take_kept_signal
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.values import check, check_spec, in_utc
 
 
 class RunningHolder(Exception):
-    """Busy.REPLACE met a holder that is RUNNING: it is to be canceled, but its key does not come free yet."""
+    """Busy.REPLACE met a holder whose code runs: it is to be canceled, but its key does not come free yet."""
 
     def __init__(self, key: str, holder: UUID) -> None:
-        super().__init__(f"{key!r} is held by RUNNING job {holder}")
+        super().__init__(f"{key!r} is held by job {holder}, whose code runs")
         self.key = key
         self.holder = holder
 
@@ -87,27 +85,9 @@ class Submission:
 
     def _store_spec(self, spec: JobSpec) -> None:
         replaced = self._make_room(spec)
-        spec = in_utc(spec)
-        waits = spec.status is JobStatus.WAITING
-        row = Row(
-            spec=spec,
-            serial=self._state.next_serial(),
-            root_id=spec.root_id or spec.job_id,
-            stream_id=self._state.stream(spec.stream),
-            stream=spec.stream,
-            status=spec.status,
-            created_at=self._now,
-            scheduled_at=spec.scheduled_at,
-            needs=spec.needs,
-            expiry_due_at=spec.expires_at,
-            signal_due_at=spec.signal.deadline if waits and spec.signal is not None else None,
-        )
-        reserve(self._state, row, now=self._now)
-        self._state.jobs.put(spec.job_id, row)
+        add_job(self._state, in_utc(spec), now=self._now)
         if spec.idempotency_key is not None:
             self._state.idempotency.put(spec.idempotency_key, spec.job_id)
-        if not waits and row.scheduled_at < self._now:
-            self._state.backdated(row.stream_id)
         self.new[spec.job_id] = None
         self._answers[spec.job_id] = Insertion(job_id=spec.job_id, created=True, replaced=replaced)
 
@@ -124,6 +104,8 @@ class Submission:
         cancel(
             self._state, holder, self._effects, reason="superseded", now=self._now, superseded_by=spec.job_id
         )
+        if spec.business_key in self._state.reservations:  # the code of an earlier run of it goes on
+            raise RunningHolder(spec.business_key, held.job_id)
         return holder.job_id
 
     def _store_batch(self, batch: BatchSpec, specs: Sequence[JobSpec]) -> None:
@@ -154,7 +136,7 @@ class Submission:
             answer = self._answers.get(edge.parent_id)
             parent_id = edge.parent_id if answer is None else answer.job_id
             if parent_id not in self._state.jobs:
-                raise JobNotFound(parent_id)
+                raise InvalidJob(f"an edge comes from job {parent_id}, which does not exist or was deleted")
             if (parent_id, edge.child_id) not in self._state.edges:
                 stored = replace(edge, parent_id=parent_id, state=EdgeState.OPEN)
                 self._state.edges.put((parent_id, edge.child_id), stored)

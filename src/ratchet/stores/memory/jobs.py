@@ -48,7 +48,7 @@ class MemoryJobs(Part):
         except RunningHolder as busy:
             holder = busy.holder
             # nothing of the call is stored, but the holder was asked to make room
-            state.run(lambda: _supersede_running(state, holder, now), within=within)
+            state.run(lambda: _supersede(state, holder, now), within=within)
             raise BusinessKeyBusy(busy.key, holder) from None
         except LockTimeout as timeout:
             raise SubmissionBlocked(f"this submission was not stored: {timeout}") from timeout
@@ -156,9 +156,9 @@ class MemoryJobs(Part):
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
 
 
-def _supersede_running(state: State, job_id: UUID, now: datetime) -> None:
+def _supersede(state: State, job_id: UUID, now: datetime) -> None:
     row = state.jobs.get(job_id)
-    if row is not None and row.status is JobStatus.RUNNING:
+    if row is not None and not row.status.is_terminal:
         cancel(state, row, Effects(), reason="superseded", now=now)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
@@ -26,6 +26,7 @@ from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
 from ratchet.stores.memory.values import check
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OVERTAKEN = "another call changed what this transaction had read; nothing of it was written: run it again"
 
 T = TypeVar("T")
@@ -269,6 +270,11 @@ class State:
         """Numbers that only grow."""
         self._serial += 1
         return self._serial
+
+    def new_id(self, now: datetime) -> UUID:
+        """A UUIDv7 without randomness: the store must do the same thing twice when it is asked twice."""
+        milliseconds = (now - _EPOCH) // timedelta(milliseconds=1)
+        return UUID(int=milliseconds << 80 | 0x7 << 76 | 0b10 << 62 | self.next_serial())
 
     def stream(self, key: StreamKey) -> int:
         """The id of the stream of *key*, which is made if there is none."""

@@ -13,6 +13,7 @@ from ratchet.model.claim import JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, ErrorRecord
 from ratchet.model.job import Progress
 from ratchet.model.status import JobStatus
+from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import LINGER_LIMIT, Effects, change, enqueue, requeue, revive, settle_run
 from ratchet.stores.memory.completion import apply_completion, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
@@ -200,5 +201,6 @@ def _expire(state: State, row: Row, effects: Effects, *, now: datetime) -> bool:
         )
     )
     error = ErrorRecord(message=f"no signal {row.spec.signal.key!r} arrived in time", type="SignalTimeout")
-    fail(state, row, effects, error=error, reason="signal_timeout", now=now)
+    fail(state, row, effects, error=error, reason="signal timeout", now=now)
+    insert_failure_callback(state, row, error, reason="signal timeout", now=now)
     return True

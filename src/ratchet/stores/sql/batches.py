@@ -14,6 +14,7 @@ from ratchet.stores.sql.counters import finish_batches
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.submissions import insert_specs
+from ratchet.stores.sql.validation import validate
 
 #: Children that one transaction cancels or retries.
 _PORTION = 500
@@ -72,7 +73,7 @@ class SqlBatches(SqlPart):
 
     def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
         """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
-        self.streams.ids_of(None, {spec.stream for spec in specs})
+        self.streams.ids_of(None, validate(specs, now=now))
 
         def append(session: Session) -> None:
             # Jobs before batches, as everywhere. Children that were stored by an earlier try are not counted again.

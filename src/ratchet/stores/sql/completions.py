@@ -75,7 +75,7 @@ END_RUNS = """
     UPDATE scheduler_job
        SET status = run.status, attempts = run.attempt, crashes = run.crashes, scheduled_at = run.scheduled_at,
            started_at = coalesce(run.started_at, scheduler_job.started_at), finished_at = run.finished_at,
-           node_id = run.node_id, result = run.result, result_truncated = run.result_truncated,
+           node_id = coalesce(run.node_id, scheduler_job.node_id), result = run.result, result_truncated = run.result_truncated,
            error = CASE WHEN run.status = 'SUCCEEDED' THEN NULL ELSE coalesce(run.error, scheduler_job.error) END,
            error_type = CASE WHEN run.status = 'SUCCEEDED' THEN NULL
                              WHEN run.error IS NULL THEN scheduler_job.error_type ELSE run.error_type END,
@@ -242,7 +242,8 @@ class Round:
             else:
                 due_at = one.decision.at if isinstance(one.decision, Retry | Reschedule) else row.scheduled_at
                 back.append(_requeued(one, row, due_at, self.now))
-                rows.append(_resting_row(one, back[-1], due_at))
+                if one.started_at is not None or one.lingers or not isinstance(one.decision, HandBack):
+                    rows.append(_resting_row(one, back[-1], due_at))
             if one.started_at is not None or not isinstance(one.decision, HandBack):
                 runs.append(_run(one, row, self.now))
         if gone:
@@ -395,10 +396,11 @@ def _requeued(one: Completion, row: QueueRow, due_at: datetime, now: datetime) -
 
 
 def _resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[object, ...]:
-    error = one.decision.error if isinstance(one.decision, Retry) else None
     known = (row.job_id, JobStatus.PENDING.value, row.attempts, row.crashes, due_at, one.started_at, None)
-    failure = (None, None) if error is None else (error.summary, error.type)
-    return (*known, one.claim.node_id, None, False, *failure, None, None)
+    if isinstance(one.decision, Retry):
+        error = one.decision.error
+        return (*known, one.claim.node_id, None, False, error.summary, error.type, None, None)
+    return (*known, None, None, False, None, None, None, None)
 
 
 def _run(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
@@ -97,6 +98,14 @@ class Dialect(ABC):
     @abstractmethod
     def has_table(self, session: Session, name: str) -> bool:
         """True if the table exists where ours are looked for."""
+
+    @abstractmethod
+    def coordinator(self) -> ClusterCoordinator | None:
+        """What wakes the other processes on this database; None: there are none."""
+
+    @abstractmethod
+    def announce(self, session: Session) -> None:
+        """Wake them when the caller's transaction of *session* commits, and not if it rolls back."""
 
     @abstractmethod
     def close(self) -> None:

@@ -22,6 +22,7 @@ from ratchet.stores.sql.records import find_record, find_results, find_tags
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.submissions import Submission, insert_specs
+from ratchet.stores.sql.validation import validate
 
 RESCHEDULE_QUEUED = """
     UPDATE scheduler_job_queue
@@ -91,12 +92,9 @@ class SqlJobs(SqlPart):
         within: object | None = None,
     ) -> list[Insertion]:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
-        if (
-            within is None
-        ):  # streams that are missing are made before, so that submitters do not wait for each other
-            self.streams.ids_of(
-                None, {spec.stream for spec in specs} | ({batch.parent.stream} if batch else set())
-            )
+        streams = validate(specs, edges, batch, now=now)
+        if within is None:  # what is missing is made before, so that submitters do not wait for each other
+            self.streams.ids_of(None, streams)
 
         def store(session: Session) -> Submission:
             try:
@@ -156,7 +154,7 @@ class SqlJobs(SqlPart):
 
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self.streams.id_of(None, spec.stream)
+        self.streams.ids_of(None, validate([spec], now=now))
 
         def replace(session: Session) -> tuple[CanceledJob | None, Submission | None]:
             job = lock_cancelable(session, job_id, running=False)

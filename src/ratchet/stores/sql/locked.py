@@ -209,6 +209,15 @@ def _locked(row: Row, queue: QueueRow | None) -> LockedJob:
     if queue is not None:
         status, stream_id, scheduled_at = queue.status, queue.stream_id, queue.scheduled_at
         attempts, crashes = queue.attempts, queue.crashes
-    return LockedJob(
-        job_id, JobStatus(status), target, stream_id, attempts, crashes, scheduled_at, *rest, queue
+    fields: Row = (
+        job_id,
+        JobStatus(status),
+        target,
+        stream_id,
+        attempts,
+        crashes,
+        scheduled_at,
+        *rest,
+        queue,
     )
+    return LockedJob(*fields)

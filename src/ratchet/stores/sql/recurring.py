@@ -21,7 +21,9 @@ from ratchet.model.composition import (
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.sql.keys import LEAVE_LEDGER
 from ratchet.stores.sql.submissions import insert_specs
+from ratchet.stores.sql.validation import validate
 
 #: Runs that are looked at to find one that has not ended; with more queued runs than this, the newest is among them.
 LATEST_RUNS = 200
@@ -184,7 +186,7 @@ class SqlRecurring(SqlPart):
         None: somebody else was faster, or the schedule is paused. Under the schedule's lock: of two
         nodes one finds the time it expects, and the other's fires are not even looked at.
         """
-        self.streams.ids_of(None, {fire.spec.stream for fire in fires if fire.spec is not None})
+        self.streams.ids_of(None, validate([fire.spec for fire in fires if fire.spec is not None], now=now))
 
         def advance(session: Session) -> list[FireRecord] | None:
             row = session.row(LOCK_DUE_SCHEDULE, {"name": name, "expected": expected})
@@ -214,6 +216,8 @@ class SqlRecurring(SqlPart):
         Somebody asked for it, so it runs beside a run that has not ended. A time that is already
         recorded is this call, sent again: its record is the answer.
         """
+        if fire.spec is not None:
+            self.streams.ids_of(None, validate([fire.spec], now=now))
 
         def trigger(session: Session) -> FireRecord | None:
             row = session.row(LOCK_SCHEDULE, {"name": name})
@@ -264,7 +268,9 @@ class SqlRecurring(SqlPart):
         try:
             submission = insert_specs(session, self.streams, [run], edges=edges, now=now)
         except BusinessKeyBusy:
-            # it has taken back what it wrote; a schedule must not stop for ever at one fire time
+            # A schedule must not stop for ever at one fire time. Nothing is written by then but the ledger.
+            if run.idempotency_key is not None:
+                session.execute(LEAVE_LEDGER, {"keys": [run.idempotency_key], "ids": [run.job_id]})
             return replace(skipped, reason="business_key_busy")
         if submission.busy is not None:
             return replace(skipped, reason="business_key_busy")

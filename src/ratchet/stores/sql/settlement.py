@@ -221,8 +221,16 @@ def _verdict_on(parent: Ended, child_id: UUID, kind: EdgeKind) -> tuple[EdgeStat
             return EdgeState.BROKEN, NOT_TAKEN, None
         if verdict.kind is VerdictKind.TAKEN:
             return EdgeState.SATISFIED, "", None
-        error = verdict.error or ErrorRecord(message="the branch's condition failed", type="ConditionFailed")
-        return EdgeState.BROKEN, NOT_TAKEN, error
+        raised = verdict.error
+        return (
+            EdgeState.BROKEN,
+            NOT_TAKEN,
+            ErrorRecord(
+                message="the condition of this branch failed" if raised is None else raised.message,
+                type="ConditionFailed",
+                traceback=None if raised is None else raised.traceback,
+            ),
+        )
     if (kind is EdgeKind.SUCCESS) == (parent.status is JobStatus.SUCCEEDED):
         return EdgeState.SATISFIED, "", None
     return EdgeState.BROKEN, PARENT_FAILED if kind is EdgeKind.SUCCESS else NOT_TAKEN, None

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ratchet.model.composition import BatchSpec, Edge, EdgeKind
+from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob
-from ratchet.model.job import KEY_LIMIT, Insertion, JobSpec
-from ratchet.model.status import JobStatus, JobType
+from ratchet.model.job import Insertion, JobSpec
+from ratchet.model.status import JobStatus
 from ratchet.stores.sql.counters import finish_batches
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.keys import Keys, drop_reservations, take_keys
@@ -77,13 +77,12 @@ def insert_specs(
     """
     Store *specs*, their *edges* and *batch* in this transaction, as `JobCrudStore.insert` says.
 
-    A job without keys, tags, edges, batch and signal costs one statement where the product can write
+    They have passed `validation.validate`. A job without keys, tags, edges, batch and signal costs one statement where the product can write
     two tables in one, and a thousand of them cost the same.
     """
     everything = [*specs, batch.parent] if batch is not None else list(specs)
     if not everything:
         return Submission([])
-    validate(everything, edges, batch)
     keys = take_keys(session, everything, now) if _have_keys(everything) else Keys()
     submission = Submission([_insertion(spec, keys) for spec in specs])
     if keys.busy is not None:
@@ -105,43 +104,6 @@ def insert_specs(
     if ended:
         submission.settlement = settle_edges(session, ended, now=now)
     return submission
-
-
-def validate(specs: Sequence[JobSpec], edges: Sequence[Edge], batch: BatchSpec | None) -> None:
-    """`InvalidJob` where specs, edges and batch contradict each other; nothing has been written yet."""
-    incoming: dict[UUID, int] = {}
-    for edge in edges:
-        incoming[edge.child_id] = incoming.get(edge.child_id, 0) + 1
-        if edge.parent_id == edge.child_id:
-            raise InvalidJob(f"job {edge.child_id} cannot wait for itself")
-        if edge.kind is EdgeKind.CONDITION and edge.condition is None:
-            raise InvalidJob(
-                f"the edge {edge.parent_id} -> {edge.child_id} is a CONDITION edge without a condition"
-            )
-    for spec in specs:
-        _validate_spec(
-            spec, incoming.pop(spec.job_id, 0), is_batch_parent=batch is not None and spec is batch.parent
-        )
-    if incoming:
-        raise InvalidJob(f"an edge leads to job {next(iter(incoming))}, which is not part of this submission")
-
-
-def _validate_spec(spec: JobSpec, edges: int, *, is_batch_parent: bool) -> None:
-    name = f"job {spec.job_id} ({spec.target})"
-    for key in (spec.idempotency_key, spec.business_key):
-        if key is not None and not 0 < len(key) <= KEY_LIMIT:
-            raise InvalidJob(f"{name} has a key of {len(key)} characters; 1 to {KEY_LIMIT} are allowed")
-    if spec.status is JobStatus.PENDING:
-        if edges or spec.needs or spec.signal is not None:
-            raise InvalidJob(f"{name} is PENDING but has edges or a signal to wait for; submit it as WAITING")
-    elif spec.status is not JobStatus.WAITING:
-        raise InvalidJob(f"{name} cannot be submitted as {spec.status}; submit it as PENDING or WAITING")
-    elif not (edges or spec.signal is not None or is_batch_parent or spec.type is JobType.BATCH_PARENT):
-        raise InvalidJob(
-            f"{name} is WAITING, but nothing will ever release it: it has neither edges nor a signal"
-        )
-    elif not (1 <= spec.needs <= edges or spec.needs == edges == 0):
-        raise InvalidJob(f"{name} needs {spec.needs} of its {edges} edges; 1 to {edges} make sense")
 
 
 def _have_keys(specs: Iterable[JobSpec]) -> bool:

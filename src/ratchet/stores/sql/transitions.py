@@ -188,9 +188,11 @@ class SqlTransitions(SqlPart):
 
     def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
         """Return a claimed job whose target this node cannot import to a stream parked for that target."""
-        stream_id = self.streams.id_of(
-            None, replace(self.streams.key_of(claim.stream_id), parked_target=target)
-        )
+        try:
+            key = self.streams.key_of(claim.stream_id)
+        except KeyError:
+            return False  # a claim that was never given out: it holds nothing
+        stream_id = self.streams.id_of(None, replace(key, parked_target=target))
 
         def work(session: Session) -> bool:
             held = lock_held_rows(session, [claim])

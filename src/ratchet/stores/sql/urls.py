@@ -11,6 +11,26 @@ from ratchet.model.options import Options
 from ratchet.stores.sql.dialect import Dialect
 
 _MEMORY = ":memory:"
+_SUPPORTED = "sqlite:///file.db, sqlite:///:memory:, postgresql://user@host/database"
+_LATER = {"mysql": "MySQL", "mariadb": "MariaDB", "mongodb": "MongoDB", "mongodb+srv": "MongoDB"}
+
+
+def dialect_of(url: str, options: Options) -> Dialect:
+    """The dialect of a URL; `ConfigurationError` for a URL of no store, `MissingDriver` for a missing extra."""
+    scheme = url.partition("://")[0].lower() if "://" in url else ""
+    match scheme:
+        case "sqlite":
+            return sqlite_dialect(url, options)
+        case "postgresql" | "postgres" | "postgresql+psycopg":
+            return postgresql_dialect(url, options)
+        case "":
+            raise ConfigurationError(f"the store's URL has no scheme (no ://); supported are {_SUPPORTED}")
+        case _ if scheme in _LATER:
+            raise ConfigurationError(
+                f"{_LATER[scheme]} ({scheme}://) is not supported yet by this version; supported are {_SUPPORTED}"
+            )
+        case _:
+            raise ConfigurationError(f"there is no store for {scheme}:// URLs; supported are {_SUPPORTED}")
 
 
 def sqlite_path(url: str) -> Path | None:

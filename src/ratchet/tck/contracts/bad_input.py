@@ -90,12 +90,19 @@ class TestBadSubmission:
 
 class TestBadRun:
     def test_values_of_a_run(self, harness: Harness) -> None:
-        """Progress, checkpoint and log lines that cannot be stored are refused; the run goes on and can end."""
+        """Progress and checkpoint that cannot be stored are refused; the run goes on and can end."""
         claim = harness.running()
         with pytest.raises(UnstorableData):
             harness.store.save_progress(claim, Progress(fraction=0.5, message=SURROGATE), now=harness.now)
         with pytest.raises(UnstorableData):
             harness.store.save_state(claim, SURROGATE, now=harness.now)
+        assert harness.record(claim.job_id).progress is None
+        assert harness.record(claim.job_id).state is None
+        harness.end(claim)
+
+    def test_a_log_line_is_refused_or_kept_readable(self, harness: Harness) -> None:
+        """What a job logs may be anything: the line is stored with what cannot be stored made visible, or refused."""
+        claim = harness.running()
         entry = LogEntry(
             job_id=claim.job_id,
             claim_id=claim.claim_id,
@@ -106,11 +113,14 @@ class TestBadRun:
             logger="x",
             message=SURROGATE,
         )
-        with pytest.raises(UnstorableData):
+        try:
             harness.store.append_logs([entry], now=harness.now)
-        assert harness.record(claim.job_id).progress is None
-        assert harness.store.logs(claim.job_id) == []
-        harness.end(claim)
+        except UnstorableData:
+            assert harness.store.logs(claim.job_id) == []
+        else:
+            (line,) = harness.store.logs(claim.job_id)
+            assert line.message.startswith("half a pair: ")
+            assert line.message.encode()
 
     def test_values_that_come_with_an_end(self, harness: Harness) -> None:
         """A bad checkpoint, callback or error stops the completion whole; without it the run ends."""

@@ -32,9 +32,10 @@ class TestStreams:
         assert [s.key for s in streams if s.key in keys] == keys
         assert [s.stream_id for s in streams] == sorted({s.stream_id for s in streams})
 
-    def test_absent_is_not_empty(self, harness: Harness) -> None:
-        """A resource named by the empty string, or by "None", is not the absence of one."""
-        keys = [StreamKey(), StreamKey(resource=""), StreamKey(resource="None"), StreamKey(breaker="")]
+    def test_absent_is_not_a_name(self, harness: Harness) -> None:
+        """A resource that happens to be called "None", "null" or "-" is not the absence of one."""
+        keys = [StreamKey(), *(StreamKey(resource=name) for name in ("None", "null", "NULL", "-", "default"))]
+        keys += [StreamKey(breaker="None"), StreamKey(limit_key="None"), StreamKey(fairness_key="None")]
         for key in keys:
             harness.submit(stream=key)
         assert [s.key for s in harness.store.streams() if s.key in keys] == keys

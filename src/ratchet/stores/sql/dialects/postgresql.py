@@ -18,6 +18,7 @@ from psycopg.rows import tuple_row
 
 from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
+from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind, kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
@@ -29,10 +30,12 @@ from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params,
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
 from ratchet.stores.sql.statement import Statement, decode
+from ratchet.stores.sql.wakeups.postgresql import notify_within, postgresql_wakeups
 
 _DRIVER = "psycopg.Connection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
 _SAVEPOINT = "ratchet"
+QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 _LOCK_WAIT = 5000  # milliseconds
 _COPY_FROM = 32  # rows; below, one statement is faster than the COPY protocol
@@ -146,12 +149,15 @@ class PostgresqlDialect(Dialect):
     def __init__(self, url: str, options: Options) -> None:
         super().__init__()
         self.schema = options.schema
+        self._url = url
+        self._notify = options.notify
+        self._connect_timeout = options.connect_timeout.total_seconds()
         self.capabilities = Capabilities(wakeups="notify")
         statement_timeout = options.statement_timeout.total_seconds()
         self._connections = Connections(
             url,
             size=options.pool_size,
-            connect_timeout=options.connect_timeout.total_seconds(),
+            connect_timeout=self._connect_timeout,
             statement_timeout=statement_timeout,
         )
         deadline = max(int(statement_timeout * 1000), 1)
@@ -353,6 +359,13 @@ class PostgresqlDialect(Dialect):
     def has_table(self, session: Session, name: str) -> bool:
         found = session.value("SELECT to_regclass(:name) IS NOT NULL AS is_there", {"name": self.table(name)})
         return bool(found)
+
+    def coordinator(self) -> ClusterCoordinator:
+        return postgresql_wakeups(self._url, self.table(QUEUE), connect_timeout=self._connect_timeout)
+
+    def announce(self, session: Session) -> None:
+        if self._notify:
+            notify_within(session)
 
     def close(self) -> None:
         self._connections.close()

@@ -34,6 +34,7 @@ from ratchet.stores.sql.dialects.sqlite_values import encode_params, encode_rows
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConstraintViolated
 from ratchet.stores.sql.statement import Statement, decode
+from ratchet.stores.sql.wakeups.sqlite import SqliteWakeups
 
 _DRIVER = "sqlite3.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
@@ -376,6 +377,12 @@ class SqliteDialect(Dialect):
         return bool(
             session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name})
         )
+
+    def coordinator(self) -> SqliteWakeups | None:
+        return SqliteWakeups(self.path) if self.path is not None else None
+
+    def announce(self, session: Session) -> None:
+        """Nothing: the commit itself is seen."""
 
     def close(self) -> None:
         self._connections.close()

@@ -116,8 +116,10 @@ class Connections:
                 self._writer.execute(f"PRAGMA busy_timeout = {int(self.busy_timeout * 1000)}")
 
     def close(self) -> None:
-        """Close what is idle now, and what is lent when it comes back."""
+        """Close what is idle now, and what is lent when it comes back; a database in memory stays."""
         self._check_fork()
+        if self.path is None:
+            return
         with self._lock:
             idle, self._idle = self._idle, []
             self._generation = object()
@@ -130,6 +132,11 @@ class Connections:
                     self._writer = None
             finally:
                 self._gate.leave()
+
+    def __del__(self) -> None:
+        # closing a database in memory is losing it, so that happens when nobody can ask for it any more
+        if self.path is None and self._pid == os.getpid() and self._writer is not None:
+            self._writer.close()
 
     def _open(self, *, reading: bool = False) -> sqlite3.Connection:
         if self.path is not None and not self.path.parent.is_dir():

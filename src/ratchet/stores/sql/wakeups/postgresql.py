@@ -83,6 +83,7 @@ class NotifyMedium:
         self._check_interval = check_interval
         #: The server processes of our senders: what these say is no news here.
         self.own: frozenset[int] = frozenset()
+        self._process = os.getpid()
 
     def sender(self) -> NotifySender:
         """A connection to send on; works through any pooler."""
@@ -126,6 +127,9 @@ class NotifyMedium:
         return self._check_interval
 
     def _take(self) -> Connection:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self.own = frozenset()  # those are our parent's, and news
         connection = self._connections.take()
         connection.patience = ANSWER_TIMEOUT
         return connection

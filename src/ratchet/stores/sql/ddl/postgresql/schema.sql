@@ -1,0 +1,336 @@
+-- The schema of Ratchet up to V001__initial, in one script.
+
+-- Ratchet on PostgreSQL: the whole schema. Ids are UUIDv7 made by the client.
+
+-- Cold: what a job is, and how it ended. Never read to find work.
+-- No index covers a column that an ordinary success changes, so that its update stays a HOT update.
+CREATE TABLE scheduler_job (
+    job_id              uuid PRIMARY KEY,
+    root_id             uuid NOT NULL,
+    target              varchar(512) NOT NULL,
+    payload             text NOT NULL,
+    params              text,
+    job_type            varchar(16) NOT NULL,
+    priority            smallint NOT NULL,
+    stream_id           integer NOT NULL,
+    status              varchar(16) NOT NULL,          -- meaningful while there is no queue row
+    created_at          timestamptz NOT NULL,
+    scheduled_at        timestamptz NOT NULL,          -- due time while there is no queue row
+    expires_at          timestamptz,
+    max_retries         integer NOT NULL DEFAULT 0,
+    backoff             varchar(16) NOT NULL DEFAULT 'NONE',
+    backoff_base_us     bigint NOT NULL DEFAULT 0,
+    jitter              double precision NOT NULL DEFAULT 0,
+    timeout_us          bigint,
+    no_retry_for        text,                          -- JSON list of class names
+    idempotency_key     varchar(255),
+    business_key        varchar(255),
+    on_success          varchar(512),
+    on_failure          varchar(512),
+    parent_id           uuid,
+    batch_id            uuid,
+    schedule            varchar(255),
+    caller              varchar(255),
+    needs               integer NOT NULL DEFAULT 0,
+    has_dependants      boolean NOT NULL DEFAULT false,
+    has_conditions      boolean NOT NULL DEFAULT false,
+    signal_key          varchar(255),
+    signal              text,                          -- the delivered signal, JSON
+    attempts            integer NOT NULL DEFAULT 0,
+    crashes             integer NOT NULL DEFAULT 0,
+    started_at          timestamptz,
+    finished_at         timestamptz,
+    node_id             varchar(128),                  -- of the run that ended it
+    error               text,
+    error_type          varchar(512),
+    result              text,
+    result_truncated    boolean NOT NULL DEFAULT false,
+    progress            double precision,
+    progress_message    text,
+    state               text,                          -- checkpoint, JSON
+    paused_from         varchar(16),
+    superseded_by       uuid,
+    canceled_reason     text,
+    canceled_by         uuid,                          -- the job whose end canceled this one
+    dead_letter_reason  text,
+    held_at             timestamptz,                   -- set while PAUSED or WAITING
+    dead_lettered_at    timestamptz,                   -- set while FAILED
+    expiry_due_at       timestamptz,                   -- set while it may still expire
+    signal_due_at       timestamptz                    -- set while it waits for a signal
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
+CREATE INDEX idx_job_root ON scheduler_job (root_id) WHERE root_id <> job_id;
+CREATE INDEX idx_job_parent ON scheduler_job (parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_job_batch ON scheduler_job (batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX idx_job_business_key ON scheduler_job (business_key) WHERE business_key IS NOT NULL;
+CREATE INDEX idx_job_schedule ON scheduler_job (schedule, job_id) WHERE schedule IS NOT NULL;
+CREATE INDEX idx_job_superseded_by ON scheduler_job (superseded_by) WHERE superseded_by IS NOT NULL;
+CREATE INDEX idx_job_canceled_by ON scheduler_job (canceled_by) WHERE canceled_by IS NOT NULL;
+CREATE INDEX idx_job_held ON scheduler_job (held_at, job_id) WHERE held_at IS NOT NULL;
+CREATE INDEX idx_job_dead_letter ON scheduler_job (dead_lettered_at, job_id) WHERE dead_lettered_at IS NOT NULL;
+CREATE INDEX idx_job_expiry ON scheduler_job (expiry_due_at) WHERE expiry_due_at IS NOT NULL;
+CREATE INDEX idx_job_signal_due ON scheduler_job (signal_due_at) WHERE signal_due_at IS NOT NULL;
+CREATE INDEX idx_job_signal_key ON scheduler_job (signal_key, job_id) WHERE signal_key IS NOT NULL AND held_at IS NOT NULL;
+
+-- Hot: one row per PENDING or RUNNING job, and nothing else.
+CREATE TABLE scheduler_job_queue (
+    job_id          uuid PRIMARY KEY,
+    stream_id       integer NOT NULL,
+    priority        smallint NOT NULL,
+    status          varchar(8) NOT NULL,               -- PENDING, RUNNING
+    job_type        varchar(16) NOT NULL,
+    attempts        integer NOT NULL DEFAULT 0,
+    crashes         integer NOT NULL DEFAULT 0,
+    max_retries     integer NOT NULL DEFAULT 0,
+    timeout_us      bigint,
+    scheduled_time  timestamptz NOT NULL,
+    picked_by       varchar(128),
+    picked_at       timestamptz,
+    claim_id        uuid,
+    held_claim_id   uuid                               -- a retry that waits for this earlier run's code to end
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
+CREATE INDEX idx_claim_executable ON scheduler_job_queue (stream_id, priority, scheduled_time, job_id) WHERE status = 'PENDING';
+CREATE INDEX idx_queue_orphan ON scheduler_job_queue (picked_by) WHERE picked_by IS NOT NULL;  -- RUNNING, or held back
+
+CREATE TABLE scheduler_stream (
+    stream_id       integer PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY,
+    stream_key      char(64) NOT NULL UNIQUE,          -- SHA-256 of the columns below
+    queue           varchar(255) NOT NULL,
+    lane            varchar(16) NOT NULL,
+    resource        varchar(255),
+    breaker         varchar(255),
+    limit_key       varchar(255),
+    fairness_key    varchar(255),
+    suspect         boolean NOT NULL DEFAULT false,
+    parked_target   varchar(512),
+    epoch           bigint NOT NULL DEFAULT 0,
+    created_at      timestamptz NOT NULL
+);
+
+CREATE TABLE scheduler_queue (
+    queue           varchar(255) PRIMARY KEY,
+    paused          boolean NOT NULL DEFAULT false,
+    paused_at       timestamptz
+);
+
+CREATE TABLE scheduler_business_key_reservation (
+    business_key    varchar(255) PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    reserved_at     timestamptz NOT NULL,
+    claim_id        uuid,                              -- set: the job has ended, the code of this run has not
+    node_id         varchar(128)
+);
+CREATE INDEX idx_reservation_job ON scheduler_business_key_reservation (job_id);
+CREATE INDEX idx_reservation_node ON scheduler_business_key_reservation (node_id) WHERE node_id IS NOT NULL;
+
+CREATE TABLE scheduler_idempotency_key (
+    idempotency_key varchar(255) PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    created_at      timestamptz NOT NULL
+);
+
+CREATE TABLE scheduler_job_tag (
+    tag             varchar(255) NOT NULL,
+    job_id          uuid NOT NULL,
+    PRIMARY KEY (tag, job_id)
+);
+CREATE INDEX idx_tag_job ON scheduler_job_tag (job_id);
+
+CREATE TABLE scheduler_job_execution (
+    job_id          uuid NOT NULL,
+    claim_id        uuid NOT NULL,
+    attempt         integer NOT NULL,
+    node_id         varchar(128) NOT NULL,
+    scheduled_at    timestamptz NOT NULL,
+    started_at      timestamptz,
+    finished_at     timestamptz,
+    status          varchar(16) NOT NULL,
+    counted         boolean NOT NULL,
+    error           text,
+    error_type      varchar(512),
+    traceback       text,
+    PRIMARY KEY (job_id, claim_id)
+);
+
+CREATE TABLE scheduler_job_log (
+    job_id          uuid NOT NULL,
+    claim_id        uuid NOT NULL,
+    sequence        integer NOT NULL,
+    attempt         integer NOT NULL,
+    logged_at       timestamptz NOT NULL,
+    level           varchar(16) NOT NULL,
+    logger          varchar(255) NOT NULL,
+    message         text NOT NULL,
+    PRIMARY KEY (job_id, claim_id, sequence)
+);
+CREATE INDEX idx_log_logged_at ON scheduler_job_log USING brin (logged_at);
+
+CREATE TABLE scheduler_batch (
+    batch_id        uuid PRIMARY KEY,
+    name            varchar(255) NOT NULL,
+    parent_id       uuid NOT NULL,
+    total           integer NOT NULL,
+    completed       integer NOT NULL DEFAULT 0,
+    failed          integer NOT NULL DEFAULT 0,
+    canceled        integer NOT NULL DEFAULT 0,
+    sealed          boolean NOT NULL,
+    progress_target varchar(512),
+    created_at      timestamptz NOT NULL,
+    finished_at     timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX idx_batch_open ON scheduler_batch (batch_id) WHERE finished_at IS NULL;
+
+CREATE TABLE scheduler_batch_metrics (
+    batch_id        uuid PRIMARY KEY,
+    runs            integer NOT NULL DEFAULT 0,
+    run_time_us     bigint NOT NULL DEFAULT 0,
+    started_at      timestamptz,
+    finished_at     timestamptz
+) WITH (fillfactor = 50);
+
+CREATE TABLE scheduler_dependency (
+    parent_id       uuid NOT NULL,
+    child_id        uuid NOT NULL,
+    kind            varchar(16) NOT NULL,              -- SUCCESS, FAILURE, CONDITION, END
+    position        integer NOT NULL,
+    state           varchar(16) NOT NULL DEFAULT 'OPEN',
+    PRIMARY KEY (parent_id, child_id)
+);
+CREATE INDEX idx_dependency_child ON scheduler_dependency (child_id);
+
+CREATE TABLE scheduler_workflow_condition (
+    parent_id       uuid NOT NULL,
+    child_id        uuid NOT NULL,
+    kind            varchar(32) NOT NULL,
+    predicate       varchar(512),
+    argument        text,
+    eval_order      integer NOT NULL DEFAULT 0,
+    description     text,
+    PRIMARY KEY (parent_id, child_id)
+);
+
+CREATE TABLE scheduler_recurring_job (
+    name            varchar(255) PRIMARY KEY,
+    expression      varchar(255) NOT NULL,
+    zone_id         varchar(64) NOT NULL,
+    target          varchar(512) NOT NULL,
+    template        text NOT NULL,
+    misfire         varchar(32) NOT NULL,
+    overlap         varchar(16) NOT NULL,
+    starts_at       timestamptz,
+    ends_at         timestamptz,
+    jitter_us       bigint NOT NULL DEFAULT 0,
+    declared        boolean NOT NULL DEFAULT false,
+    paused          boolean NOT NULL DEFAULT false,
+    next_fire_at    timestamptz,
+    last_fire_at    timestamptz,
+    created_at      timestamptz NOT NULL,
+    updated_at      timestamptz NOT NULL
+);
+CREATE INDEX idx_recurring_due ON scheduler_recurring_job (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused;
+
+CREATE TABLE scheduler_recurring_fire (
+    name            varchar(255) NOT NULL,
+    fire_at         timestamptz NOT NULL,
+    outcome         varchar(16) NOT NULL,
+    job_id          uuid,
+    reason          text,
+    recorded_at     timestamptz NOT NULL,
+    PRIMARY KEY (name, fire_at)
+);
+
+CREATE TABLE scheduler_signal (
+    signal_id       uuid PRIMARY KEY,
+    signal_key      varchar(255) NOT NULL,
+    job_id          uuid,
+    payload         text,
+    rejected        text,
+    sent_at         timestamptz NOT NULL,
+    keep_until      timestamptz,
+    consumed_by     uuid
+);
+CREATE INDEX idx_signal_kept ON scheduler_signal (signal_key, signal_id) WHERE consumed_by IS NULL;
+
+CREATE TABLE scheduler_lock (
+    lock_name       varchar(255) PRIMARY KEY,
+    locked_by       varchar(128) NOT NULL,
+    token           uuid NOT NULL,
+    locked_at       timestamptz NOT NULL,
+    expires_at      timestamptz NOT NULL
+);
+
+CREATE TABLE scheduler_node (
+    node_id         varchar(128) PRIMARY KEY,
+    name            varchar(255) NOT NULL,
+    host            varchar(255) NOT NULL,
+    pid             integer NOT NULL,
+    version         varchar(64) NOT NULL,
+    state           varchar(16) NOT NULL,
+    beat            bigint NOT NULL DEFAULT 0,
+    beat_interval_us bigint NOT NULL,
+    silence_us      bigint NOT NULL,
+    started_at      timestamptz NOT NULL,
+    last_beat_at    timestamptz NOT NULL,
+    node_info       text,
+    rescued_at      timestamptz,
+    rescued_by      varchar(128)
+) WITH (fillfactor = 50);
+
+-- The cold table's columns and the time of archiving; filled by INSERT ... SELECT.
+CREATE TABLE scheduler_job_archive (
+    LIKE scheduler_job INCLUDING DEFAULTS,
+    archived_at     timestamptz NOT NULL,
+    PRIMARY KEY (job_id)
+);
+CREATE INDEX idx_archive_archived_at ON scheduler_job_archive (archived_at);
+
+CREATE TABLE scheduler_resource_limit (
+    resource        varchar(255) PRIMARY KEY,
+    max_concurrent  integer,
+    rate            integer,
+    period_us       bigint,
+    tokens          double precision,
+    refilled_at     timestamptz,
+    updated_at      timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE scheduler_resource_permit (
+    resource        varchar(255) NOT NULL,
+    job_id          uuid NOT NULL,
+    claim_id        uuid NOT NULL,
+    node_id         varchar(128) NOT NULL,
+    acquired_at     timestamptz NOT NULL,
+    PRIMARY KEY (job_id, claim_id, resource)
+);
+CREATE INDEX idx_permit_resource ON scheduler_resource_permit (resource);
+CREATE INDEX idx_permit_node ON scheduler_resource_permit (node_id);
+
+CREATE TABLE scheduler_circuit_breaker (
+    service         varchar(255) PRIMARY KEY,
+    state           varchar(16) NOT NULL,
+    open_until      timestamptz,
+    document        text NOT NULL,
+    version         bigint NOT NULL,
+    updated_at      timestamptz NOT NULL
+);
+
+CREATE TABLE scheduler_dlq_alert (
+    alert_id        uuid PRIMARY KEY,
+    job_id          uuid NOT NULL,
+    target          varchar(512) NOT NULL,
+    error_hash      char(64) NOT NULL,
+    error           text,
+    reason          text NOT NULL,
+    created_at      timestamptz NOT NULL,
+    suppressed      integer NOT NULL DEFAULT 0
+);
+CREATE INDEX idx_alert_job ON scheduler_dlq_alert (job_id, error_hash, created_at);
+
+CREATE TABLE ratchet_schema_version (
+    script      text PRIMARY KEY,
+    checksum    text NOT NULL,
+    applied_at  timestamptz NOT NULL
+);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at)
+VALUES ('V001__initial', '81a812e609675e2010fe21d9290520a50cb26ab5a4346c6c3274fe2b52f50a94', clock_timestamp());

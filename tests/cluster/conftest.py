@@ -1,0 +1,56 @@
+"""A store that several processes share, and workers on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ratchet.scheduler import Scheduler
+from tests.cluster.workers import Worker
+
+StartWorker = Callable[..., Worker]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store with its schema, on each kind of database in turn."""
+    found: str = (
+        f"sqlite:///{tmp_path / 'jobs.db'}"
+        if request.param == "sqlite"
+        else request.getfixturevalue("postgresql_url")
+    )
+    scheduler = Scheduler(found)
+    scheduler.migrate()
+    scheduler.close()
+    return found
+
+
+@pytest.fixture
+def scheduler(url: str) -> Iterator[Scheduler]:
+    """A scheduler that submits and looks on, and runs nothing itself."""
+    made = Scheduler(url, allow=["tests.cluster.shop"])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start_worker(url: str, tmp_path: Path) -> Iterator[StartWorker]:
+    """Starts workers, and ends them whatever happens."""
+    workers: list[Worker] = []
+
+    def start(name: str, *arguments: str, **more: str) -> Worker:
+        worker = Worker(url, tmp_path, name, *arguments, **more)
+        workers.append(worker)
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.close()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """Where jobs write down what they do."""
+    return str(tmp_path / "ledger")

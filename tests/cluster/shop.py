@@ -1,0 +1,74 @@
+"""Jobs for tests with real processes: each writes down what it does, so that the test can see it."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+from ratchet.api.context import JobContext
+
+
+def write(ledger: str, *words: object) -> None:
+    """Append one line; a single write, so that lines of several processes do not mix."""
+    line = " ".join(str(word) for word in words) + "\n"
+    descriptor = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def lines(ledger: str | Path) -> list[list[str]]:
+    """What was written, line by line, in words."""
+    path = Path(ledger)
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def note(ledger: str, name: str) -> str:
+    """Writes one line and is done."""
+    write(ledger, "ran", name, os.getpid())
+    return name
+
+
+def slow(ledger: str, name: str, seconds: float) -> str:
+    """Takes *seconds*, in Python code that can be interrupted; answers with the id of its process."""
+    write(ledger, "start", name, os.getpid(), JobContext.current().attempt)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(0.02)
+    write(ledger, "end", name, os.getpid())
+    return str(os.getpid())
+
+
+def deaf(ledger: str, name: str, seconds: float) -> None:
+    """Sits in one C call that releases the interpreter's lock but cannot be interrupted."""
+    write(ledger, "start", name, os.getpid(), JobContext.current().attempt)
+    time.sleep(seconds)
+    write(ledger, "end", name, os.getpid())
+
+
+def greedy(ledger: str, name: str, length: int) -> str:
+    """Holds the interpreter's lock in C, in a regular expression that backtracks: no other thread runs."""
+    write(ledger, "start", name, os.getpid(), JobContext.current().attempt)
+    begun = time.monotonic()
+    re.match(r"(a+)+$", "a" * length + "b")
+    write(ledger, "end", name, os.getpid(), f"{time.monotonic() - begun:.1f}")
+    return str(os.getpid())
+
+
+def greedy_length(seconds: float) -> int:
+    """How long a text must be to keep `greedy` busy for at least *seconds* here: each letter doubles it."""
+    length = 18
+    while True:
+        begun = time.monotonic()
+        re.match(r"(a+)+$", "a" * length + "b")
+        taken = time.monotonic() - begun
+        if taken > 0.1:
+            break
+        length += 1
+    while taken < seconds:
+        length += 1
+        taken *= 2
+    return length

@@ -1,0 +1,261 @@
+"""``ratchet worker`` with real processes: it works, drains, survives, and rescues only the dead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+
+from ratchet.api.handles import JobHandle
+from ratchet.model.cluster import NodeState
+from ratchet.model.status import JobStatus
+from ratchet.scheduler import Scheduler
+from tests.cluster import shop
+from tests.cluster.conftest import StartWorker
+from tests.cluster.workers import Worker, is_running, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+#: Dead must be noticed within this time.
+NOTICED = 8.0
+
+
+def started(ledger: str, name: str) -> list[int]:
+    """The processes that have begun to run the job called *name*, in order."""
+    return [int(words[2]) for words in shop.lines(ledger) if words[:2] == ["start", name]]
+
+
+def wait_started(ledger: str, name: str, times: int = 1, seconds: float = 20.0) -> float:
+    return until(lambda: len(started(ledger, name)) >= times, seconds, f"{name} did not start {times} times")
+
+
+def result_of(handle: JobHandle[str], worker: Worker, seconds: float = 30.0) -> str:
+    try:
+        return handle.result(timeout=seconds)
+    except TimeoutError:
+        raise AssertionError(f"{handle.job()}\n{worker.log}") from None
+
+
+def test_runs_what_another_process_submits(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Jobs stored before and after the worker starts run in its children, and it says who they are."""
+    before = scheduler.enqueue_now(shop.note, ledger, "before")
+    worker = start_worker("one", "--processes", "2").wait_ready(2)
+    after = scheduler.enqueue_now(shop.note, ledger, "after")
+    assert result_of(before, worker) == "before"
+    assert result_of(after, worker) == "after"
+    ran = {int(words[2]) for words in shop.lines(ledger)}
+    assert ran <= set(worker.children())
+    assert worker.process.pid not in ran, "the supervisor runs no user code"
+    nodes = {node.node_id: node for node in scheduler.nodes.list()}
+    assert set(nodes) == set(worker.nodes())
+    assert all(node.silence == timedelta(seconds=5) for node in nodes.values())
+
+
+def test_sigterm_lets_running_jobs_finish(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """A drain waits for what runs, hands back what has not started, and leaves no node behind."""
+    worker = start_worker("one", "--concurrency", "1").wait_ready()
+    running = scheduler.enqueue_now(shop.slow, ledger, "running", 2.0)
+    wait_started(ledger, "running")
+    waiting = [scheduler.enqueue_now(shop.slow, ledger, f"waiting-{n}", 0.0) for n in range(5)]
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(10.0) == 0
+    job = running.job()
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
+    for handle in waiting:
+        job = handle.job()
+        assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
+        assert scheduler.jobs.executions(handle.id) == []
+    assert scheduler.nodes.list() == []
+
+
+@pytest.mark.parametrize("job", [shop.slow, shop.deaf], ids=["python", "c-call"])
+def test_sigterm_hands_back_what_does_not_finish(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str, job: object
+) -> None:
+    """After the drain timeout the rest is handed back and the processes end; no attempt and no crash is counted."""
+    worker = start_worker("one", "--drain-timeout", "1s").wait_ready()
+    handle = scheduler.enqueue_now(job, ledger, "long", 60.0)  # type: ignore[call-overload]
+    wait_started(ledger, "long")
+    child = worker.children()[0]
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(8.0) == 0
+    assert not is_running(child)
+    stored = handle.job()
+    assert (stored.status, stored.attempts, stored.crashes) == (JobStatus.PENDING, 0, 0), worker.log
+    assert scheduler.jobs.executions(handle.id) == []
+    assert scheduler.nodes.list() == []
+
+
+def test_a_second_interrupt_does_not_wait(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Ctrl-C twice ends the worker at once, and what was running is handed back, uncounted."""
+    worker = start_worker("one").wait_ready()
+    handle = scheduler.enqueue_now(shop.slow, ledger, "long", 60.0)
+    wait_started(ledger, "long")
+    worker.signal(signal.SIGINT)
+    time.sleep(1.0)
+    assert worker.process.poll() is None
+    worker.signal(signal.SIGINT)
+    assert worker.wait(4.0) == 0
+    stored = handle.job()
+    assert (stored.status, stored.attempts, stored.crashes) == (JobStatus.PENDING, 0, 0)
+
+
+def test_a_killed_child_is_replaced_and_its_job_runs_again(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Kill -9 for the only child: another comes, notices the death and runs the job; one crash, one attempt."""
+    worker = start_worker("one").wait_ready()
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 1.5)
+    wait_started(ledger, "job")
+    first = worker.children()[0]
+    os.kill(first, signal.SIGKILL)
+    wait_started(ledger, "job", 2, 15.0)
+    second = int(result_of(handle, worker))
+    assert second != first
+    assert second in worker.children()
+    job = handle.job()
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.SUCCEEDED, 1, 1)
+
+
+def test_a_dead_worker_is_noticed_in_seconds(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """The job of a worker that was killed with -9, children and all, starts on another within 8 s."""
+    victim = start_worker("victim").wait_ready()
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 60.0)
+    wait_started(ledger, "job")
+    other = start_worker("other").wait_ready()
+    time.sleep(3.0)
+    victim.kill_group()
+    noticed = wait_started(ledger, "job", 2, NOTICED)
+    assert started(ledger, "job")[1] in other.children(), f"noticed after {noticed:.1f} s"
+    job = handle.job()
+    assert (job.status, job.crashes) == (JobStatus.RUNNING, 1)
+
+
+def test_a_job_that_holds_the_interpreter_is_not_robbed(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """No thread of the child runs for 8 s and more: the supervisor beats for it, and nobody rescues it."""
+    length = shop.greedy_length(8.0)
+    worker = start_worker("busy").wait_ready()
+    handle = scheduler.enqueue_now(shop.greedy, ledger, "greedy", length)
+    wait_started(ledger, "greedy")
+    other = start_worker("other").wait_ready()
+    assert result_of(handle, worker, 60.0) in [str(pid) for pid in worker.children()]
+    held = float(next(words[3] for words in shop.lines(ledger) if words[0] == "end"))
+    assert held >= 6.0, "the regular expression was not slow enough for this test"
+    job = handle.job()
+    assert (job.attempts, job.crashes) == (1, 0)
+    assert len(started(ledger, "greedy")) == 1
+    assert [node.state for node in scheduler.nodes.list()] == [NodeState.ACTIVE] * 2
+    assert "declared dead" not in worker.log + other.log
+
+
+def test_a_stopped_child_is_rescued_and_changes_nothing_when_it_wakes(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """SIGSTOP is death to the others within 8 s; the late result of the sleeper is refused, and it starts over."""
+    victim = start_worker("victim").wait_ready()
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 4.0)
+    wait_started(ledger, "job")
+    sleeper = victim.children()[0]
+    other = start_worker("other").wait_ready()
+    os.kill(sleeper, signal.SIGSTOP)
+    try:
+        wait_started(ledger, "job", 2, NOTICED)
+        assert result_of(handle, other) == str(other.children()[0])
+    finally:
+        os.kill(sleeper, signal.SIGCONT)
+    until(lambda: "declared dead" in victim.log, 15.0, "the sleeper did not learn that it was dead")
+    until(
+        lambda: sum(node.state is NodeState.ACTIVE for node in scheduler.nodes.list()) == 2,
+        15.0,
+        "the sleeper did not register again",
+    )
+    job = handle.job()
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.SUCCEEDED, 1, 1)
+    assert job.result == str(other.children()[0]), "the sleeper overwrote the result"
+    assert is_running(sleeper)
+    assert len(started(ledger, "job")) == 2
+    again = scheduler.enqueue_many(shop.note, [(ledger, f"later-{n}") for n in range(20)])
+    assert [result_of(each, victim) for each in again] == [f"later-{n}" for n in range(20)]
+
+
+def test_children_drain_when_their_supervisor_is_killed(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Kill -9 for the supervisor alone: its child finishes its job, and ends."""
+    worker = start_worker("one").wait_ready()
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 2.0)
+    wait_started(ledger, "job")
+    child = worker.children()[0]
+    worker.signal(signal.SIGKILL)
+    assert result_of(handle, worker) == str(child)
+    until(lambda: not is_running(child), 10.0, "the child goes on without a supervisor")
+    job = handle.job()
+    assert (job.attempts, job.crashes) == (1, 0)
+    assert scheduler.nodes.list() == []
+
+
+def test_a_child_with_threads_that_hang_is_replaced(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Three threads that cannot be stopped cost a process its place; their jobs have failed by then."""
+    worker = start_worker("one").wait_ready()
+    first = worker.children()[0]
+    hanging = [
+        scheduler.enqueue(shop.deaf, ledger, f"deaf-{n}", 120.0).with_timeout(timedelta(seconds=0.5)).submit()
+        for n in range(3)
+    ]
+    for handle in hanging:
+        handle.wait(timeout=20.0)
+        assert handle.status() is JobStatus.FAILED
+    until(lambda: not is_running(first), 20.0, f"it was not replaced:\n{worker.log}")
+    worker.wait_ready()
+    assert worker.children() != [first]
+    assert result_of(scheduler.enqueue_now(shop.note, ledger, "after"), worker) == "after"
+
+
+def test_only_the_named_queues_are_served(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """``--queues`` decides what a worker takes, whatever the app says."""
+    emails = scheduler.enqueue(shop.note, ledger, "email").with_queue("emails").submit()
+    other = scheduler.enqueue_now(shop.note, ledger, "other")
+    worker = start_worker("one", "--queues", "emails").wait_ready()
+    assert result_of(emails, worker) == "email"
+    time.sleep(1.0)
+    assert other.status() is JobStatus.PENDING
+
+
+def test_an_app_that_cannot_be_imported_ends_the_worker(start_worker: StartWorker) -> None:
+    """The reason is said once, with the line at fault and without a traceback of Ratchet's own."""
+    worker = start_worker("one", "--processes", "2", app="tests.cluster.broken_app:scheduler")
+    assert worker.wait(20.0) == 1
+    assert worker.log.count('TIMEOUT = int("thirty")') == 1
+    assert "ratchet/cli" not in worker.log
+
+
+def test_sighup_replaces_the_processes(scheduler: Scheduler, start_worker: StartWorker, ledger: str) -> None:
+    """A rolling restart loses no job: what runs in the old process finishes there."""
+    worker = start_worker("one").wait_ready()
+    old = worker.children()[0]
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 3.0)
+    wait_started(ledger, "job")
+    worker.signal(signal.SIGHUP)
+    until(lambda: len(worker.nodes()) == 2, 20.0, f"no successor came:\n{worker.log}")
+    assert result_of(handle, worker) == str(old)
+    until(lambda: not is_running(old), 10.0, "the old process did not leave")
+    assert handle.job().attempts == 1
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(15.0) == 0

@@ -1,0 +1,603 @@
+"""Builders: what they store, what they refuse, and that nothing happens before ``submit()``."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from ratchet import (
+    RESULT,
+    RESULTS,
+    BackoffPolicy,
+    Busy,
+    Condition,
+    InvalidJob,
+    InvalidTarget,
+    JobBuilder,
+    JobFilter,
+    JobStatus,
+    JobType,
+    Join,
+    ManualClock,
+    Options,
+    PayloadTooLarge,
+    Priority,
+    TargetNotAllowed,
+    UnstorableValue,
+    UnsubmittedJobWarning,
+    call,
+    circuit_breaker,
+)
+from ratchet.model.composition import EdgeKind
+from ratchet.testing import ManualScheduler, manual_scheduler
+
+
+def charge(invoice: int, *, currency: str = "EUR") -> str:
+    return f"{invoice} {currency}"
+
+
+def ship(receipt: Any) -> Any:
+    return receipt
+
+
+def report(results: list[Any]) -> list[Any]:
+    return results
+
+
+def record(ctx: Any) -> None: ...
+
+
+def alert(ctx: Any, error: Any) -> None: ...
+
+
+def is_high(value: Any) -> bool:
+    return bool(value)
+
+
+def is_slow(result: Any) -> bool:
+    return bool(result)
+
+
+@circuit_breaker("gateway")
+def pay(amount: int) -> int:
+    return amount
+
+
+class Orders:
+    def process(self, order: int) -> int:
+        return order
+
+
+orders = Orders()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
+    made = manual_scheduler(clock=clock)
+    yield made
+    made.close()
+
+
+def stored(scheduler: ManualScheduler) -> int:
+    return scheduler.jobs.count(JobFilter(include_archived=True))
+
+
+def edges(scheduler: ManualScheduler, root: Any) -> list[tuple[str, str, EdgeKind, int]]:
+    graph = scheduler.handle(root).graph()
+    names = {node.job_id: node.target.rpartition(":")[2] for node in graph}
+    return [(names[e.parent_id], names[e.child_id], e.kind, e.position) for e in graph.edges]
+
+
+class TestSubmit:
+    def test_nothing_is_stored_before_submit(self, scheduler: ManualScheduler) -> None:
+        """A builder touches the store with ``submit()`` and not earlier."""
+        builder = scheduler.enqueue(charge, 42).with_priority(Priority.HIGH).then(ship, RESULT)
+        assert stored(scheduler) == 0
+        builder.submit()
+        assert stored(scheduler) == 2
+
+    def test_everything_that_was_said_is_stored(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """The long chain of the API page ends up, word for word, in the job."""
+        handle = (
+            scheduler.enqueue(charge, 42, currency="USD")
+            .with_priority(Priority.HIGH)
+            .with_idempotency_key("request-1")
+            .with_business_key("invoice-42", busy=Busy.RAISE)
+            .with_max_retries(3)
+            .with_backoff(BackoffPolicy.EXPONENTIAL, timedelta(seconds=30), jitter=0.1)
+            .with_timeout(timedelta(minutes=5))
+            .with_delay(timedelta(hours=1))
+            .with_expiry(timedelta(days=1))
+            .with_tags("billing", "eu")
+            .with_param("region", "eu")
+            .with_resource("gateway")
+            .with_queue("emails")
+            .on_success(record)
+            .on_failure(alert)
+            .submit()
+        )
+        job = handle.job()
+        assert (job.args, job.kwargs, job.status, job.type) == (
+            (42,),
+            {"currency": "USD"},
+            JobStatus.PENDING,
+            JobType.SINGLE,
+        )
+        assert (job.priority, job.max_retries, job.timeout) == (Priority.HIGH, 3, timedelta(minutes=5))
+        assert (job.idempotency_key, job.business_key) == ("request-1", "invoice-42")
+        assert job.scheduled_at == clock.now() + timedelta(hours=1)
+        assert job.expires_at == clock.now() + timedelta(days=1)
+        assert (set(job.tags), job.params, job.resource, job.queue) == (
+            {"billing", "eu"},
+            {"region": "eu"},
+            "gateway",
+            "emails",
+        )
+        stored_record = scheduler.store.get(handle.id)
+        assert stored_record is not None
+        assert (stored_record.backoff, stored_record.backoff_base) == (
+            BackoffPolicy.EXPONENTIAL,
+            timedelta(seconds=30),
+        )
+        assert stored_record.jitter == pytest.approx(0.1)
+
+    def test_durations_are_timedelta_or_seconds(
+        self, scheduler: ManualScheduler, clock: ManualClock
+    ) -> None:
+        """A plain number counts seconds, wherever a duration is taken."""
+        job = scheduler.enqueue(charge, 1).with_delay(90).with_timeout(1.5).with_expiry(3600).submit().job()
+        assert job.scheduled_at == clock.now() + timedelta(seconds=90)
+        assert job.timeout == timedelta(seconds=1.5)
+        assert job.expires_at == clock.now() + timedelta(hours=1)
+
+    def test_a_past_time_is_kept(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """A due time that has passed stays what it is: the job has been waiting since then."""
+        past = clock.now() - timedelta(days=3)
+        assert scheduler.enqueue(charge, 1).at(past).submit().job().scheduled_at == past
+        assert scheduler.schedule(past, charge, 1).submit().job().scheduled_at == past
+
+    def test_immediate_takes_a_delay_back(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """The last word about the due time counts."""
+        job = scheduler.schedule(3600, charge, 1).immediate().submit().job()
+        assert job.scheduled_at == clock.now()
+
+    def test_a_builder_is_used_once(self, scheduler: ManualScheduler) -> None:
+        """After ``submit()`` neither a second one nor a change is accepted, and one job is stored."""
+        builder = scheduler.enqueue(charge, 1)
+        builder.submit()
+        with pytest.raises(InvalidJob, match="already submitted"):
+            builder.submit()
+        with pytest.raises(InvalidJob, match="already submitted"):
+            builder.with_tags("late")
+        assert stored(scheduler) == 1
+
+    def test_a_lambda_is_taken_apart_at_submit(self, scheduler: ManualScheduler) -> None:
+        """Target and arguments are those at the time of ``submit()``, not of ``enqueue``."""
+        number = 1
+        builder = scheduler.enqueue(lambda: charge(number))
+        number = 2
+        job = builder.submit().job()
+        assert job.target.endswith(":charge")
+        assert job.args == (2,)
+
+    def test_a_lambda_of_a_declared_function_has_its_defaults(self) -> None:
+        """What ``@scheduler.job`` says holds for a lambda's target too."""
+        scheduler = manual_scheduler()
+        scheduler.job(name="builders.declared", max_retries=7)(declared)
+        assert scheduler.enqueue(lambda: declared(1)).submit().job().max_retries == 7
+
+    def test_call_carries_arguments(self, scheduler: ManualScheduler) -> None:
+        """``call(f, ...)`` is a target with its arguments, and takes no more of them."""
+        assert scheduler.enqueue(call(charge, 7, currency="CHF")).submit().job().kwargs == {"currency": "CHF"}
+        with pytest.raises(InvalidJob, match="own arguments"):
+            scheduler.enqueue(call(charge, 7), 8)  # type: ignore[call-overload]
+
+    def test_a_method_is_stored_by_class_and_name(self, scheduler: ManualScheduler) -> None:
+        """An unbound method, a bound one and a lambda name the same target."""
+        targets = {
+            scheduler.enqueue(Orders.process, 1).submit().job().target,
+            scheduler.enqueue(orders.process, 1).submit().job().target,
+            scheduler.enqueue(lambda: orders.process(1)).submit().job().target,
+        }
+        assert {target.partition(":")[2] for target in targets} == {"Orders.process"}
+
+    def test_a_breaker_becomes_part_of_the_stream(self, scheduler: ManualScheduler) -> None:
+        """A job of a function under ``@circuit_breaker`` waits behind that breaker."""
+        handle = scheduler.enqueue(pay, 1).submit()
+        stored_record = scheduler.store.get(handle.id)
+        assert stored_record is not None
+        assert stored_record.stream.breaker == "gateway"
+
+
+def declared(number: int) -> int:
+    return number
+
+
+class TestDroppedBuilders:
+    def test_a_dropped_builder_warns_where_it_was_made(self, scheduler: ManualScheduler) -> None:
+        """Forgetting ``submit()`` is told, with the line that made the builder."""
+        with pytest.warns(UnsubmittedJobWarning, match="charge was dropped without submit") as caught:
+            scheduler.enqueue(charge, 1).with_tags("forgotten")
+            gc.collect()
+        assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda s: s.enqueue_batch("b").for_each([1], ship),
+            lambda s: s.streaming_batch("b").from_iterable([1]).process(ship),
+            lambda s: s.join([s.enqueue_now(charge, 1)]),
+        ],
+        ids=["batch", "streaming batch", "join"],
+    )
+    def test_the_other_builders_warn_too(
+        self, scheduler: ManualScheduler, make: Callable[[ManualScheduler], object]
+    ) -> None:
+        """Every builder that is dropped without its last verb says so."""
+        with pytest.warns(UnsubmittedJobWarning):
+            make(scheduler)
+            gc.collect()
+
+    def test_a_submitted_one_is_silent(self, scheduler: ManualScheduler) -> None:
+        """No warning after ``submit()``."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            scheduler.enqueue(charge, 1).submit()
+            gc.collect()
+
+    @pytest.mark.parametrize(
+        "refused",
+        [
+            lambda s: s.enqueue(charge, 1).with_max_retries(-1),
+            lambda s: s.enqueue(charge, 1).then(ship, RESULT).with_delay(1),
+            lambda s: s.enqueue(charge).submit(),
+            lambda s: s.enqueue(charge, 1).branch("slow", ship, 1),
+        ],
+        ids=["option", "whole", "submit", "branch"],
+    )
+    def test_a_refused_one_is_silent(
+        self, scheduler: ManualScheduler, refused: Callable[[ManualScheduler], object]
+    ) -> None:
+        """Whoever got an error does not get a warning on top."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(InvalidJob):
+                refused(scheduler)
+            gc.collect()
+
+
+NAIVE = datetime(2026, 1, 1)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (lambda b: b.with_max_retries(-1), "max_retries must be at least 0"),
+            (lambda b: b.with_max_retries(True), "whole number"),
+            (lambda b: b.with_max_retries(1.5), "whole number"),
+            (lambda b: b.with_priority(5), "LOWEST, LOW, NORMAL, HIGH, CRITICAL"),
+            (lambda b: b.with_priority("HIGH"), "priority is one of"),
+            (lambda b: b.with_backoff("SLOWLY", 1), "NONE, FIXED, EXPONENTIAL"),
+            (lambda b: b.with_backoff(BackoffPolicy.EXPONENTIAL), "base longer than zero"),
+            (lambda b: b.with_backoff(BackoffPolicy.FIXED, 1, jitter=2), "from 0 to 1"),
+            (lambda b: b.with_timeout(0), "longer than zero"),
+            (lambda b: b.with_timeout(-1), "negative"),
+            (lambda b: b.with_timeout("5m"), "timedelta or a number of seconds"),
+            (lambda b: b.with_delay(float("nan")), "finite"),
+            (lambda b: b.with_delay(-1), "negative"),
+            (lambda b: b.with_expiry(0), "longer than zero"),
+            (lambda b: b.at(NAIVE), "without a time zone"),
+            (lambda b: b.at("tomorrow"), "datetime with a time zone"),
+            (lambda b: b.with_idempotency_key("k" * 256), "255"),
+            (lambda b: b.with_idempotency_key(""), "must not be empty"),
+            (lambda b: b.with_business_key("k" * 300), "255"),
+            (lambda b: b.with_business_key("a\0b"), r"U\+0000"),
+            (lambda b: b.with_business_key("k", busy="WAIT"), "RAISE, RETURN, REPLACE"),
+            (lambda b: b.with_tags(""), "tag must not be empty"),
+            (lambda b: b.with_tags("x" * 256), "255"),
+            (lambda b: b.with_tags(7), "tag must be text"),
+            (lambda b: b.with_queue(" "), "queue must not be empty"),
+            (lambda b: b.with_resource(None), "resource must be text"),
+            (lambda b: b.with_param("", 1), "param must not be empty"),
+            (lambda b: b.with_concurrency_key("k", limit=0), "at least 1"),
+            (lambda b: b.with_no_retry_for(int), "exception classes"),
+            (lambda b: b.await_signal("k" * 300), "255"),
+            (lambda b: b.await_signal("k", timeout=0), "longer than zero"),
+            (lambda b: b.when(is_slow, ship, 1, order="first"), "whole number"),
+        ],
+    )
+    def test_an_option_that_makes_no_sense(
+        self, scheduler: ManualScheduler, change: Callable[[Any], object], says: str
+    ) -> None:
+        """Every bad option is `InvalidJob`, says what would do, and nothing is stored."""
+        with pytest.raises(InvalidJob, match=says):
+            change(scheduler.enqueue(charge, 1))
+        assert stored(scheduler) == 0
+
+    @pytest.mark.parametrize(
+        ("builder", "error", "says"),
+        [
+            (lambda s: s.enqueue(charge), InvalidJob, "missing a required argument: 'invoice'"),
+            (lambda s: s.enqueue(charge, 1, 2), InvalidJob, "too many positional arguments"),
+            (lambda s: s.enqueue(charge, 1, money=1), InvalidJob, "unexpected keyword argument 'money'"),
+            (lambda s: s.enqueue(charge, object()), UnstorableValue, r"args\[0\]"),
+            (lambda s: s.enqueue(charge, "x" * 200_000), PayloadTooLarge, "store the data"),
+            (lambda s: s.enqueue(charge, "a\0b"), UnstorableValue, "0000"),
+            (lambda s: s.enqueue(charge, RESULT), InvalidJob, "follows none"),
+            (lambda s: s.enqueue(charge, 1).with_param("p", object()), UnstorableValue, "params"),
+            (lambda s: s.enqueue(lambda: charge(1) or 2), InvalidTarget, "lambda"),
+            (lambda s: s.enqueue(charge, 1).on_success(lambda ctx: None), InvalidTarget, "lambda"),
+            (lambda s: s.enqueue(charge, 1).on_failure(record), InvalidJob, "arguments do not fit"),
+            (lambda s: s.enqueue(charge, 1).when(lambda r: True, ship, 1), InvalidTarget, "lambda"),
+            (lambda s: s.enqueue(charge, 1).then(ship), InvalidJob, "missing a required argument"),
+            (lambda s: s.enqueue(charge, 1).with_delay(timedelta.max), InvalidJob, "year 9999"),
+            (lambda s: s.enqueue(len, [1, 2, 3]).then(ship, 1).then(Orders, 1), InvalidTarget, "is a class"),
+        ],
+    )
+    def test_a_job_that_cannot_run(
+        self,
+        scheduler: ManualScheduler,
+        builder: Callable[[ManualScheduler], JobBuilder[Any]],
+        error: type[Exception],
+        says: str,
+    ) -> None:
+        """What would fail on the worker is refused at submit, and nothing of the whole is stored."""
+        with pytest.raises(error, match=says):
+            builder(scheduler).submit()
+        assert stored(scheduler) == 0
+
+    def test_a_target_outside_the_policy(self) -> None:
+        """A function that is not allowed is refused with the words to add; a declared one is not."""
+        scheduler = manual_scheduler(allow=["shop"])
+        with pytest.raises(TargetNotAllowed, match=rf"add '{__name__}' to allow"):
+            scheduler.enqueue_now(charge, 1)
+        with pytest.raises(TargetNotAllowed):
+            scheduler.enqueue(other, 1).then(charge, 1).submit()
+        scheduler.job(name="builders.other")(other)
+        scheduler.enqueue_now(other, 1)
+        assert stored(scheduler) == 1
+
+    @pytest.mark.parametrize(
+        "whole",
+        [
+            lambda b: b.with_idempotency_key("k"),
+            lambda b: b.with_business_key("k"),
+            lambda b: b.with_delay(1),
+            lambda b: b.at(datetime(2026, 1, 1, tzinfo=UTC)),
+            lambda b: b.immediate(),
+            lambda b: b.await_signal("k"),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "follow", [lambda b: b.then(ship, 1), lambda b: b.then_on_failure(ship, 1)], ids=["then", "branch"]
+    )
+    def test_what_belongs_to_the_whole_comes_first(
+        self, scheduler: ManualScheduler, whole: Callable[[Any], object], follow: Callable[[Any], Any]
+    ) -> None:
+        """Keys, due time and signal are refused once a further step was named."""
+        with pytest.raises(InvalidJob, match="belongs to the whole"):
+            whole(follow(scheduler.enqueue(charge, 1)))
+
+
+def other(number: int) -> int:
+    return number
+
+
+class TestChainsAndWorkflows:
+    def test_with_configures_the_step_named_last(self, scheduler: ManualScheduler) -> None:
+        """Options go to the step before them, the defaults stay with the others."""
+        handle = (
+            scheduler.enqueue(charge, 1)
+            .with_max_retries(1)
+            .then(ship, RESULT)
+            .with_max_retries(2)
+            .with_queue("shipping")
+            .then_on_failure(ship, "lost")
+            .with_max_retries(3)
+            .submit()
+        )
+        jobs = [step.job() for step in handle.steps]
+        assert [job.max_retries for job in jobs] == [1, 2, 3]
+        assert [job.queue for job in jobs] == ["default", "shipping", "default"]
+
+    def test_a_chain_waits_step_by_step(self, scheduler: ManualScheduler) -> None:
+        """Each step waits for the one before it, is known by its type, and gets its result."""
+        handle = scheduler.enqueue(charge, 1).then(ship, RESULT).then(ship, [RESULT]).submit()
+        assert [s.status() for s in handle.steps] == [
+            JobStatus.PENDING,
+            JobStatus.WAITING,
+            JobStatus.WAITING,
+        ]
+        assert {s.job().type for s in handle.steps} == {JobType.CHAIN_STEP}
+        assert [s.job().parent_id for s in handle.steps[1:]] == [s.id for s in handle.steps[:2]]
+        scheduler.drain()
+        assert handle.last.result() == ["1 EUR"]
+        assert handle.last == handle.steps[-1]
+
+    def test_branches_hang_on_the_last_then(self, scheduler: ManualScheduler) -> None:
+        """Conditions, order and definition order are stored on edges from the trunk's last step."""
+        handle = (
+            scheduler.enqueue(charge, 1)
+            .then_on_failure(alert, 1, 2)
+            .then(ship, RESULT)
+            .when_result(is_high, record, 1)
+            .when(is_slow, report, [], order=-1, description="slow")
+            .then_on_success(charge, 3)
+            .branch(Condition.custom(is_slow), pay, 1)
+            .submit()
+        )
+        assert edges(scheduler, handle.id) == [
+            ("charge", "alert", EdgeKind.FAILURE, 0),
+            ("charge", "ship", EdgeKind.SUCCESS, 1),
+            ("ship", "record", EdgeKind.CONDITION, 0),
+            ("ship", "report", EdgeKind.CONDITION, 1),
+            ("ship", "charge", EdgeKind.SUCCESS, 2),
+            ("ship", "pay", EdgeKind.CONDITION, 3),
+        ]
+        conditions = scheduler.store.conditions_of(handle.last.id)
+        assert [(c.condition.kind, c.condition.order) for c in conditions if c.condition] == [
+            ("job_result", -1),
+            ("result", 0),
+            ("job_result", 0),
+        ]
+        assert handle.last.job().target.endswith(":ship")
+
+    def test_the_graph_is_readable(self, scheduler: ManualScheduler) -> None:
+        """A graph prints as a tree, and as Mermaid."""
+        handle = scheduler.enqueue(charge, 1).then(ship, RESULT).then_on_failure(record, 1).submit()
+        lines = str(handle.graph()).splitlines()
+        assert [line.split(":")[-1] for line in lines] == [
+            "charge PENDING",
+            "ship WAITING",
+            "record WAITING",
+        ]
+        assert [len(line) - len(line.lstrip()) for line in lines] == [0, 2, 4]
+        assert "j1 -->|on failure| j2" in handle.graph().mermaid()
+
+    def test_a_chain_that_is_too_deep(self) -> None:
+        """The depth of a chain has a limit, and the refusal says what to do."""
+        scheduler = manual_scheduler(options=Options(chain_depth_limit=3))
+        builder = scheduler.enqueue(charge, 1).then(ship, 1).then(ship, 1)
+        with pytest.raises(InvalidJob, match="last step submit the next chain"):
+            builder.then(ship, 1)
+
+    def test_a_signal_makes_the_whole_wait(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """A job that awaits a signal is WAITING and knows what for."""
+        handle = scheduler.enqueue(charge, 1).await_signal("approved", timeout=60).submit()
+        assert handle.status() is JobStatus.WAITING
+        assert [reason.code for reason in handle.explain()] == ["waiting_signal"]
+        assert scheduler.signal("approved", {"by": "ann"}) == 1
+        assert handle.status() is JobStatus.PENDING
+
+
+class TestJoins:
+    def test_a_join_waits_for_handles_and_builders(self, scheduler: ManualScheduler) -> None:
+        """Joined builders are stored with the join; RESULTS keeps the order of the list."""
+        first = scheduler.enqueue_now(charge, 1)
+        second = scheduler.enqueue(charge, 2).then(ship, [RESULT])
+        joined = scheduler.join([second, first], Join.ALL).then(report, RESULTS).submit()
+        assert joined.status() is JobStatus.WAITING
+        assert joined.job().type is JobType.WORKFLOW_JOIN
+        scheduler.drain()
+        assert joined.result() == [["2 EUR"], "1 EUR"]
+        with pytest.raises(InvalidJob, match="already submitted"):
+            second.submit()
+
+    def test_at_least(self, scheduler: ManualScheduler) -> None:
+        """``Join.at_least(1)`` goes on with the first success, though another job failed."""
+        lost = scheduler.enqueue_now(failing, 1)
+        won = scheduler.enqueue_now(charge, 1)
+        joined = scheduler.join([lost, won], Join.at_least(1)).then(ship, "go").submit()
+        scheduler.drain()
+        assert joined.result() == "go"
+
+    @pytest.mark.parametrize(
+        ("join", "says"),
+        [
+            (lambda s, h: s.join([]), "at least one"),
+            (lambda s, h: s.join([h, h]), "each job once"),
+            (lambda s, h: s.join([h], Join.at_least(2)), "only 1 jobs"),
+            (lambda s, h: s.join(["job"]), "handles, ids and builders"),
+            (lambda s, h: s.join([h], "ALL"), "Join.ALL"),
+            (
+                lambda s, h: s.join([s.enqueue(charge, 1).with_idempotency_key("k").immediate()]),
+                "submit it and join its handle",
+            ),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::ratchet.UnsubmittedJobWarning")
+    def test_a_join_that_makes_no_sense(
+        self, scheduler: ManualScheduler, join: Callable[[Any, Any], object], says: str
+    ) -> None:
+        """Joins that could never be fulfilled, or whose parents are not certain, are refused."""
+        handle = scheduler.enqueue_now(charge, 1)
+        with pytest.raises(InvalidJob, match=says):
+            join(scheduler, handle)
+
+
+def failing(number: int) -> int:
+    raise ValueError(number)
+
+
+class TestDeclarations:
+    def test_the_same_function_comes_back(self, scheduler: ManualScheduler) -> None:
+        """``@scheduler.job`` returns the very function, with ``.enqueue`` and ``.options``."""
+
+        def local(number: int) -> int:
+            return number + 1
+
+        marked = scheduler.job(max_retries=2, tags=["billing"], name="local")(local)
+        assert marked is local  # type: ignore[comparison-overlap]
+        assert marked(1) == 2
+        assert (marked.options.max_retries, marked.options.name) == (2, "local")
+        job = marked.enqueue(1).with_tags("more").submit().job()
+        assert (job.target, job.max_retries, job.tags) == ("local", 2, ("billing", "more"))
+
+    def test_declared_options_are_defaults(self, scheduler: ManualScheduler) -> None:
+        """A builder's word counts more than the declaration's."""
+
+        @scheduler.job(
+            name="defaults",
+            max_retries=5,
+            backoff=BackoffPolicy.FIXED,
+            backoff_base=10,
+            timeout=30,
+            priority=Priority.HIGH,
+            resource="gateway",
+            no_retry_for=(ValueError,),
+            queue="slow",
+        )
+        def task() -> None: ...
+
+        plain = task.enqueue().submit().job()
+        assert (plain.max_retries, plain.timeout, plain.priority) == (5, timedelta(seconds=30), Priority.HIGH)
+        assert (plain.resource, plain.queue) == ("gateway", "slow")
+        own = task.enqueue().with_max_retries(0).with_priority(Priority.LOW).submit().job()
+        assert (own.max_retries, own.priority) == (0, Priority.LOW)
+
+    def test_without_parentheses(self, scheduler: ManualScheduler) -> None:
+        """``@scheduler.job`` alone declares with all defaults."""
+
+        @scheduler.job
+        def bare(number: int) -> int:
+            return number
+
+        assert bare.enqueue(3).submit().job().args == (3,)
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"max_retries": -1}, "at least 0"),
+            ({"backoff": BackoffPolicy.FIXED}, "base longer than zero"),
+            ({"timeout": 0}, "longer than zero"),
+            ({"priority": 9}, "priority is one of"),
+            ({"tags": "billing"}, r"tags=\['billing'\]"),
+            ({"aliases": "old"}, r"aliases=\['old'\]"),
+            ({"lane": "gpu"}, "thread, async, process"),
+            ({"no_retry_for": ("ValueError",)}, "exception classes"),
+            ({"name": ""}, "must not be empty"),
+        ],
+    )
+    def test_a_declaration_that_makes_no_sense(
+        self, scheduler: ManualScheduler, options: dict[str, Any], says: str
+    ) -> None:
+        """A bad declaration is refused where it is written."""
+        with pytest.raises(InvalidJob, match=says):
+            scheduler.job(**options)
+
+    @pytest.mark.parametrize("thing", [staticmethod(other), Orders, 42], ids=["static", "class", "number"])
+    def test_only_functions_are_declared(self, scheduler: ManualScheduler, thing: Any) -> None:
+        """The decorator says where it belongs."""
+        with pytest.raises(InvalidJob, match=r"@scheduler\.job"):
+            scheduler.job(name="x")(thing)

@@ -1,0 +1,468 @@
+"""The front door: configuration, start and stop, events, middleware, hooks, health."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ratchet import (
+    BusinessKeyBusy,
+    Busy,
+    ConfigurationError,
+    InvalidJob,
+    JobCanceled,
+    JobCanceledError,
+    JobContext,
+    JobEvent,
+    JobFailed,
+    JobPaused,
+    JobStarted,
+    JobStatus,
+    LifecycleHook,
+    MissingDriver,
+    Options,
+    RatchetError,
+    SchemaOutOfDate,
+    Scheduler,
+    StoreUnavailable,
+    TargetNotAllowed,
+)
+from ratchet.config import resolve_allow, resolve_options, resolve_url
+from ratchet.defaults.principal_provider import ContextPrincipalProvider
+from ratchet.stores.memory import MemoryStore
+
+log: list[Any] = []
+started = threading.Event()
+
+
+def add(one: int, two: int) -> int:
+    return one + two
+
+
+async def slow_add(one: int, two: int) -> int:
+    await asyncio.sleep(0.01)
+    return one + two
+
+
+def endless() -> None:
+    started.set()
+    while True:
+        time.sleep(0.005)
+
+
+def failing() -> None:
+    raise ValueError("no")
+
+
+def nap(seconds: float) -> str:
+    time.sleep(seconds)
+    return "rested"
+
+
+@pytest.fixture
+def scheduler() -> Iterator[Scheduler]:
+    log.clear()
+    started.clear()
+    made = Scheduler(store=MemoryStore(), allow=[__name__])
+    yield made
+    made.close()
+
+
+class TestConfiguration:
+    def test_the_url(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+        """Code wins over RATCHET_URL, which wins over a file in the current directory, whose full path is logged."""
+        assert resolve_url("sqlite:///a.db", {"RATCHET_URL": "sqlite:///b.db"}) == "sqlite:///a.db"
+        assert resolve_url(None, {"RATCHET_URL": "sqlite:///b.db"}) == "sqlite:///b.db"
+        with caplog.at_level(logging.INFO, "ratchet"):
+            assert resolve_url(None, {}) == f"sqlite:///{Path.cwd() / 'ratchet.db'}"
+        assert str(Path.cwd() / "ratchet.db") in caplog.text
+
+    def test_options(self, tmp_path: Path) -> None:
+        """Code wins over variables, which win over the file, option by option."""
+        file = tmp_path / "ratchet.toml"
+        file.write_text("[ratchet]\nconcurrency = 1\nmax_crashes = 1\nasync_concurrency = 1\n")
+        environ = {
+            "RATCHET_CONFIG": str(file),
+            "RATCHET_CONCURRENCY": "2",
+            "RATCHET_MAX_CRASHES": "2",
+        }
+        options = resolve_options(Options(concurrency=3), environ)
+        assert (options.concurrency, options.max_crashes, options.async_concurrency) == (3, 2, 1)
+
+    def test_allow(self) -> None:
+        """Code wins over RATCHET_ALLOW."""
+        assert list(resolve_allow(None, {"RATCHET_ALLOW": "shop, billing.jobs"})) == ["shop", "billing.jobs"]
+        assert list(resolve_allow(["own"], {"RATCHET_ALLOW": "shop"})) == ["own"]
+
+    @pytest.mark.parametrize(
+        ("given", "error", "says"),
+        [
+            ({"url": "gopher://x"}, ConfigurationError, "gopher"),
+            ({"url": "ratchet.db"}, ConfigurationError, "scheme"),
+            ({"store": MemoryStore(), "allow": "shop"}, ConfigurationError, r"allow=\['shop'\]"),
+            ({"store": MemoryStore(), "url": "sqlite:///x"}, InvalidJob, "one store"),
+            (
+                {"store": MemoryStore(), "allow": ["shop"], "target_policy": object()},
+                ConfigurationError,
+                "both given",
+            ),
+        ],
+    )
+    def test_settings_that_make_no_sense(
+        self, given: dict[str, Any], error: type[Exception], says: str
+    ) -> None:
+        """A scheduler that could not work is refused when it is made."""
+        with pytest.raises(error, match=says):
+            Scheduler(**given)
+
+    def test_the_driver_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store whose driver is not installed says which extra brings it."""
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(MissingDriver, match=r"ratchet-jobs\[postgresql\]"):
+            scheduler = Scheduler("postgresql://localhost/x")
+            scheduler.jobs.counts()
+
+
+class Gate(MemoryStore):
+    """A memory store that pretends to have a schema."""
+
+    def __init__(self, name: str, *, missing: bool) -> None:
+        super().__init__()
+        self.name = name
+        self.missing = missing
+        self.calls: list[str] = []
+
+    def migrate(self) -> list[str]:
+        self.calls.append("migrate")
+        self.missing = False
+        return ["V001"]
+
+    def check_schema(self) -> None:
+        self.calls.append("check")
+        if self.missing:
+            raise SchemaOutOfDate("the schema is missing; run `ratchet db upgrade`")
+
+
+class TestSchema:
+    def test_other_stores_are_checked_and_not_changed(self) -> None:
+        """A missing schema is an error that says what to do, each time; ``migrate()`` mends it."""
+        store = Gate("postgresql", missing=True)
+        scheduler = Scheduler(store=store, allow=[__name__])
+        for _ in range(2):
+            with pytest.raises(SchemaOutOfDate, match="ratchet db upgrade"):
+                scheduler.enqueue_now(add, 1, 2)
+        assert store.calls == ["check", "check"]
+        health = scheduler.health()
+        assert (health.ok, health["reachable"], health["schema_ok"]) == (False, True, False)
+        assert scheduler.migrate() == ["V001"]
+        scheduler.enqueue_now(add, 1, 2)
+        assert scheduler.health().ok is False  # a due job, and no node
+
+    @pytest.mark.parametrize(
+        ("name", "options"), [("sqlite", Options()), ("postgresql", Options(auto_migrate=True))]
+    )
+    def test_who_migrates_by_itself(self, name: str, options: Options) -> None:
+        """SQLite always, others when the option says so; once."""
+        store = Gate(name, missing=True)
+        scheduler = Scheduler(store=store, allow=[__name__], options=options)
+        scheduler.enqueue_many(add, [(1, 2)])
+        scheduler.jobs.counts()
+        assert store.calls == ["migrate"]
+
+
+class TestRunning:
+    def test_a_job_runs_while_the_scheduler_does(self, scheduler: Scheduler) -> None:
+        """Inside ``with`` jobs run, plain and async; before and after they can be submitted and asked about."""
+        early = scheduler.enqueue_now(add, 1, 2)
+        assert early.status() is JobStatus.PENDING
+        with scheduler:
+            assert scheduler.running
+            assert early.result(timeout=10) == 3
+            assert scheduler.enqueue_now(slow_add, 3, 4).result(timeout=10) == 7
+            assert [node.state for node in scheduler.nodes.list()] == ["ACTIVE"]
+            health = scheduler.health()
+            assert (health.ok, health["nodes"]) == (True, 1)
+        assert not scheduler.running
+        late = scheduler.enqueue_now(add, 5, 6)
+        assert late.status() is JobStatus.PENDING
+        assert scheduler.nodes.list() == []
+
+    def test_starting_again_is_a_new_incarnation(self, scheduler: Scheduler) -> None:
+        """stop() is idempotent; a second start() while running is refused; a later one registers anew."""
+        assert scheduler.stop()
+        with scheduler:
+            first = scheduler.nodes.list()[0].node_id
+            with pytest.raises(RatchetError, match="already running"):
+                scheduler.start()
+        assert scheduler.stop()
+        with scheduler:
+            assert scheduler.nodes.list()[0].node_id != first
+            assert scheduler.enqueue_now(add, 1, 1).result(timeout=10) == 2
+
+    def test_a_node_that_could_run_nothing(self) -> None:
+        """No prefix and no declared job: start() fails at once and says what to add."""
+        scheduler = Scheduler(store=MemoryStore())
+        with pytest.raises(ConfigurationError, match=r"allow=\['shop'\]"):
+            scheduler.start()
+        scheduler.job(name="front.door")(add_one)
+        with scheduler:
+            assert scheduler.enqueue_now(add_one, 1).result(timeout=10) == 2
+            with pytest.raises(TargetNotAllowed):
+                scheduler.enqueue_now(add, 1, 2)
+
+    def test_cancel_stops_a_run_of_this_process_at_once(self, scheduler: Scheduler) -> None:
+        """The code is interrupted without waiting for a beat, and the waiter hears of it."""
+        with scheduler:
+            handle = scheduler.enqueue_now(endless)
+            assert started.wait(10)
+            begun = time.monotonic()
+            assert handle.cancel()
+            with pytest.raises(JobCanceledError):
+                handle.result(timeout=10)
+            node = scheduler._core.node
+            assert node is not None
+            while not node.is_idle:
+                assert time.monotonic() - begun < 4, "the run was not interrupted"
+                time.sleep(0.01)
+
+    def test_replacing_a_running_job_stops_it(self, scheduler: Scheduler) -> None:
+        """Busy.REPLACE cancels a RUNNING holder and interrupts it here; the key comes free when its code has ended."""
+        with scheduler:
+            first = scheduler.enqueue(endless).with_business_key("k").submit()
+            assert started.wait(10)
+            deadline = time.monotonic() + 10
+            while True:
+                try:
+                    second = scheduler.enqueue(add, 1, 2).with_business_key("k", busy=Busy.REPLACE).submit()
+                    break
+                except BusinessKeyBusy as busy:
+                    assert busy.holder == first.id
+                    assert time.monotonic() < deadline
+                    time.sleep(0.01)
+            assert second.result(timeout=10) == 3
+            assert first.status() is JobStatus.CANCELED
+
+    def test_stop_waits_for_running_jobs(self, scheduler: Scheduler) -> None:
+        """A drain lets a running job finish; its result is there afterwards."""
+        heard: list[JobStarted] = []
+        scheduler.on(JobStarted)(heard.append)
+        scheduler.start()
+        handle = scheduler.enqueue_now(nap, 0.3)
+        deadline = time.monotonic() + 10
+        while handle.status() is not JobStatus.RUNNING:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        assert scheduler.stop(drain=True, timeout=10)
+        assert handle.result(timeout=0) == "rested"
+
+    def test_run_ends_with_a_signal(self, tmp_path: Path) -> None:
+        """``scheduler.run()`` stays in the foreground, drains on SIGTERM and exits cleanly."""
+        script = tmp_path / "worker.py"
+        script.write_text(
+            textwrap.dedent("""
+                import sys, time
+                from ratchet import Scheduler
+                from ratchet.stores.memory import MemoryStore
+
+                scheduler = Scheduler(store=MemoryStore())
+
+                @scheduler.job
+                def work():
+                    print("working", flush=True)
+                    time.sleep(0.5)
+                    return "done"
+
+                handle = scheduler.enqueue_now(work)
+                ended = scheduler.run()
+                print(ended, handle.status(), flush=True)
+            """)
+        )
+        worker = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline().strip() == "working"
+            os.kill(worker.pid, signal.SIGTERM)
+            output, _ = worker.communicate(timeout=30)
+        finally:
+            worker.kill()
+            worker.wait()
+        assert output.strip() == "True SUCCEEDED"
+        assert worker.returncode == 0
+
+
+def add_one(number: int) -> int:
+    return number + 1
+
+
+class TestEvents:
+    def test_listeners_hear_their_kind(self, scheduler: Scheduler) -> None:
+        """A listener hears its class and what derives from it; stop() delivers what is pending."""
+        everything: list[str] = []
+        failures: list[JobFailed] = []
+        scheduler.on(JobEvent)(lambda event: everything.append(type(event).__name__))
+
+        @scheduler.on(JobFailed)
+        def failed(event: JobFailed) -> None:
+            failures.append(event)
+
+        with scheduler:
+            handle = scheduler.enqueue_now(failing)
+            handle.wait(timeout=10)
+        assert everything == ["JobSubmitted", "JobStarted", "JobFailed", "JobDeadLettered"]
+        assert [(event.job_id, event.will_retry) for event in failures] == [(handle.id, False)]
+
+    def test_a_process_that_is_no_node_hears_what_it_did(self, scheduler: Scheduler) -> None:
+        """Events of control verbs arrive on a dispatcher thread although nothing runs here; close() delivers the rest."""
+        threads: list[str] = []
+        scheduler.on(JobPaused, JobCanceled)(lambda event: threads.append(threading.current_thread().name))
+        handle = scheduler.enqueue_now(add, 1, 2)
+        handle.pause()
+        handle.cancel()
+        deadline = time.monotonic() + 10
+        while len(threads) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        assert set(threads) == {"ratchet-events"}
+
+    @pytest.mark.parametrize(
+        "register",
+        [
+            lambda s: s.on(ValueError),
+            lambda s: s.on(JobEvent)("not callable"),
+            lambda s: s.on(JobEvent)(slow_add),
+            lambda s: s.around(slow_add),
+            lambda s: s.around("nothing"),
+        ],
+    )
+    def test_what_cannot_listen(self, scheduler: Scheduler, register: Any) -> None:
+        """Coroutines and things that are no events are refused where they are registered."""
+        with pytest.raises(InvalidJob):
+            register(scheduler)
+
+
+class TestMiddleware:
+    def test_the_first_is_outermost(self, scheduler: Scheduler) -> None:
+        """Generators, context managers and classes surround each run, in the order they were given."""
+
+        @scheduler.around
+        def outer(ctx: JobContext) -> Iterator[None]:
+            log.append(("outer in", ctx.attempt))
+            try:
+                yield
+            finally:
+                log.append("outer out")
+
+        @scheduler.around
+        @contextmanager
+        def inner(ctx: JobContext) -> Iterator[None]:
+            log.append("inner in")
+            yield
+            log.append("inner out")
+
+        @scheduler.around
+        def plain(ctx: JobContext) -> AbstractContextManager[None]:
+            return nullcontext()
+
+        with scheduler:
+            assert scheduler.enqueue_now(add, 1, 2).result(timeout=10) == 3
+        assert log == [("outer in", 1), "inner in", "inner out", "outer out"]
+
+    def test_middleware_that_surrounds_nothing(self, scheduler: Scheduler) -> None:
+        """A function that returns no context manager fails the job with words that say why."""
+        scheduler.around(lambda ctx: None)
+        with scheduler:
+            handle = scheduler.enqueue_now(add, 1, 2)
+            handle.wait(timeout=10)
+        assert "context manager" in (handle.job().error or "")
+
+
+class Hook(LifecycleHook):
+    def __init__(self, name: str, *, broken: str | None = None) -> None:
+        self._name = name
+        self._broken = broken
+
+    def _note(self, step: str) -> None:
+        log.append((self._name, step))
+        if self._broken == step:
+            raise RuntimeError(step)
+
+    def before_start(self) -> None:
+        self._note("before_start")
+
+    def after_start(self) -> None:
+        self._note("after_start")
+
+    def before_stop(self) -> None:
+        self._note("before_stop")
+
+    def after_stop(self) -> None:
+        self._note("after_stop")
+
+
+class TestHooks:
+    def test_order(self) -> None:
+        """Hooks run in order around the start and in reverse around the stop; a broken one is only logged."""
+        log.clear()
+        scheduler = Scheduler(
+            store=MemoryStore(),
+            allow=[__name__],
+            lifecycle_hooks=[Hook("a", broken="after_start"), Hook("b", broken="before_stop")],
+        )
+        with scheduler:
+            pass
+        assert log == [
+            ("a", "before_start"),
+            ("b", "before_start"),
+            ("a", "after_start"),
+            ("b", "after_start"),
+            ("b", "before_stop"),
+            ("a", "before_stop"),
+            ("b", "after_stop"),
+            ("a", "after_stop"),
+        ]
+
+    def test_a_hook_prevents_the_start(self) -> None:
+        """What before_start raises comes through, and there is no node."""
+        scheduler = Scheduler(
+            store=MemoryStore(), allow=[__name__], lifecycle_hooks=[Hook("a", broken="before_start")]
+        )
+        with pytest.raises(RuntimeError, match="before_start"):
+            scheduler.start()
+        assert not scheduler.running
+        assert scheduler.nodes.list() == []
+
+
+class TestParts:
+    def test_the_caller_is_kept(self) -> None:
+        """The principal of the submitting code is stored with the job."""
+        principals = ContextPrincipalProvider()
+        scheduler = Scheduler(store=MemoryStore(), allow=[__name__], principal_provider=principals)
+        with principals.acting_as("ann"):
+            handle = scheduler.enqueue_now(add, 1, 2)
+            many = scheduler.enqueue_many(add, [(1, 2), (3, 4)])
+        assert {h.job().caller for h in (handle, *many)} == {"ann"}
+        assert scheduler.enqueue_now(add, 1, 2).job().caller is None
+
+    def test_health_of_a_store_that_is_away(self) -> None:
+        """A health check reports; it does not raise."""
+
+        class Away(MemoryStore):
+            def database_time(self) -> Any:
+                raise StoreUnavailable("connection refused")
+
+        health = Scheduler(store=Away(), allow=[__name__]).health()
+        assert (health.ok, health["reachable"]) == (False, False)
+        assert "connection refused" in health["error"]
