@@ -89,7 +89,7 @@ class ManualCore(Core):
         self.store_recurrences()
         return self.manual.run_until_idle(limit)
 
-    def start(self, *, supervised: bool = False) -> None:
+    def start(self) -> None:
         """Refused: threads and a manual clock do not go together."""
         raise RatchetError("a manual scheduler is driven by drain() and has no threads to start")
 

@@ -61,14 +61,15 @@ def greedy(ledger: str, name: str, length: int) -> str:
 def greedy_length(seconds: float) -> int:
     """How long a text must be to keep `greedy` busy for at least *seconds* here: each letter doubles it."""
     length = 18
-    while True:
-        begun = time.monotonic()
-        re.match(r"(a+)+$", "a" * length + "b")
-        taken = time.monotonic() - begun
-        if taken > 0.1:
-            break
+    while (taken := min(_greedy_time(length) for _ in range(3))) < 0.1:
         length += 1
     while taken < seconds:
         length += 1
         taken *= 2
     return length
+
+
+def _greedy_time(length: int) -> float:
+    begun = time.process_time()
+    re.match(r"(a+)+$", "a" * length + "b")
+    return time.process_time() - begun

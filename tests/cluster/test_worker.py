@@ -147,10 +147,10 @@ def test_a_job_that_holds_the_interpreter_is_not_robbed(
 ) -> None:
     """No thread of the child runs for 8 s and more: the supervisor beats for it, and nobody rescues it."""
     length = shop.greedy_length(8.0)
+    other = start_worker("other", "--queues", "other").wait_ready()
     worker = start_worker("busy").wait_ready()
+    time.sleep(2.0)  # they have seen each other alive
     handle = scheduler.enqueue_now(shop.greedy, ledger, "greedy", length)
-    wait_started(ledger, "greedy")
-    other = start_worker("other").wait_ready()
     assert result_of(handle, worker, 60.0) in [str(pid) for pid in worker.children()]
     held = float(next(words[3] for words in shop.lines(ledger) if words[0] == "end"))
     assert held >= 6.0, "the regular expression was not slow enough for this test"

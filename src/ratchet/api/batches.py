@@ -1,8 +1,8 @@
 """
 Batches: many jobs of one target that are counted together.
 
-The items are children of a BATCH_PARENT job, which waits until all of them have ended; what
-follows the batch hangs on that job, under conditions about the counters.
+The items are children of a BATCH_PARENT job, which has the batch's id and waits until all of them
+have ended; what follows the batch hangs on that job, under conditions about the counters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ratchet.model.status import JobStatus, JobType, Priority
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a BATCH_PARENT job runs: nothing. Its conditions are what matters.
+#: What a BATCH_PARENT job is called. A worker calls nothing for it: its conditions are what matters.
 BATCH_TARGET: Final = "ratchet:batch"
 #: Up to here a batch is stored whole; a larger one is stored in chunks and sealed with the last.
 WHOLE: Final = 5000
@@ -144,7 +144,7 @@ class BatchDraft(StepDraft):
         with self._editing():
             if self._children.target is _nothing:
                 raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
-            batch_id = self._children.identified(self._backend)
+            batch_id = self._parent.identified(self._backend)
             joined = within if within is not None else enlisted_connection()
             items = iter(self._source)
             head = list(islice(items, None if joined is not None else self._first_chunk))
@@ -174,7 +174,6 @@ class BatchDraft(StepDraft):
             scheduled_at=now,
             status=JobStatus.WAITING,
             type=JobType.BATCH_PARENT,
-            batch_id=batch_id,
             caller=caller,
         )
         submission = Submission(limits=dict(self._children.limits))
@@ -375,10 +374,6 @@ class AsyncBatchStart:
     async def start(self) -> BatchHandle:
         """See `StreamingBatchBuilder.start`; the source is read on another thread."""
         return await in_thread(self._builder.start)
-
-
-def finish_batch() -> None:
-    """The work of a BATCH_PARENT job: none, its success lets the followers go."""
 
 
 def _nothing() -> None:

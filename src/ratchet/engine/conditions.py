@@ -72,7 +72,8 @@ class ConditionCheck:
                 return self._holds_for_batch(kind, condition, run)
 
     def _holds_for_batch(self, kind: str, condition: Condition, run: Run) -> bool:
-        record = None if run.batch_id is None else self._tools.store.batch(run.batch_id)
+        # The parent job of a batch is no item of it; it has the batch's own id.
+        record = self._tools.store.batch(run.batch_id if run.batch_id is not None else run.job_id)
         if record is None:
             raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {run.job_id} has none")
         context = batch_context(record)

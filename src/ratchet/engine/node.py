@@ -26,6 +26,8 @@ logger = logging.getLogger("ratchet.engine")
 
 #: Without a way to be woken, a poller looks this often.
 UNWOKEN_PAUSE = 0.5
+#: However soon another node's silence is over, the heartbeat rests at least this long between two looks.
+SHORTEST_LOOK = 0.25
 
 
 class Phase(Enum):
@@ -162,7 +164,7 @@ class Node:
     def _start_services(self, assembly: Assembly) -> None:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
         beat = assembly.heartbeat.interval.total_seconds()
-        last = {"orphans": clock.monotonic()}
+        due = {"beat": clock.monotonic()}
 
         def poll() -> float:
             assembly.poller.run_once(clock.now())
@@ -177,12 +179,16 @@ class Node:
             return 0.0
 
         def heartbeat() -> float:
+            """Beat, then judge others, never the other way round; in between, only look."""
             begun = clock.monotonic()
-            assembly.heartbeat.run_once(clock.now())
-            if clock.monotonic() - last["orphans"] >= beat * 0.9:
+            if begun >= due["beat"] or assembly.orphans.rest() <= 0:
+                assembly.heartbeat.run_once(clock.now())
+                due["beat"] = begun + beat
                 assembly.orphans.run_once(clock.now())
-                last["orphans"] = clock.monotonic()
-            return max(0.0, beat - (clock.monotonic() - begun))
+            else:
+                assembly.orphans.look()
+            rest = min(due["beat"] - clock.monotonic(), beat / 2, max(assembly.orphans.rest(), SHORTEST_LOOK))
+            return max(0.0, rest)
 
         def watch() -> float:
             assembly.watch.run_once(clock.now())

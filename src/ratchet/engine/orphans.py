@@ -57,13 +57,42 @@ class OrphanRecovery:
         self._max_crashes = max_crashes
         self._on_rescue = on_rescue
         self._seen: dict[str, tuple[int, float]] = {}
+        self._due: float | None = None
         self.rescued = 0
 
-    def run_once(self, now: datetime) -> int:
-        """Look at all nodes once; how many were rescued."""
+    def look(self) -> list[NodeRecord]:
+        """
+        Observe the beats of all nodes that are not dead, and judge nobody.
+
+        A read: a beat that is seen sooner to have stopped is rescued sooner.
+        """
         nodes = [node for node in self._nodes.nodes() if node.state is not NodeState.DEAD]
         at = self._clock.monotonic()
         self._observe(nodes, at)
+        unbroken = self._heartbeat.unbroken_since
+        self._due = min(
+            (
+                max(self._seen[node.node_id][1], unbroken) + node.silence.total_seconds()
+                for node in nodes
+                if unbroken is not None and node.node_id != self._identity.node_id
+            ),
+            default=None,
+        )
+        return nodes
+
+    def rest(self) -> float:
+        """Seconds until a node that beats no more will have been silent for long enough; endless if none is there."""
+        return float("inf") if self._due is None else max(0.0, self._due - self._clock.monotonic())
+
+    def run_once(self, now: datetime) -> int:
+        """
+        Look at all nodes once; how many were rescued.
+
+        Right after a beat of this node's own that went through: where writes are held up for
+        everybody, nobody is judged before they flow again.
+        """
+        nodes = self.look()
+        at = self._clock.monotonic()
         rescued = 0
         for node in nodes:
             if node.node_id != self._identity.node_id and self._is_silent(node, at):

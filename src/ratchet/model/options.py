@@ -246,6 +246,7 @@ class Options:
             _require_known(name, f"Options({name}=…)")
         made = super().__new__(cls)
         object.__setattr__(made, "_given", frozenset(given))
+        object.__setattr__(made, "_from_file", frozenset())
         return made
 
     def __post_init__(self) -> None:
@@ -288,14 +289,22 @@ class Options:
 
     def replace(self, **changes: Any) -> Options:
         """A copy with *changes*, which count as given; everything else stays as given or not."""
-        return Options(**{**{name: getattr(self, name) for name in self.given}, **changes})
+        made = Options(**{**{name: getattr(self, name) for name in self.given}, **changes})
+        object.__setattr__(made, "_from_file", self.__dict__["_from_file"] - changes.keys())
+        return made
 
     # --- reading
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Options:
-        """The options in the table ``[ratchet]``, or ``[tool.ratchet]``, of the TOML file at *path*."""
-        return cls(**_from_toml(path))
+        """
+        The options in the table ``[ratchet]``, or ``[tool.ratchet]``, of the TOML file at *path*.
+
+        They remain a file's word: given to a scheduler, they yield to the environment.
+        """
+        made = cls(**_from_toml(path))
+        object.__setattr__(made, "_from_file", made.given)
+        return made
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Options:
@@ -320,9 +329,11 @@ class Options:
         Of *code* only the fields count that were given; *environ* is this process's unless passed.
         """
         merged = _from_toml(toml) if toml is not None else {}
+        filed: frozenset[str] = code.__dict__["_from_file"] if code is not None else frozenset()
+        merged |= {name: getattr(code, name) for name in filed}
         merged |= _from_environment(os.environ if environ is None else environ)
         if code is not None:
-            merged |= {name: getattr(code, name) for name in code.given}
+            merged |= {name: getattr(code, name) for name in code.given - filed}
         return cls(**merged)
 
     # --- describing

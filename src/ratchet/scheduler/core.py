@@ -72,6 +72,7 @@ class Core:
         self.middleware: list[Middleware] = []
         self.recurrences: list[Recurrence] = []
         self._lock = threading.RLock()
+        self._life = threading.RLock()  # one start or stop at a time; their hooks may use the scheduler
         self._raw_store: JobStore | None = None
         self._ready = False
         self._sampled_at: float | None = None
@@ -321,7 +322,7 @@ class Core:
         """Become a node; `RatchetError` if it is one already."""
         from ratchet.engine.node import Node
 
-        with self._lock:
+        with self._life:
             if self._node is not None:
                 raise RatchetError("this scheduler is already running; stop() it before it is started again")
             self.parts.require_something_allowed()
@@ -332,20 +333,19 @@ class Core:
             self._quiet()
             node.start()
             self._node = node
-        self._call_hooks("after_start", self.parts.hooks)
+            self._call_hooks("after_start", self.parts.hooks)
 
     def stop(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
         """Stop being a node; True if every run has ended. Pending events are delivered first."""
         limit = None if timeout is None else to_timedelta(timeout, "the timeout").total_seconds()
-        with self._lock:
-            node = self._node
-        ended = True
-        if node is not None:
-            self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
-            ended = node.stop(drain=drain, timeout=limit)
-            self._node = None
-            self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
-        self._quiet()
+        with self._life:
+            node, ended = self._node, True
+            if node is not None:
+                self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
+                ended = node.stop(drain=drain, timeout=limit)
+                self._node = None
+                self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
+            self._quiet()
         return ended
 
     def _quiet(self) -> None:
@@ -362,6 +362,9 @@ class Core:
         self.stop()
         with self._lock:
             store, self._waiter = self._raw_store, None
+            cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.stop()
         if store is not None:
             store.close()
 

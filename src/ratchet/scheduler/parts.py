@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ratchet.api.batches import BATCH_TARGET, finish_batch
-from ratchet.api.targets import JobDeclaration, TargetRegistry
+from ratchet.api.targets import TargetRegistry
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
@@ -60,7 +59,6 @@ class Parts:
             )
         self.policy: TargetPolicy = given.target_policy or prefixes
         self.registry = TargetRegistry(self.policy)
-        self.registry.declare(finish_batch, JobDeclaration(name=BATCH_TARGET))
         self.targets: InvocationResolver = given.invocation_resolver or self.registry
         self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
         self.sanitizer: ErrorSanitizer = given.error_sanitizer or DefaultErrorSanitizer()
@@ -74,7 +72,7 @@ class Parts:
 
     def require_something_allowed(self) -> None:
         """Refuse to start a node that could run nothing."""
-        if self.targets is not self.registry or self.registry.declared_names - {BATCH_TARGET}:
+        if self.targets is not self.registry or self.registry.declared_names:
             return
         if isinstance(self.policy, PrefixTargetPolicy) and not self.policy.prefixes:
             raise ConfigurationError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from ratchet.tck.suite import differences, listed_contracts
@@ -40,27 +42,24 @@ class Account:
         elif report.when == "call":
             self.passed.setdefault(name, set()).add(report.nodeid)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         self.problems = differences()
         executed = self.failed | self.passed.keys() | self.skipped.keys()
         self.problems += [f"not executed: {name}" for name in listed_contracts() if name not in executed]
         if self.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        yield
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            for line in self.lines():  # after everything else that pytest has to say
+                reporter.write_line(line)
 
-    def fulfilled(self) -> list[str]:
-        """Contracts of which every executed case passed."""
-        return [name for name in self.passed if name not in self.failed]
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        write = terminalreporter.write_line
-        terminalreporter.section("Ratchet conformance kit")
-        for problem in self.problems[:50]:
-            write(problem)
+    def lines(self) -> Iterator[str]:
+        """What is wrong, what was skipped and why, what failed, and the sum."""
+        yield from self.problems
         skipped = {name: why for name, why in self.skipped.items() if name not in self.passed}
-        for name, reason in sorted(skipped.items()):
-            write(f"skipped: {name}: {reason}")
-        for name in sorted(self.failed):
-            write(f"failed: {name}")
-        total = len(listed_contracts())
-        write(f"{len(self.fulfilled()) + len(skipped)} of {total} contracts, {len(skipped)} skipped")
+        yield from (f"skipped: {name}: {skipped[name]}" for name in sorted(skipped))
+        yield from (f"failed: {name}" for name in sorted(self.failed))
+        fulfilled = self.passed.keys() - self.failed
+        yield f"{len(fulfilled) + len(skipped)} of {len(listed_contracts())} contracts, {len(skipped)} skipped"

@@ -80,6 +80,10 @@ class Proxy:
 
     def close(self) -> None:
         """Stop listening and cut everything."""
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept()
+        except OSError:
+            pass  # closed already, or a system where closing is enough
         self._listener.close()
         self.cut_all()
 

@@ -22,7 +22,16 @@ from ratchet import (
     Scheduler,
 )
 from ratchet.aio import AsyncScheduler
-from ratchet.api import async_handles, async_queries, batch_handles, batches, builders, handles, joins, queries
+from ratchet.api import (
+    async_handles,
+    async_queries,
+    batch_handles,
+    batches,
+    builders,
+    handles,
+    joins,
+    queries,
+)
 from ratchet.api import recurring as recurring_api
 from ratchet.stores.memory import MemoryStore
 

@@ -98,6 +98,12 @@ def edges(scheduler: ManualScheduler, root: Any) -> list[tuple[str, str, EdgeKin
     return [(names[e.parent_id], names[e.child_id], e.kind, e.position) for e in graph.edges]
 
 
+def dropped(make: Callable[[], object]) -> None:
+    """Make something and let go of it."""
+    make()
+    gc.collect()
+
+
 class TestSubmit:
     def test_nothing_is_stored_before_submit(self, scheduler: ManualScheduler) -> None:
         """A builder touches the store with ``submit()`` and not earlier."""
@@ -151,9 +157,7 @@ class TestSubmit:
         )
         assert stored_record.jitter == pytest.approx(0.1)
 
-    def test_durations_are_timedelta_or_seconds(
-        self, scheduler: ManualScheduler, clock: ManualClock
-    ) -> None:
+    def test_durations_are_timedelta_or_seconds(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
         """A plain number counts seconds, wherever a duration is taken."""
         job = scheduler.enqueue(charge, 1).with_delay(90).with_timeout(1.5).with_expiry(3600).submit().job()
         assert job.scheduled_at == clock.now() + timedelta(seconds=90)
@@ -227,8 +231,7 @@ class TestDroppedBuilders:
     def test_a_dropped_builder_warns_where_it_was_made(self, scheduler: ManualScheduler) -> None:
         """Forgetting ``submit()`` is told, with the line that made the builder."""
         with pytest.warns(UnsubmittedJobWarning, match="charge was dropped without submit") as caught:
-            scheduler.enqueue(charge, 1).with_tags("forgotten")
-            gc.collect()
+            dropped(lambda: scheduler.enqueue(charge, 1).with_tags("forgotten"))
         assert caught[0].filename == __file__
 
     @pytest.mark.parametrize(
@@ -245,8 +248,7 @@ class TestDroppedBuilders:
     ) -> None:
         """Every builder that is dropped without its last verb says so."""
         with pytest.warns(UnsubmittedJobWarning):
-            make(scheduler)
-            gc.collect()
+            dropped(lambda: make(scheduler))
 
     def test_a_submitted_one_is_silent(self, scheduler: ManualScheduler) -> None:
         """No warning after ``submit()``."""

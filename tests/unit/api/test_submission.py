@@ -161,10 +161,14 @@ class TestWithin:
 
     def test_a_rollback_leaves_nothing(self, scheduler: ManualScheduler, store: FlakyStore) -> None:
         """The job goes with the transaction."""
-        with pytest.raises(ZeroDivisionError):
+
+        def rolled_back() -> None:
             with store.begin() as connection:
                 scheduler.enqueue(charge, 1).then(ship, RESULT).submit(within=connection)
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            rolled_back()
         assert stored(scheduler) == 0
 
 

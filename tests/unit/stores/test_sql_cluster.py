@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.payload import decode_value
 from ratchet.model.status import JobStatus, JobType
+from ratchet.stores.sql import cluster, lingering
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened, times
 
 ROUNDS = 12
@@ -23,6 +25,12 @@ ROUNDS = 12
 @pytest.fixture(params=KINDS)
 def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
     with opened(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
+    with opened("memory", request, tmp_path) as found:
         yield found
 
 
@@ -245,6 +253,36 @@ class TestClaimsOfTheDead:
         (node,) = steps.store.nodes()
         assert (node.state, node.running) == (NodeState.DEAD, 1)
 
+    def test_strays_are_found_and_settled(self, steps: SqlSteps) -> None:
+        """Jobs, keys and permits under a name that nobody beats for; handed back they are strays no more."""
+        steps.store.set_limit("gateway", concurrent=9, now=steps.now)
+        claim = self.claim_late(steps)
+        canceled = steps.running(business_key="k", resource="gateway")
+        steps.store.cancel(canceled.job_id, reason="r", now=steps.now)
+        steps.register("node-2")
+        alive = steps.running(node="node-2", resource="gateway")
+        assert steps.store.strays() == ["node-1"]
+        assert steps.store.hand_back_unknown("node-1", (), now=steps.now) == [claim.job_id]
+        assert steps.store.strays() == []
+        assert steps.sql("SELECT job_id FROM scheduler_business_key_reservation") == []
+        assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(alive.job_id,)]
+        assert steps.record(claim.job_id).crashes == 0
+
+    def test_what_a_living_node_knows_stays(self, steps: SqlSteps) -> None:
+        """It hands back what it does not know; the keys, permits and held-back retries of known runs stay."""
+        steps.register()
+        steps.store.set_limit("gateway", concurrent=9, now=steps.now)
+        known, unknown = [steps.running(business_key=key, resource="gateway") for key in ("known", "unknown")]
+        for claim in (known, unknown):
+            steps.end(claim, steps.failure(), lingers=True)
+        retried = steps.running(max_retries=1)
+        steps.end(retried, steps.another_try(), lingers=True)
+        tokens = [known.claim_id, retried.claim_id]
+        assert steps.store.hand_back_unknown("node-1", tokens, now=steps.now) == []
+        assert steps.sql("SELECT business_key FROM scheduler_business_key_reservation") == [("known",)]
+        assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(known.job_id,)]
+        assert retried.job_id not in steps.claimable(node_id="node-2")
+
     def test_a_goodbye_for_the_dead_hands_them_back(self, steps: SqlSteps) -> None:
         """Whoever sees them can return them to the queue."""
         claim = self.claim_late(steps)
@@ -252,6 +290,47 @@ class TestClaimsOfTheDead:
         assert not steps.complete(claim).won
         assert steps.claimable(node_id="node-2") == {claim.job_id}
         assert steps.store.nodes() == []
+
+
+class TestPlans:
+    """What nodes ask with every beat must not read the jobs that wait."""
+
+    ASKED = (cluster.FIND_CLAIMS, cluster.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
+    BINDS: ClassVar = {"node_id": "node-1", "known": []}
+
+    @pytest.mark.parametrize("sql", [*ASKED, lingering.LOCK_HELD_BACK_FOR_NODE])
+    def test_on_sqlite(self, sqlite: SqlSteps, sql: str) -> None:
+        """The queue is searched by the index of claimed rows, never scanned."""
+        plan = [row[3] for row in sqlite.sql(f"EXPLAIN QUERY PLAN {sql}", **self.binds(sql))]
+        assert any("idx_queue_orphan" in step for step in plan), plan
+        assert not [step for step in plan if step in ("SCAN scheduler_job_queue", "SCAN q", "SCAN t")], plan
+
+    def test_on_postgresql(self, postgresql: SqlSteps) -> None:
+        """The same with twenty thousand pending jobs, with and without statistics."""
+        steps = postgresql
+        steps.register()
+        steps.submit_many(20_000)
+        steps.claim(20)
+        for statistics in ("", "ANALYZE scheduler_job_queue"):
+            if statistics:
+                steps.write(statistics)
+            for sql in (*self.ASKED, lingering.LOCK_HELD_BACK_FOR_NODE):
+                plan = self.explain(steps, sql)
+                assert "Seq Scan on scheduler_job_queue" not in plan, plan
+                assert "idx_queue_orphan" in plan, plan
+
+    def explain(self, steps: SqlSteps, sql: str) -> str:
+        """The plan, one step per line."""
+        explain = f"EXPLAIN (COSTS off) {sql}"
+        return "\n".join(
+            row[0] for row in steps.store.database.run(lambda session: session.rows(explain, self.binds(sql)))
+        )
+
+    def binds(self, sql: str) -> dict[str, object]:
+        """The binds that a statement has."""
+        return {
+            name: value for name, value in self.BINDS.items() if f":{name}" in sql or f" {name} uuid" in sql
+        }
 
 
 class TestLocks:

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,7 +30,9 @@ from ratchet.model.options import Options
 from ratchet.model.status import Priority
 from ratchet.spi import broadcast
 from ratchet.spi.broadcast import BroadcastCoordinator
+from ratchet.stores.memory.store import MemoryStore
 from ratchet.stores.sql.dialects.postgresql import PostgresqlDialect
+from ratchet.stores.sql.store import open_store
 from ratchet.stores.sql.wakeups import postgresql as postgresql_module
 from ratchet.stores.sql.wakeups import sqlite as sqlite_module
 from ratchet.stores.sql.wakeups.postgresql import notify_within, postgresql_wakeups
@@ -942,3 +945,40 @@ def watching_child(coordinator: SqliteWakeups) -> bool:
     connected = until(lambda: coordinator.connected, 5)
     coordinator.stop()
     return connected and not was_connected
+
+
+class TestStores:
+    """The coordinators as a store hands them out."""
+
+    @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "postgresql in a schema"])
+    def test_two_stores_on_one_database_wake_each_other(
+        self, kind: str, tmp_path: Path, postgresql_url: str
+    ) -> None:
+        """A write through one store, and its notification, call the listener of the other; close() ends it."""
+        url = f"sqlite:///{tmp_path}/jobs.db" if kind == "sqlite" else postgresql_url
+        options = Options(schema="Jobs") if kind == "postgresql in a schema" else Options()
+        first, second = open_store(url, options), open_store(url, options)
+        first.migrate()
+        coordinator, heard = first.coordinator(), Heard()
+        assert coordinator is not None
+        assert coordinator is first.coordinator()
+        coordinator.register_wakeup_listener(heard)
+        coordinator.start()
+        try:
+            assert heard.within(5, after=0)
+            before = len(heard)
+            second.set_limit("gateway", concurrent=1, now=datetime.now(UTC))
+            other = second.coordinator()
+            assert other is not None
+            other.notify_new_work(Priority.NORMAL)
+            assert heard.within(5, after=before)
+        finally:
+            first.close()
+            second.close()
+        assert waking_threads() == []
+
+    def test_a_store_in_memory_has_nobody_to_wake(self) -> None:
+        """No other process can see it."""
+        with closing(open_store("sqlite:///:memory:")) as store:
+            assert store.coordinator() is None
+        assert MemoryStore().coordinator() is None

@@ -14,7 +14,7 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.endings import write_runs
-from ratchet.stores.sql.holdings import BRING_FORWARD
+from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.requeues import count_crashes, hand_back
 
@@ -72,19 +72,32 @@ LIST_NODES = """
      ORDER BY n.started_at, n.node_id
 """
 
-# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
-# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
-FIND_STRAYS = """
-    SELECT DISTINCT h.node_id
-      FROM (SELECT picked_by AS node_id FROM scheduler_job_queue WHERE status = 'RUNNING'
-            UNION ALL
-            SELECT node_id FROM scheduler_business_key_reservation WHERE node_id IS NOT NULL
-            UNION ALL
-            SELECT node_id FROM scheduler_resource_permit) h
-     WHERE NOT EXISTS (SELECT 1 FROM scheduler_node n WHERE n.node_id = h.node_id AND n.state <> 'DEAD')
+# From each name to the next in the index, one look per node, however many rows each has: every node asks
+# this with every beat, and a plain DISTINCT has been seen to read the whole queue.
+_EACH_NAME = """{walk} (node_id) AS (
+        SELECT CAST((SELECT t.{column} FROM {table} t
+                      WHERE t.{column} IS NOT NULL ORDER BY t.{column} LIMIT 1) AS {{text}})
+        UNION ALL
+        SELECT CAST((SELECT t.{column} FROM {table} t
+                      WHERE t.{column} > w.node_id ORDER BY t.{column} LIMIT 1) AS {{text}})
+          FROM {walk} w
+         WHERE w.node_id IS NOT NULL
+    )"""
+
+FIND_STRAYS = f"""
+    WITH RECURSIVE
+    {_EACH_NAME.format(walk="claims", table="scheduler_job_queue", column="picked_by")},
+    {_EACH_NAME.format(walk="keys", table="scheduler_business_key_reservation", column="node_id")},
+    {_EACH_NAME.format(walk="permits", table="scheduler_resource_permit", column="node_id")}
+    SELECT h.node_id
+      FROM (SELECT node_id FROM claims UNION SELECT node_id FROM keys UNION SELECT node_id FROM permits) h
+     WHERE h.node_id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM scheduler_node n WHERE n.node_id = h.node_id AND n.state <> 'DEAD')
      ORDER BY h.node_id
 """
 
+# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
+# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
 DECLARE_DEAD = """
     UPDATE scheduler_node
        SET state = 'DEAD', rescued_at = :now, rescued_by = :by
@@ -97,18 +110,13 @@ FIND_SUSPECT_STREAMS = """
      WHERE picked_by = :node_id AND status = 'RUNNING' AND crashes >= :crashes
 """
 
-# Also the retries that wait for the code of an earlier run on this node to end.
-LOCK_ROWS_OF_NODE = f"""
+LOCK_RUNNING_OF_NODE = f"""
     SELECT {QUEUE_COLUMNS}
       FROM scheduler_job_queue
-     WHERE picked_by = :node_id
+     WHERE picked_by = :node_id AND status = 'RUNNING'
      ORDER BY job_id
     {{for update}}
 """
-
-FREE_KEYS_OF_NODE = "DELETE FROM scheduler_business_key_reservation WHERE node_id = :node_id"
-
-FREE_PERMITS_OF_NODE = "DELETE FROM scheduler_resource_permit WHERE node_id = :node_id"
 
 FREE_LOCKS_OF_NODE = "DELETE FROM scheduler_lock WHERE locked_by = :node_id"
 
@@ -231,7 +239,7 @@ class SqlCluster(SqlPart):
         def rescue(session: Session) -> Rescue | None:
             if not session.execute(DECLARE_DEAD, claim):
                 return None
-            running, held_back = _lock_rows(session, node_id)
+            running = _lock_running(session, node_id)
             crashes = count_crashes(
                 session,
                 self.streams,
@@ -241,7 +249,8 @@ class SqlCluster(SqlPart):
                 now=now,
             )
             insert_failure_callbacks(session, self.streams, crashes.dead_lettered, now=now)
-            _free_lingering(session, node_id, held_back)
+            free_lingering(session, node_id)
+            session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
             return Rescue(
                 node_id=node_id,
                 requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
@@ -254,6 +263,7 @@ class SqlCluster(SqlPart):
         return self.database.run(rescue)
 
     def strays(self) -> list[str]:
+        """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""
         return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
@@ -261,10 +271,11 @@ class SqlCluster(SqlPart):
 
         def deregister(session: Session) -> int:
             session.rows(LOCK_NODE, {"node_id": node_id})
-            running, held_back = _lock_rows(session, node_id)
+            running = _lock_running(session, node_id)
             hand_back(session, self.streams, running)
             write_runs(session, [_handed_back(row, now) for row in running.values()])
-            _free_lingering(session, node_id, held_back)
+            free_lingering(session, node_id)
+            session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)
 
@@ -310,20 +321,9 @@ def _beat(session: Session, node_ids: list[str], now: datetime) -> set[str]:
     return {node_id for (node_id,) in session.rows(BEAT_MANY, {"ids": node_ids, "now": now})}
 
 
-def _lock_rows(session: Session, node_id: str) -> tuple[dict[UUID, QueueRow], list[QueueRow]]:
-    """The node's RUNNING rows, and the retries that wait for the code of its earlier runs."""
-    rows = [QueueRow(*row) for row in session.rows(LOCK_ROWS_OF_NODE, {"node_id": node_id})]
-    running = {row.job_id: row for row in rows if row.status == "RUNNING"}
-    return running, [row for row in rows if row.job_id not in running]
-
-
-def _free_lingering(session: Session, node_id: str, held_back: list[QueueRow]) -> None:
-    """Nothing runs on the node any more: what waited for its code to end waits no longer."""
-    if held_back:
-        runs = [(row.job_id, row.held_claim_id) for row in held_back]
-        session.execute(BRING_FORWARD, {"ids": [row.job_id for row in held_back], "run": runs})
-    for statement in (FREE_KEYS_OF_NODE, FREE_PERMITS_OF_NODE, FREE_LOCKS_OF_NODE):
-        session.execute(statement, {"node_id": node_id})
+def _lock_running(session: Session, node_id: str) -> dict[UUID, QueueRow]:
+    rows = [QueueRow(*row) for row in session.rows(LOCK_RUNNING_OF_NODE, {"node_id": node_id})]
+    return {row.job_id: row for row in rows}
 
 
 def _handed_back(row: QueueRow, now: datetime) -> tuple[object, ...]:

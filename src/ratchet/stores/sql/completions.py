@@ -1,8 +1,8 @@
 """
 Completions: the ends of many runs, written whole and in one transaction.
 
-Every statement that takes a run's job away from it carries the fence. Where the product can change
-several tables in one statement, all successes of a call are one statement, however many they are.
+Every statement that takes a job away from its run carries the fence. Successes, which most ends are,
+have a way of their own (`successes`); everything else goes row by locked row through here.
 """
 
 from __future__ import annotations
@@ -12,64 +12,30 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ratchet.model.decision import (
     Completion,
     CompletionAnswer,
     CountCrash,
-    Decision,
-    ErrorRecord,
     Fail,
     HandBack,
     Reschedule,
     Retry,
     Succeed,
 )
-from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
+from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.counters import BatchDeltas
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import LEAVE_QUEUE, write_alerts, write_runs
 from ratchet.stores.sql.holdings import free_keys, free_permits, keep_keys
 from ratchet.stores.sql.locked import QueueRow, lock_cold_rows, lock_held_rows
 from ratchet.stores.sql.requeues import count_crashes, requeue
+from ratchet.stores.sql.runs import WRITTEN_AS, ended_row, execution_row, requeued, resting_row, status_after
 from ratchet.stores.sql.settlement import Effects, Ended, Settlement, settle_edges
 from ratchet.stores.sql.streams import StreamRegistry
 from ratchet.stores.sql.submissions import insert_specs
-
-#: How long a retry waits at most for the code of the run before it to end.
-LONGEST_HOLD = timedelta(seconds=60)
-
-# The materialized list drives everything, restricted to what the delete returned: joining it with the
-# queue would let the planner choose by statistics, which are always wrong for a queue.
-SUCCEED = """
-    WITH given AS MATERIALIZED (
-        SELECT job_id, claim_id, attempt, crashes, node_id, scheduled_at, started_at, finished_at, result,
-               result_truncated
-          FROM {rows run (job_id, claim_id, attempt, crashes, node_id, scheduled_at, started_at, finished_at, result,
-                          result_truncated)}
-    ), gone AS (
-        DELETE FROM scheduler_job_queue
-         WHERE job_id {in ids uuid} AND status = 'RUNNING'
-           AND /* fence */ ((job_id, claim_id) IN (SELECT given.job_id, given.claim_id FROM given)) IS TRUE /* end fence */
-        RETURNING job_id
-    ), won AS MATERIALIZED (
-        SELECT * FROM given WHERE (job_id IN (SELECT gone.job_id FROM gone)) IS TRUE
-    ), ran AS (
-        INSERT INTO scheduler_job_execution
-               (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted)
-        SELECT job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, 'SUCCEEDED', true
-          FROM won
-    )
-    UPDATE scheduler_job AS j
-       SET status = 'SUCCEEDED', attempts = won.attempt, crashes = won.crashes, scheduled_at = won.scheduled_at,
-           started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
-           result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
-      FROM won
-     WHERE j.job_id = won.job_id AND j.job_id {in ids uuid}
-    RETURNING j.job_id, j.target, j.business_key, j.batch_id, j.has_dependants
-"""
+from ratchet.stores.sql.successes import write_successes
 
 END_RUNS = """
     UPDATE scheduler_job
@@ -84,14 +50,14 @@ END_RUNS = """
                                 THEN scheduler_job.expiry_due_at ELSE NULL END
       FROM {rows run (job_id, status, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
                       result_truncated, error, error_type, dead_letter_reason, dead_lettered_at)}
-     WHERE scheduler_job.job_id = run.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = run.job_id
 """
 
 SAVE_STATES = """
     UPDATE scheduler_job
        SET state = run.state
       FROM {rows run (job_id, state)}
-     WHERE scheduler_job.job_id = run.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = run.job_id
 """
 
 FIND_RUNS = """
@@ -113,25 +79,16 @@ ORDER_JOBS = """
       FROM (SELECT job_id FROM scheduler_job WHERE job_id {in ids uuid} ORDER BY job_id {for update}) AS j
 """
 
-_WRITTEN_AS = {
-    Succeed: {ExecutionStatus.SUCCEEDED},
-    Retry: {ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT},
-    Fail: {ExecutionStatus.FAILED, ExecutionStatus.TIMED_OUT},
-    Reschedule: {ExecutionStatus.RESCHEDULED},
-    HandBack: {ExecutionStatus.HANDED_BACK},
-    CountCrash: {ExecutionStatus.CRASHED},
-}
-
 
 class Won(Struct):
     """A completion whose claim held its job, where the job is now, and what follows from that."""
 
     completion: Completion
     status: JobStatus
-    target: str
-    business_key: str | None
-    batch_id: UUID | None
-    has_dependants: bool
+    business_key: str | None = None
+    batch_id: UUID | None = None
+    has_dependants: bool = False
+    target: str = ""  # known where an alert needs it
     effects: Effects | None = None  # where they were settled already
     alerted: bool = False
 
@@ -159,13 +116,10 @@ class Round:
         self._save_states(won)
         settlement = self._settle(won)
         self._record_alerts(won, alert_window)
-        self._insert_callbacks(won)
+        self._insert_callbacks(won, settlement)
         self._let_go(won)
         answers = {
-            one.completion.claim.job_id: _answer(
-                one, one.effects or settlement.of(one.completion.claim.job_id)
-            )
-            for one in won
+            job_id: _answer(one, one.effects or settlement.find(job_id)) for job_id, one in self.won.items()
         }
         answers.update(self._find_replayed())
         return answers
@@ -173,42 +127,21 @@ class Round:
     # --- under the fence ------------------------------------------------------------------------
 
     def _end_runs(self, alert_window: timedelta) -> None:
-        if not self.session.dialect.fuses_writes:
+        dialect = self.session.dialect
+        if not (dialect.fuses_writes or dialect.one_writer):
             self._end_others(self.completions, alert_window)
             return
+        by_id = {one.claim.job_id: one for one in self.completions}
         successes = [one for one in self.completions if type(one.decision) is Succeed]
         others = [one for one in self.completions if type(one.decision) is not Succeed]
-        if successes and others:
-            ids = [one.claim.job_id for one in self.completions]
-            self.session.rows(ORDER_QUEUE_ROWS, {"ids": ids})
-            self.session.rows(ORDER_JOBS, {"ids": ids})
+        if successes and others and not dialect.one_writer:
+            self.session.rows(ORDER_QUEUE_ROWS, {"ids": list(by_id)})
+            self.session.rows(ORDER_JOBS, {"ids": list(by_id)})
         if successes:
-            self._succeed(successes)
+            for job_id, facts in write_successes(self.session, successes, self.now).items():
+                self.won[job_id] = Won(by_id[job_id], JobStatus.SUCCEEDED, *facts)
         if others:
             self._end_others(others, alert_window)
-
-    def _succeed(self, completions: Sequence[Completion]) -> None:
-        runs = []
-        for one in completions:
-            claim, decision = one.claim, one.decision
-            assert isinstance(decision, Succeed)
-            runs.append(
-                (
-                    claim.job_id,
-                    claim.claim_id,
-                    claim.attempts + 1,
-                    claim.crashes,
-                    claim.node_id,
-                    claim.scheduled_at,
-                    one.started_at,
-                    one.finished_at or self.now,
-                    decision.result,
-                    decision.truncated,
-                )
-            )
-        by_id = {one.claim.job_id: one for one in completions}
-        for job_id, *known in self.session.rows(SUCCEED, {"ids": list(by_id), "run": runs}):
-            self.won[job_id] = Won(by_id[job_id], JobStatus.SUCCEEDED, *known)
 
     def _end_others(self, completions: Sequence[Completion], alert_window: timedelta) -> None:
         held = lock_held_rows(self.session, [one.claim for one in completions])
@@ -220,11 +153,11 @@ class Round:
             job = jobs[one.claim.job_id]
             self.won[job.job_id] = Won(
                 one,
-                _status_after(one.decision),
-                job.target,
+                status_after(one.decision),
                 job.business_key,
                 job.batch_id,
                 job.has_dependants,
+                job.target,
             )
         for one in crashed:
             self._count_crash(one, held[one.claim.job_id], alert_window)
@@ -238,19 +171,19 @@ class Round:
             row = held[one.claim.job_id]
             if isinstance(one.decision, Succeed | Fail):
                 gone.append(row.job_id)
-                rows.append(_ended_row(one, row, self.now))
+                rows.append(ended_row(one, row, self.now))
             else:
                 due_at = one.decision.at if isinstance(one.decision, Retry | Reschedule) else row.scheduled_at
-                back.append(_requeued(one, row, due_at, self.now))
+                back.append(requeued(one, row, due_at, self.now))
                 if one.started_at is not None or one.lingers or not isinstance(one.decision, HandBack):
-                    rows.append(_resting_row(one, back[-1], due_at))
+                    rows.append(resting_row(one, back[-1], due_at))
             if one.started_at is not None or not isinstance(one.decision, HandBack):
-                runs.append(_run(one, row, self.now))
+                runs.append(execution_row(one, row, self.now))
         if gone:
             self.session.execute(LEAVE_QUEUE, {"ids": gone})
         requeue(self.session, back)
         if rows:
-            self.session.execute(END_RUNS, {"ids": [row[0] for row in rows], "run": rows})
+            self.session.execute(END_RUNS, {"run": rows})
         write_runs(self.session, runs)
 
     def _count_crash(self, completion: Completion, row: QueueRow, alert_window: timedelta) -> None:
@@ -281,7 +214,7 @@ class Round:
             if one.completion.state is not None
         ]
         if states:
-            self.session.execute(SAVE_STATES, {"ids": [job_id for job_id, _ in states], "run": states})
+            self.session.execute(SAVE_STATES, {"run": states})
 
     def _settle(self, won: Sequence[Won]) -> Settlement:
         deltas = BatchDeltas()
@@ -315,10 +248,16 @@ class Round:
         for job_id in alerted:
             self.won[job_id].alerted = True
 
-    def _insert_callbacks(self, won: Sequence[Won]) -> None:
+    def _insert_callbacks(self, won: Sequence[Won], settlement: Settlement) -> None:
         callbacks = [one.completion.callback for one in won if one.completion.callback is not None]
         if callbacks:
             insert_specs(self.session, self.streams, callbacks, now=self.now)
+        # those whose failure no worker has seen coming: their condition raised, or a crash was one too many
+        unseen = [job.job_id for job in settlement.canceled if job.status is JobStatus.FAILED]
+        for one in won:
+            if one.effects is not None and one.status is JobStatus.FAILED and one.completion.callback is None:
+                unseen.append(one.completion.claim.job_id)
+        insert_failure_callbacks(self.session, self.streams, unseen, now=self.now)
 
     def _let_go(self, won: Sequence[Won]) -> None:
         freed: list[UUID] = []
@@ -370,77 +309,14 @@ def complete_runs(
     return [answers[position] for position in range(len(completions))]
 
 
-def _status_after(decision: Decision) -> JobStatus:
-    if isinstance(decision, Succeed):
-        return JobStatus.SUCCEEDED
-    return JobStatus.FAILED if isinstance(decision, Fail) else JobStatus.PENDING
-
-
-def _ended_row(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:
-    decision = one.decision
-    assert isinstance(decision, Succeed | Fail)
-    status = _status_after(decision).value
-    times = (row.scheduled_at, one.started_at, one.finished_at or now)
-    known = (row.job_id, status, row.attempts + 1, row.crashes, *times, one.claim.node_id)
-    if isinstance(decision, Succeed):
-        return (*known, decision.result, decision.truncated, None, None, None, None)
-    return (*known, None, False, decision.error.summary, decision.error.type, decision.reason, now)
-
-
-def _requeued(one: Completion, row: QueueRow, due_at: datetime, now: datetime) -> QueueRow:
-    attempts = row.attempts + isinstance(one.decision, Retry)
-    if one.lingers:
-        held_until = max(due_at, now + LONGEST_HOLD)
-        return replace(row, attempts=attempts, scheduled_at=held_until, held_claim_id=one.claim.claim_id)
-    return replace(row, attempts=attempts, scheduled_at=due_at, held_claim_id=None)
-
-
-def _resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[object, ...]:
-    known = (row.job_id, JobStatus.PENDING.value, row.attempts, row.crashes, due_at, one.started_at, None)
-    if isinstance(one.decision, Retry):
-        error = one.decision.error
-        return (*known, one.claim.node_id, None, False, error.summary, error.type, None, None)
-    return (*known, None, None, False, None, None, None, None)
-
-
-def _run(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:
-    status, counted, error = _execution(one.decision)
-    failure = (None, None, None) if error is None else (error.summary, error.type, error.traceback)
-    times = (row.scheduled_at, one.started_at, one.finished_at or now)
-    return (
-        row.job_id,
-        one.claim.claim_id,
-        row.attempts + 1,
-        one.claim.node_id,
-        *times,
-        status,
-        counted,
-        *failure,
-    )
-
-
-def _execution(decision: Decision) -> tuple[str, bool, ErrorRecord | None]:
-    if isinstance(decision, Succeed):
-        return ExecutionStatus.SUCCEEDED, True, None
-    if isinstance(decision, Retry | Fail):
-        return (
-            ExecutionStatus.TIMED_OUT if decision.timed_out else ExecutionStatus.FAILED,
-            True,
-            decision.error,
+def _answer(one: Won, effects: Effects | None) -> CompletionAnswer:
+    job_id = one.completion.claim.job_id
+    if effects is None:  # nothing followed, as for most jobs
+        return CompletionAnswer(
+            job_id=job_id, won=True, alerted=one.alerted, dead_lettered=one.status is JobStatus.FAILED
         )
-    if isinstance(decision, Reschedule):
-        reason = decision.reason
-        return (
-            ExecutionStatus.RESCHEDULED,
-            False,
-            ErrorRecord(message=reason, type="RetryLater") if reason else None,
-        )
-    return ExecutionStatus.HANDED_BACK, False, None
-
-
-def _answer(one: Won, effects: Effects) -> CompletionAnswer:
     return CompletionAnswer(
-        job_id=one.completion.claim.job_id,
+        job_id=job_id,
         won=True,
         alerted=one.alerted,
         dead_lettered=one.status is JobStatus.FAILED,
@@ -452,7 +328,7 @@ def _answer(one: Won, effects: Effects) -> CompletionAnswer:
 
 def _replayed(one: Completion, written: str | None) -> CompletionAnswer:
     """The answer of a completion that found its claim gone; its own execution row says that it had won before."""
-    own = written in _WRITTEN_AS[type(one.decision)]
+    own = written in WRITTEN_AS[type(one.decision)]
     return CompletionAnswer(
         job_id=one.claim.job_id, won=own, replayed=own, dead_lettered=own and isinstance(one.decision, Fail)
     )

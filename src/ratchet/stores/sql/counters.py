@@ -21,7 +21,7 @@ COUNT_ENDS = """
        SET completed = scheduler_batch.completed + delta.completed, failed = scheduler_batch.failed + delta.failed,
            canceled = scheduler_batch.canceled + delta.canceled
       FROM {rows delta (batch_id, completed, failed, canceled)}
-     WHERE scheduler_batch.batch_id = delta.batch_id AND scheduler_batch.batch_id {in ids uuid}
+     WHERE scheduler_batch.batch_id = delta.batch_id
 """
 
 FIND_COMPLETE = """
@@ -87,7 +87,7 @@ class BatchDeltas:
             ids = sorted(self._ends)
             if len(ids) > 1:  # one row needs no order
                 session.rows(LOCK_BATCHES, {"ids": ids})
-            session.execute(COUNT_ENDS, {"ids": ids, "delta": [(key, *self._ends[key]) for key in ids]})
+            session.execute(COUNT_ENDS, {"delta": [(key, *self._ends[key]) for key in ids]})
         self._write_runs(session)
         if not self._ends:
             return []

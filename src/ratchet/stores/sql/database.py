@@ -104,6 +104,10 @@ class Session(ABC):
         """Insert many rows in the product's fastest way; the number of rows inserted."""
 
     @abstractmethod
+    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        """Set columns of many rows in the product's fastest way, found by the first column; the number of rows changed."""
+
+    @abstractmethod
     def on_commit(self, action: Callable[[], None]) -> None:
         """Call *action* after this transaction has committed; dropped on rollback and on an enlisted session."""
 

@@ -28,7 +28,7 @@ CANCEL_JOBS = """
            paused_from = NULL, held_at = NULL, dead_lettered_at = NULL, expiry_due_at = NULL, signal_due_at = NULL
       FROM {rows gone (job_id, attempts, crashes, scheduled_at, started_at, node_id, canceled_reason, canceled_by,
                        superseded_by)}
-     WHERE scheduler_job.job_id = gone.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = gone.job_id
 """
 
 FAIL_JOBS = """
@@ -39,7 +39,7 @@ FAIL_JOBS = """
            dead_lettered_at = :now, held_at = NULL, expiry_due_at = NULL, signal_due_at = NULL
       FROM {rows dead (job_id, attempts, crashes, scheduled_at, started_at, node_id, error, error_type,
                        dead_letter_reason)}
-     WHERE scheduler_job.job_id = dead.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = dead.job_id
 """
 
 FIND_RECENT_ALERTS = """
@@ -107,7 +107,6 @@ def write_canceled(session: Session, cancellations: Sequence[Cancellation], now:
     session.execute(
         CANCEL_JOBS,
         {
-            "ids": sorted(job.job_id for job in jobs),
             "gone": [
                 (*_run_of(one.job), one.reason, one.canceled_by, one.superseded_by) for one in cancellations
             ],
@@ -137,7 +136,6 @@ def write_failed(
     session.execute(
         FAIL_JOBS,
         {
-            "ids": sorted(job.job_id for job in jobs),
             "dead": [_dead_row(one) for one in failures],
             "now": now,
         },

@@ -26,7 +26,7 @@ REQUEUE = """
            held_claim_id = back.held_claim_id, stream_id = back.stream_id, attempts = back.attempts,
            crashes = back.crashes, scheduled_time = back.scheduled_time
       FROM {rows back (job_id, stream_id, attempts, crashes, scheduled_time, picked_by, held_claim_id)}
-     WHERE scheduler_job_queue.job_id = back.job_id AND scheduler_job_queue.job_id {in ids uuid}
+     WHERE scheduler_job_queue.job_id = back.job_id
 """
 
 # A job that was started once does not expire any more.
@@ -68,7 +68,7 @@ def requeue(session: Session, rows: Sequence[QueueRow]) -> None:
         )
         for row in rows
     ]
-    session.execute(REQUEUE, {"ids": sorted(row.job_id for row in rows), "back": back})
+    session.execute(REQUEUE, {"back": back})
 
 
 def hand_back(session: Session, streams: StreamRegistry, held: Mapping[UUID, QueueRow]) -> None:

@@ -28,7 +28,7 @@ RETRY_JOBS = """
            result_truncated = false, progress = NULL, progress_message = NULL, paused_from = NULL, held_at = NULL,
            dead_letter_reason = NULL, dead_lettered_at = NULL
       FROM {rows again (job_id, stream_id)}
-     WHERE scheduler_job.job_id = again.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = again.job_id
 """
 
 # A reservation of its own that waits for the code of the failed run is simply its own again.
@@ -90,7 +90,7 @@ def retry_jobs(
         return []
     ids = [job.job_id for job in jobs]
     again = [(job.job_id, _ordinary_stream(session, streams, job.stream_id)) for job in jobs]
-    session.execute(RETRY_JOBS, {"ids": ids, "again": again, "now": now})
+    session.execute(RETRY_JOBS, {"again": again, "now": now})
     enqueue(session, ids)
     deltas = BatchDeltas()
     for job in jobs:

@@ -37,7 +37,6 @@ SETTLE_EDGES = """
        SET state = edge.state
       FROM {rows edge (parent_id, child_id, state)}
      WHERE scheduler_dependency.parent_id = edge.parent_id AND scheduler_dependency.child_id = edge.child_id
-       AND scheduler_dependency.parent_id {in ids uuid}
 """
 
 COUNT_EDGES = """
@@ -86,6 +85,10 @@ class Settlement:
     def __init__(self) -> None:
         self._effects: dict[UUID, Effects] = defaultdict(Effects)
         self._below: dict[UUID, list[CanceledJob]] = defaultdict(list)
+
+    def find(self, job_id: UUID) -> Effects | None:
+        """What followed from the end of this job; None: nothing."""
+        return self._effects.get(job_id)
 
     def of(self, job_id: UUID) -> Effects:
         """What followed from the end of this job."""
@@ -185,7 +188,6 @@ def _settle_level(
     session.execute(
         SETTLE_EDGES,
         {
-            "ids": sorted(parents),
             "edge": [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)],
         },
     )

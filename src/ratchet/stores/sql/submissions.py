@@ -47,7 +47,7 @@ STORE_SIGNALS = """
     UPDATE scheduler_job
        SET signal = sent.signal
       FROM {rows sent (job_id, signal)}
-     WHERE scheduler_job.job_id = sent.job_id AND scheduler_job.job_id {in ids uuid}
+     WHERE scheduler_job.job_id = sent.job_id
 """
 
 
@@ -232,5 +232,5 @@ def _deliver_kept_signals(
         return
     signals = consume_kept_signals(session, waiters, now=now)
     if signals:
-        session.execute(STORE_SIGNALS, {"ids": sorted(signals), "sent": sorted(signals.items())})
+        session.execute(STORE_SIGNALS, {"sent": sorted(signals.items())})
         release_ready(session, signals, now)

@@ -30,6 +30,7 @@ from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import ALERT_WINDOW, LEAVE_QUEUE
 from ratchet.stores.sql.expiries import expire_jobs
 from ratchet.stores.sql.holdings import settle_runs
+from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
 from ratchet.stores.sql.releases import enqueue
 from ratchet.stores.sql.requeues import hand_back, requeue
@@ -182,6 +183,7 @@ class SqlTransitions(SqlPart):
             rows = session.rows(LOCK_UNKNOWN_ROWS, {"node_id": node_id, "known": list(known)})
             held = {row[0]: QueueRow(*row) for row in rows}
             hand_back(session, self.streams, held)
+            free_lingering(session, node_id, known)
             return list(held)
 
         return self.database.run(work)

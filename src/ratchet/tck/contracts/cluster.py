@@ -259,6 +259,35 @@ class TestRescue:
         assert not harness.store.beat("node-1", now=harness.now).alive
 
 
+class TestStrays:
+    def test_work_under_a_name_that_nobody_answers_to(self, harness: Harness) -> None:
+        """RUNNING jobs of a node that is dead or was never there are found; those of living nodes are not stray."""
+        harness.register("alive")
+        harness.register("dead")
+        harness.rescue("dead")
+        harness.running(node="alive")
+        assert harness.store.strays() == []
+        late, unknown = harness.running(node="dead"), harness.running(node="unknown")
+        assert sorted(harness.store.strays()) == ["dead", "unknown"]
+        harness.end(late)
+        assert harness.store.strays() == ["unknown"]
+        assert harness.store.deregister("unknown", now=harness.now) == 1
+        assert harness.store.strays() == []
+        assert harness.status(unknown.job_id) is JobStatus.PENDING
+
+    def test_keys_and_permits_of_ended_jobs(self, harness: Harness) -> None:
+        """What a canceled run of a missing node still holds is found, and freed by a goodbye in its name."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        for name, holds in (("keeper", {"business_key": "k"}), ("user", {"resource": "gateway"})):
+            claim = harness.running(node=name, **holds)
+            harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        assert sorted(harness.store.strays()) == ["keeper", "user"]
+        for name in ("keeper", "user"):
+            harness.store.deregister(name, now=harness.now)
+        assert harness.store.strays() == []
+        harness.running(business_key="k", resource="gateway")
+
+
 class TestDeregister:
     def test_a_clean_goodbye(self, harness: Harness) -> None:
         """What still runs goes back uncounted, the row is gone."""

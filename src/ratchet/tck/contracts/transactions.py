@@ -12,7 +12,7 @@ import pytest
 
 from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
 from ratchet.model.job import Insertion, Progress
-from ratchet.model.status import Busy, JobStatus
+from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.spi.store import JobStore
 from ratchet.tck.harness import Harness, needs
 from ratchet.tck.race import PATIENCE, race, results
@@ -262,6 +262,27 @@ class TestStoreLifecycle:
         """The harness declares what the store declares."""
         assert harness.store.name
         assert vars(harness.store.capabilities) == vars(harness.capabilities)
+
+    @needs("wakeups")
+    def test_another_handle_is_woken(self, harness: Harness) -> None:
+        """New work of one node reaches the listener of another; starting and stopping twice is harmless."""
+        mine, theirs = harness.store.coordinator(), harness.reopen().coordinator()
+        assert mine is not None
+        assert theirs is not None
+        woken = threading.Event()
+        theirs.register_wakeup_listener(woken.set)
+        for coordinator in (mine, theirs, theirs):
+            coordinator.start()
+        try:
+            for _ in range(100):  # listening may begin a moment after start(), and a wakeup is best effort
+                harness.submit()
+                mine.notify_new_work(Priority.NORMAL)
+                if woken.wait(0.1):
+                    break
+            assert woken.is_set()
+        finally:
+            for coordinator in (mine, theirs, theirs):
+                coordinator.stop()
 
     @needs("survives_restart")
     def test_what_was_acknowledged_is_there_after_a_restart(self, harness: Harness) -> None:

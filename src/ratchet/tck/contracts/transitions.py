@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.model.composition import Edge
 from ratchet.model.decision import CountCrash, Decision, HandBack, Reschedule, Retry, Succeed
-from ratchet.model.errors import UnstorableData
+from ratchet.model.errors import BusinessKeyBusy, UnstorableData
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobSpec, Progress, SignalWait
 from ratchet.model.status import JobStatus, JobType
@@ -658,6 +658,29 @@ class TestHandBackUnknown:
         ids = sorted(harness.running().job_id for _ in range(3))
         assert sorted(harness.store.hand_back_unknown("node-1", [], now=harness.now)) == ids
         assert harness.store.claims_of("node-1") == {}
+
+    def test_what_lingers_for_unknown_tokens_is_freed(self, harness: Harness) -> None:
+        """Canceled before the node knew that it had it: nothing runs, so key and permit are free; known ones stay."""
+        harness.store.set_limit("gateway", concurrent=9, now=harness.now)
+        lost = harness.running(business_key="lost", resource="gateway")
+        known = harness.running(business_key="known", resource="gateway")
+        foreign = harness.running(business_key="foreign", resource="gateway", node="node-2")
+        for claim in (lost, known, foreign):
+            harness.store.cancel(claim.job_id, reason="r", now=harness.now)
+        assert harness.store.hand_back_unknown("node-1", [known.claim_id], now=harness.now) == []
+        assert [limit.held for limit in harness.store.limits()] == [2]
+        harness.submit(business_key="lost")
+        for key in ("known", "foreign"):
+            with pytest.raises(BusinessKeyBusy):
+                harness.submit(business_key=key)
+
+    def test_it_counts_as_nothing(self, harness: Harness) -> None:
+        """They never started: no attempt, no crash, and the job may still expire."""
+        claim = harness.running(expires_at=harness.after(hours=1))
+        harness.store.hand_back_unknown("node-1", [], now=harness.now)
+        assert harness.store.executions(claim.job_id) == []
+        harness.advance(hours=2)
+        assert [c.job_id for c in harness.store.expire(now=harness.now, limit=10)] == [claim.job_id]
 
 
 class TestPark:

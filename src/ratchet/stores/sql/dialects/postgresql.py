@@ -106,6 +106,23 @@ class PostgresqlSession(Session):
             raise meaning(error, text) from error
         return max(int(self._cursor.rowcount), 0)
 
+    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        if not rows:
+            return 0
+        kinds = [kind_in(table, column) for column in columns]
+        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
+        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
+        values = ", ".join(f"{column} = r.{column}" for column in columns[1:])
+        text = (
+            f"UPDATE {self.dialect.table(table)} AS t SET {values} "
+            f"FROM unnest({lists}) AS r({', '.join(columns)}) WHERE t.{columns[0]} = r.{columns[0]}"
+        )
+        try:
+            self._cursor.execute(text, binds)
+        except Exception as error:
+            raise meaning(error, text) from error
+        return max(int(self._cursor.rowcount), 0)
+
     def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         text = f"COPY {self.dialect.table(table)} ({', '.join(columns)}) FROM STDIN"
         try:

@@ -126,6 +126,19 @@ class SqliteSession(Session):
             self.dialect.complain(error, text)
         return max(int(self._cursor.rowcount), 0)
 
+    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        if not rows:
+            return 0
+        key, *others = columns
+        # numbered, so that the key may come first in each row
+        values = ", ".join(f"{column} = ?{number}" for number, column in enumerate(others, 2))
+        text = f"UPDATE {table} SET {values} WHERE {key} = ?1"
+        try:
+            self._cursor.executemany(text, encode_rows(rows))
+        except Exception as error:
+            self.dialect.complain(error, text)
+        return max(int(self._cursor.rowcount), 0)
+
     def on_commit(self, action: Callable[[], None]) -> None:
         if not self.enlisted:
             self._actions.append(action)

@@ -1,0 +1,39 @@
+"""What waits for the code of a node's ended runs: business keys, permits, and retries that are held back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.holdings import BRING_FORWARD
+
+LOCK_HELD_BACK_FOR_NODE = """
+    SELECT job_id, held_claim_id
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id AND status = 'PENDING' AND held_claim_id {not in known uuid}
+     ORDER BY job_id
+    {for update}
+"""
+
+FREE_KEYS_OF_NODE = """
+    DELETE FROM scheduler_business_key_reservation WHERE node_id = :node_id AND claim_id {not in known uuid}
+"""
+
+FREE_PERMITS_OF_NODE = """
+    DELETE FROM scheduler_resource_permit WHERE node_id = :node_id AND claim_id {not in known uuid}
+"""
+
+
+def free_lingering(session: Session, node_id: str, known: Sequence[UUID] = ()) -> None:
+    """
+    Free what waits for the code of this node's runs to end, but for runs under *known* tokens.
+
+    The caller has taken the node's RUNNING jobs under other tokens away from it before.
+    """
+    binds: dict[str, object] = {"node_id": node_id, "known": list(known)}
+    held_back = session.rows(LOCK_HELD_BACK_FOR_NODE, binds)
+    if held_back:
+        session.execute(BRING_FORWARD, {"ids": [job_id for job_id, _ in held_back], "run": held_back})
+    session.execute(FREE_KEYS_OF_NODE, binds)
+    session.execute(FREE_PERMITS_OF_NODE, binds)

@@ -1,0 +1,108 @@
+"""
+Successes: the ends that most runs have, and so the statements that must be cheapest.
+
+Where the product can change several tables in one statement, all successes of a call are one statement,
+however many they are. With one writer they are four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+from uuid import UUID
+
+from ratchet.model.decision import Completion
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.runs import SUCCESS_RUN_COLUMNS, success_row, success_run
+
+# The materialized list drives everything, restricted to what the delete returned: joining it with the
+# queue would let the planner choose by statistics, which are always wrong for a queue.
+SUCCEED = """
+    WITH given AS MATERIALIZED (
+        SELECT job_id, claim_id, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
+               result_truncated
+          FROM {rows run (job_id, claim_id, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
+                          result_truncated)}
+    ), gone AS (
+        DELETE FROM scheduler_job_queue
+         WHERE job_id {in ids uuid} AND status = 'RUNNING'
+           AND /* fence */ ((job_id, claim_id) IN (SELECT given.job_id, given.claim_id FROM given)) IS TRUE /* end fence */
+        RETURNING job_id
+    ), won AS MATERIALIZED (
+        SELECT * FROM given WHERE (job_id IN (SELECT gone.job_id FROM gone)) IS TRUE
+    ), ran AS (
+        INSERT INTO scheduler_job_execution
+               (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted)
+        SELECT job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, 'SUCCEEDED', true
+          FROM won
+    )
+    UPDATE scheduler_job AS j
+       SET status = 'SUCCEEDED', attempts = won.attempt, crashes = won.crashes, scheduled_at = won.scheduled_at,
+           started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
+           result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
+      FROM won
+     WHERE j.job_id = won.job_id AND j.job_id {in ids uuid}
+    RETURNING j.job_id, j.business_key, j.batch_id, j.has_dependants
+"""
+
+# The same in steps, for a product with one writer: nobody can come between them.
+LEAVE_HELD_ROWS = """
+    DELETE FROM scheduler_job_queue
+     WHERE job_id {in ids uuid} AND status = 'RUNNING'
+       AND /* fence */ ((job_id, claim_id) IN (SELECT run.job_id, run.claim_id
+                                                 FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
+    RETURNING job_id
+"""
+
+SUCCESS_COLUMNS = (
+    "job_id",
+    "attempts",
+    "crashes",
+    "scheduled_at",
+    "started_at",
+    "finished_at",
+    "node_id",
+    "result",
+    "result_truncated",
+    "status",
+    "error",
+    "error_type",
+    "expiry_due_at",
+)
+
+FIND_NOT_PLAIN = """
+    SELECT job_id, business_key, batch_id, has_dependants
+      FROM scheduler_job
+     WHERE job_id {in ids uuid} AND (business_key IS NOT NULL OR batch_id IS NOT NULL OR has_dependants)
+"""
+
+#: Business key, batch and "has dependants" of a job: what says whether anything follows from its end.
+Facts: TypeAlias = tuple[str | None, UUID | None, bool]
+PLAIN: Facts = (None, None, False)
+
+
+def write_successes(session: Session, completions: Sequence[Completion], now: datetime) -> dict[UUID, Facts]:
+    """
+    End the jobs of these runs as SUCCEEDED, where the claim still holds the job; the jobs for which that was done.
+
+    The completions are of different jobs. What follows from the facts is the caller's.
+    """
+    ids = [one.claim.job_id for one in completions]
+    if session.dialect.fuses_writes:
+        runs = [success_row(one, now) for one in completions]
+        rows = session.rows(SUCCEED, {"ids": ids, "run": runs})
+        return {job_id: (business_key, batch_id, parent) for job_id, business_key, batch_id, parent in rows}
+    pairs = [(one.claim.job_id, one.claim.claim_id) for one in completions]
+    gone = {job_id for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
+    runs = [success_row(one, now) for one in completions if one.claim.job_id in gone]
+    # The claim, second in a success row, is no column of the job; what is the same for all comes last.
+    ended = [(run[0], *run[2:], "SUCCEEDED", None, None, None) for run in runs]
+    session.update_rows("scheduler_job", SUCCESS_COLUMNS, ended)
+    session.insert_rows("scheduler_job_execution", SUCCESS_RUN_COLUMNS, [success_run(run) for run in runs])
+    facts = dict.fromkeys(gone, PLAIN)
+    for job_id, business_key, batch_id, parent in (
+        session.rows(FIND_NOT_PLAIN, {"ids": list(gone)}) if gone else ()
+    ):
+        facts[job_id] = (business_key, batch_id, parent)
+    return facts
