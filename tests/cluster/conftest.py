@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def start_worker(url: str, tmp_path: Path) -> Iterator[StartWorker]:
     """Starts workers, and ends them whatever happens."""
     workers: list[Worker] = []
 
-    def start(name: str, *arguments: str, **more: str) -> Worker:
+    def start(name: str, *arguments: str, **more: Any) -> Worker:
         worker = Worker(url, tmp_path, name, *arguments, **more)
         workers.append(worker)
         return worker

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -259,3 +262,111 @@ def test_sighup_replaces_the_processes(scheduler: Scheduler, start_worker: Start
     assert handle.job().attempts == 1
     worker.signal(signal.SIGTERM)
     assert worker.wait(15.0) == 0
+
+
+# --- what does not depend on the store
+
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+@on_sqlite
+def test_a_process_that_shows_no_life_for_long_is_replaced(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """Beyond --unresponsive-after it is a wedge: the process says where it hangs, dies, and its job is a crash."""
+    worker = start_worker("one", "--unresponsive-after", "3s").wait_ready()
+    first = worker.children()[0]
+    handle = scheduler.enqueue_now(shop.greedy, ledger, "greedy", shop.greedy_length(60.0))
+    until(lambda: not is_running(first), 15.0, f"it was not killed:\n{worker.log}")
+    assert "no sign of life" in worker.log
+    assert "in greedy" in worker.log, "the stack of the thread that hangs is in the log"
+    until(lambda: handle.job().crashes == 1, 10.0, "the crash was not counted")
+
+
+@on_sqlite
+def test_sigterm_for_the_whole_group_is_one_drain(
+    scheduler: Scheduler, start_worker: StartWorker, ledger: str
+) -> None:
+    """A process manager that signals every process of the group gets the same clean end."""
+    worker = start_worker("one", "--processes", "2").wait_ready(2)
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 2.0)
+    wait_started(ledger, "job")
+    os.killpg(worker.process.pid, signal.SIGTERM)
+    assert worker.wait(15.0) == 0
+    job = handle.job()
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
+    assert scheduler.nodes.list() == []
+
+
+@on_sqlite
+def test_reload_restarts_on_a_changed_file(
+    scheduler: Scheduler, start_worker: StartWorker, tmp_path: Path, ledger: str
+) -> None:
+    """With --reload the new code runs after a file was saved; a mistake is told and the next save mends it."""
+    package = tmp_path / "reloaded"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "jobs.py").write_text(reloaded_app("first"))
+    worker = start_worker("one", "--reload", app="reloaded.jobs:scheduler", cwd=tmp_path).wait_ready()
+    other = Scheduler(scheduler.backend.url, allow=["reloaded"])  # type: ignore[attr-defined]
+    sys.path.insert(0, str(tmp_path))
+    try:
+        from reloaded.jobs import answer  # type: ignore[import-not-found]
+
+        assert result_of(other.enqueue_now(answer), worker) == "first"
+        (package / "jobs.py").write_text("import nothing_that_exists\n")
+        until(lambda: "nothing_that_exists" in worker.log, 20.0, "the mistake was not told")
+        (package / "jobs.py").write_text(reloaded_app("second"))
+        assert result_of(other.enqueue_now(answer), worker) == "second"
+    finally:
+        sys.path.remove(str(tmp_path))
+        other.close()
+
+
+def reloaded_app(answer: str) -> str:
+    return f"""
+from ratchet.scheduler import Scheduler
+
+scheduler = Scheduler(allow=["reloaded"])
+
+def answer():
+    return {answer!r}
+"""
+
+
+def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    """At the start a store that does not answer is tried again, and the password is in no log line."""
+    worker = Worker("postgresql://app:hunter2@127.0.0.1:1/shop", tmp_path, "one")
+    try:
+        until(lambda: "will" in worker.log or "127.0.0.1" in worker.log, 20.0, "nothing was said")
+        time.sleep(2.0)
+        assert worker.process.poll() is None
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(15.0) == 0
+        assert "hunter2" not in worker.log
+        assert "Traceback" not in worker.log
+    finally:
+        worker.close()
+
+
+@on_sqlite
+def test_a_store_that_the_app_names_cannot_be_overruled(start_worker: StartWorker, tmp_path: Path) -> None:
+    """--url chooses the store of an app that names none; one that does is told so."""
+    (tmp_path / "named_app.py").write_text(
+        "from ratchet.scheduler import Scheduler\n"
+        "scheduler = Scheduler('sqlite:///named.db', allow=['named_app'])\n"
+    )
+    worker = start_worker("one", "--url", "sqlite:///other.db", app="named_app", cwd=tmp_path)
+    assert worker.wait(20.0) == 1
+    assert "names its store in its code" in worker.log
+    assert not (tmp_path / "other.db").exists()
+
+
+@on_sqlite
+def test_log_lines_can_be_json(scheduler: Scheduler, start_worker: StartWorker, ledger: str) -> None:
+    """With --json every line on stderr is an object, the supervisor's and the children's."""
+    worker = start_worker("one", "--json").wait_ready()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(15.0) == 0
+    levels = [json.loads(line)["level"] for line in worker.log.splitlines()]
+    assert levels

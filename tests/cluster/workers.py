@@ -29,14 +29,16 @@ def until(condition: Callable[[], Any], seconds: float, what: str) -> float:
 class Worker:
     """A running worker: the supervisor and its children, in a process group of their own."""
 
-    def __init__(self, url: str, folder: Path, name: str, *arguments: str, app: str = APP) -> None:
+    def __init__(
+        self, url: str, folder: Path, name: str, *arguments: str, app: str = APP, cwd: Path = ROOT
+    ) -> None:
         self.name = name
         self.log_path = folder / f"{name}.log"
         self._log = self.log_path.open("wb")
         command = [sys.executable, "-m", "ratchet", "worker", app, *arguments]
         environment = {**os.environ, "RATCHET_URL": url, "RATCHET_NODE_NAME": name, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stderr=self._log, stdout=self._log, start_new_session=True
+            command, cwd=cwd, env=environment, stderr=self._log, stdout=self._log, start_new_session=True
         )
 
     @property

@@ -78,8 +78,12 @@ class Backend(Protocol):
         """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
         ...
 
-    def ensure_limit(self, name: str, concurrent: int) -> None:
-        """A concurrency key was used with this limit; it is stored when this process first sees it."""
+    def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
+        """
+        A concurrency key was used with this limit; it is stored when this process first sees it.
+
+        *joined*: inside the caller's transaction, on a store with one writer, it must be there already.
+        """
         ...
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:

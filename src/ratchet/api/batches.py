@@ -146,6 +146,7 @@ class BatchDraft(StepDraft):
                 raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
             batch_id = self._parent.identified(self._backend)
             joined = within if within is not None else enlisted_connection()
+            self._check_items()
             items = iter(self._source)
             head = list(islice(items, None if joined is not None else self._first_chunk))
             rest = list(islice(items, 1)) if joined is None else []
@@ -157,6 +158,9 @@ class BatchDraft(StepDraft):
         return BatchHandle(self._backend, batch_id, self._name_text)
 
     _wanted = ".for_each(items, function)"
+
+    def _check_items(self) -> None:
+        """Nothing: what is read only once cannot be looked at before."""
 
     @property
     def _first_chunk(self) -> int:
@@ -277,6 +281,13 @@ class EachDraft(BatchDraft):
         with self._editing():
             self._take(items, target)
         return self
+
+    def _check_items(self) -> None:
+        """Refuse a bad item before the first is stored, also where they do not fit one transaction."""
+        source = self._source
+        if isinstance(source, Sequence) and len(source) > self._first_chunk:
+            for start in range(0, len(source), CHUNK):
+                self._child_specs(self._parent.identified(self._backend), source[start : start + CHUNK])
 
 
 class BatchBuilder(EachDraft):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
-from contextvars import ContextVar
-from typing import Any, Protocol, cast
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
 from ratchet.model.composition import Signal
 from ratchet.model.errors import InvalidJob, JobInterrupted, RatchetError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 logger = logging.getLogger("ratchet.job")
 
@@ -250,27 +253,58 @@ class AsyncJobContext:
     @asynccontextmanager
     async def _transaction(self, within: object | None) -> Any:
         block = self._context.transaction(within)
-        # One thread for all of it: drivers and the writer gate care which thread they are called from.
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(1, thread_name_prefix="ratchet-transaction") as thread:
-            transaction = await _in_thread(block.__enter__, thread)
+        with ThreadPoolExecutor(1, thread_name_prefix="ratchet-transaction") as executor:
+            thread = TransactionThread(executor)
+            transaction = cast(JobTransaction, await thread.run(block.__enter__))
+            lent = _lent.set(thread)
             try:
-                yield _ThreadBound(cast(JobTransaction, transaction), thread)
+                with enlisted(transaction.connection):
+                    yield _ThreadBound(transaction, thread)
             except BaseException as error:
                 failed = error
-                if not await _in_thread(
-                    lambda: block.__exit__(type(failed), failed, failed.__traceback__), thread
-                ):
+                if not await thread.run(lambda: block.__exit__(type(failed), failed, failed.__traceback__)):
                     raise
             else:
-                await _in_thread(lambda: block.__exit__(None, None, None), thread)
+                await thread.run(lambda: block.__exit__(None, None, None))
+            finally:
+                _lent.reset(lent)
+
+
+class TransactionThread:
+    """
+    The one thread on which everything inside ``ctx.aio.transaction()`` runs.
+
+    Drivers and the writer gate care which thread they are called from, and what the block enters in
+    one context variable it must leave in the same context: so there is one of each.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._context = copy_context()
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """What *work* returns, called on the thread."""
+        import asyncio
+
+        return await asyncio.get_running_loop().run_in_executor(
+            self._executor, lambda: self._context.run(work)
+        )
+
+
+_lent: ContextVar[TransactionThread | None] = ContextVar("ratchet_transaction_thread", default=None)
+
+
+def transaction_thread() -> TransactionThread | None:
+    """The thread of the ``ctx.aio.transaction()`` block around the caller: awaited verbs inside run on it."""
+    return _lent.get()
 
 
 class _ThreadBound:
     """A transaction whose statements run on the one thread that opened it."""
 
-    def __init__(self, transaction: JobTransaction, thread: Any) -> None:
+    def __init__(self, transaction: JobTransaction, thread: TransactionThread) -> None:
         self._transaction = transaction
         self._thread = thread
 
@@ -288,15 +322,17 @@ class _ThreadBound:
 
     async def execute(self, statement: str, parameters: Any = ()) -> Any:
         """Run a statement on the transaction's connection, without blocking the event loop."""
-        return await _in_thread(lambda: self._transaction.execute(statement, parameters), self._thread)
+        return await self._thread.run(lambda: self._transaction.execute(statement, parameters))
 
 
-async def _in_thread(work: Callable[[], Any], thread: Any = None) -> Any:
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    thread = transaction_thread()
+    if thread is not None:
+        return await thread.run(work)
     import asyncio
-    import contextvars
 
-    context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(thread, lambda: context.run(work))
+    context = copy_context()
+    return await asyncio.get_running_loop().run_in_executor(None, lambda: context.run(work))
 
 
 class entered:

@@ -16,7 +16,7 @@ from ratchet.api.backend import Backend
 from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
 from ratchet.api.reasons import Reason
 from ratchet.api.steps import Step
-from ratchet.api.submission import persisted, publish_canceled
+from ratchet.api.submission import WAKE_AHEAD, persisted, publish_canceled
 from ratchet.model.composition import SignalSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration
@@ -99,7 +99,7 @@ class Controls:
         now = self._backend.now()
         moment = moment_of(at, "the new time") if isinstance(at, datetime) else after(now, at, "the delay")
         moved = self._backend.store.reschedule(id_of(job_id), moment, now=now)
-        if moved and moment <= now:
+        if moved and moment <= now + WAKE_AHEAD:
             self._wake()
         return moved
 
@@ -124,7 +124,7 @@ class Controls:
         if canceled is None:
             return None
         self._canceled([canceled], now)
-        self._backend.submitted([spec], due=at <= now, priority=spec.priority)
+        self._backend.submitted([spec], due=at <= now + WAKE_AHEAD, priority=spec.priority)
         return spec
 
     def signal(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
@@ -27,6 +27,8 @@ from ratchet.model.status import Busy, JobStatus, Priority
 
 T = TypeVar("T")
 
+#: A poller may rest this long: jobs that are due sooner wake it, so that it learns of their time.
+WAKE_AHEAD = timedelta(seconds=60)
 #: How long a submission is repeated while the store cannot be reached, and the rests in between.
 PATIENCE = 5.0
 RESTS = (0.1, 0.5, 1.5)
@@ -61,7 +63,7 @@ def send(
     """
     joined = within if within is not None else enlisted_connection()
     for name, limit in submission.limits.items():
-        backend.ensure_limit(name, limit)
+        backend.ensure_limit(name, limit, joined=joined is not None)
     if joined is not None:
         return backend.store.insert(
             submission.specs, now=now, edges=submission.edges, batch=submission.batch, within=joined
@@ -104,8 +106,11 @@ def announce(
     """Wake pollers and tell listeners about jobs that were committed."""
     created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
     if created:
+        soon = now + WAKE_AHEAD
         ready = [
-            spec.priority for spec in created if spec.status is JobStatus.PENDING and spec.scheduled_at <= now
+            spec.priority
+            for spec in created
+            if spec.status is JobStatus.PENDING and spec.scheduled_at <= soon
         ]
         backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
         if backend.hears(JobSubmitted):

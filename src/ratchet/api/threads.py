@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from ratchet.api.context import transaction_thread
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -29,6 +31,10 @@ def _threads() -> ThreadPoolExecutor:
 
 async def in_thread(verb: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """What ``verb(*args, **kwargs)`` returns, without blocking the event loop; context variables are taken along."""
+    transaction = transaction_thread()
+    if transaction is not None:  # what is done inside ctx.aio.transaction() joins it, on its own thread
+        joined: T = await transaction.run(lambda: verb(*args, **kwargs))
+        return joined
     import asyncio  # heavy, and only needed where a loop is running already
 
     context = contextvars.copy_context()

@@ -23,12 +23,14 @@ import msgspec
 from ratchet.cli.apps import AppNotUsable, load_scheduler
 from ratchet.cli.logs import log_to_stderr
 from ratchet.cli.messages import (
+    Bury,
     Drain,
     Failed,
     Leaving,
     LineReader,
     Order,
     Pulse,
+    Quit,
     Ready,
     Report,
     decode_command,
@@ -199,13 +201,23 @@ class WorkerChild:
         while not reader.ended:
             select.select([control], [], [])
             for line in reader.lines():
-                command = decode_command(line)
-                if isinstance(command, Drain):
-                    self.leave("the supervisor said so", timeout=command.timeout)
-                else:
-                    self._release()
-                    _exit(EXIT_HANDED_BACK)
+                match decode_command(line):
+                    case Drain(timeout=timeout):
+                        self.leave("the supervisor said so", timeout=timeout)
+                    case Bury(node_id=node_id):
+                        self._bury(node_id)
+                    case Quit():
+                        self._release()
+                        _exit(EXIT_HANDED_BACK)
         self.leave("the supervisor is gone")
+
+    def _bury(self, node_id: str) -> None:
+        if self._node is None or self._core is None:
+            return
+        try:
+            self._node.assembly.orphans.rescue_ended(node_id, self._core.now())
+        except RatchetError as error:
+            logger.warning("node %s was not rescued yet (%s); its silence will tell", node_id, error)
 
     def _report(self, report: Report) -> None:
         try:

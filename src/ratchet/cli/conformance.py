@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from ratchet.cli.exits import ExitCode
 from ratchet.cli.output import Output
+from ratchet.config import URL_VARIABLE
 from ratchet.model.errors import MissingDriver
 
 
@@ -22,6 +24,12 @@ def tck(
         list[str] | None,
         typer.Argument(metavar="[PYTEST_ARGS]...", help="More for pytest, after --.", show_default=False),
     ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help=f"What the harness finds in ${URL_VARIABLE}.", show_default=False
+        ),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document; pytest's own output goes to stderr.")
     ] = False,
@@ -33,6 +41,8 @@ def tck(
         raise MissingDriver(
             f"the conformance kit needs {error.name}: pip install pytest hypothesis"
         ) from None
+    if url is not None:
+        os.environ[URL_VARIABLE] = url
     if not json:
         sys.exit(run(harness, arguments or ()))
     with contextlib.redirect_stdout(sys.stderr):

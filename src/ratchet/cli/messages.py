@@ -75,8 +75,14 @@ class Quit(Struct, frozen=True, kw_only=True, tag=True):
     """Give everything back and end at once."""
 
 
+class Bury(Struct, frozen=True, kw_only=True, tag=True):
+    """The process of this node has ended, surely: take its work back without waiting for its silence."""
+
+    node_id: str
+
+
 Report: TypeAlias = Ready | Pulse | Failed | Leaving
-Command: TypeAlias = Drain | Quit
+Command: TypeAlias = Drain | Quit | Bury
 
 _reports = msgspec.json.Decoder(Report)
 _commands = msgspec.json.Decoder(Command)

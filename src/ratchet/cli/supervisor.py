@@ -19,7 +19,7 @@ from types import FrameType
 
 from ratchet.cli.beats import Pacemaker
 from ratchet.cli.child_process import ChildProcess, nodes_to_beat_for
-from ratchet.cli.messages import Drain, Failed, Leaving, Quit, Ready, Report
+from ratchet.cli.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
 from ratchet.cli.slot import LONGEST_PAUSE, Slot
 from ratchet.cli.sources import SourceWatch
 
@@ -79,6 +79,7 @@ class Supervisor:
         self._interrupted_at: float | None = None
         self._pending: list[int] = []
         self._to_renew: list[Slot] = []
+        self._to_bury: list[str] = []
         self._said: set[str] = set()
         self._selector = selectors.DefaultSelector()
 
@@ -111,6 +112,7 @@ class Supervisor:
             self._reload(now)
             self._renew_next()
             self._fill(now)
+            self._bury_dead()
         self._enforce(now)
 
     def _is_over(self) -> bool:
@@ -146,7 +148,7 @@ class Supervisor:
         if child.is_mute:
             self._unwatch(child)
         if not child.is_running:
-            self._bury(child, now)
+            self._forget(child, now)
 
     def _hear(self, child: ChildProcess, report: Report, now: float) -> None:
         match report:
@@ -176,28 +178,42 @@ class Supervisor:
             if old is not None:
                 self._dismiss(old, self._drain_limit(old))
 
-    def _bury(self, child: ChildProcess, now: float) -> None:
-        """A child has ended: forget it, release what it held if it was told to leave, plan its replacement."""
+    def _forget(self, child: ChildProcess, now: float) -> None:
+        """A child has ended: close its pipes, release what it held if it was told to leave, plan its replacement."""
         self._unwatch(child)
         child.close()
         slot = self._slot_of(child)
         if child.leaving or self._phase is not Phase.RUNNING:
             if child.given_up and child.node_id is not None:
                 self._pacemaker.release(child.node_id)
+            elif child.exit_code != 0 and child.node_id is not None:
+                self._to_bury.append(child.node_id)
             if child in self._leaving:
                 self._leaving.remove(child)
             elif slot is not None:
                 self._remove(slot, child, now)
-            return
-        if slot is None:
-            return
+        elif slot is not None:
+            slot.lost(child, now)
+            self._note_loss(slot, child, now)
+
+    def _note_loss(self, slot: Slot, child: ChildProcess, now: float) -> None:
+        """A child has ended by itself: say so, and have its work taken over."""
         if child.failure is not None:
             self._note_failure(child.failure, now)
         else:
             logger.error("process %d %s; it is replaced", child.pid, child.describe_end())
-        slot.lost(child, now)
+        if child.node_id is not None:
+            self._to_bury.append(child.node_id)
         if slot.restart_at is not None and slot.restart_at > now and slot.current is None:
             logger.warning("the next process is started in %.1f s", slot.restart_at - now)
+
+    def _bury_dead(self) -> None:
+        """Have a child that lives take over what the dead ones ran; if none can, their silence will tell the others."""
+        for child in self._children():
+            if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
+                while self._to_bury:
+                    child.tell(Bury(node_id=self._to_bury.pop(0)))
+                return
 
     @staticmethod
     def _remove(slot: Slot, child: ChildProcess, now: float) -> None:

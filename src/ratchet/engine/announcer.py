@@ -63,6 +63,8 @@ class Announcer:
         clock: Clock,
         store: Reading,
         wake: Callable[[], None],
+        spread: Callable[[], None] = lambda: None,
+        child_ended: Callable[[UUID], None] = lambda batch_id: None,
         notice: Callable[[Sequence[UUID]], None],
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
@@ -71,6 +73,8 @@ class Announcer:
         self._clock = clock
         self._store = store
         self._wake = wake
+        self._spread = spread
+        self._child_ended = child_ended
         self._notice = notice
         self._alert = alert
 
@@ -102,11 +106,16 @@ class Announcer:
                 run.job_id,
             )
             return
+        if run.batch_id is not None:
+            self._child_ended(run.batch_id)
         self._publish(run, ended.completion, answer)
         self.canceled(answer.canceled)
         self._batches(answer.finished_batches)
         self._notice([run.job_id])
-        if answer.released or ended.completion.callback is not None or _comes_back(ended.completion):
+        if answer.released or ended.completion.callback is not None:
+            self._wake()
+            self._spread()
+        elif _comes_back(ended.completion):
             self._wake()
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from ratchet.engine.announcer import Announcer
+from ratchet.engine.batches import BatchProgress, BatchRecovery
 from ratchet.engine.completer import Completer
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.decide import Judge
@@ -29,7 +30,7 @@ from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import AllowType
-from ratchet.model.status import Lane
+from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -104,12 +105,20 @@ class Assembly:
         )
         self.task = JobTask(self.tools)
         self.coordinator = Coordinator({}, self.tools, parts.clock)
+        self.batch_progress = BatchProgress(
+            batches=parts.store,
+            invocations=parts.invocations,
+            instances=parts.instances,
+            clock=parts.clock,
+        )
         self.announcer = Announcer(
             bus=parts.bus,
             coordinator=self.coordinator,
             clock=parts.clock,
             store=parts.store,
             wake=wake,
+            spread=self._spread,
+            child_ended=self.batch_progress.child_ended,
             notice=parts.notice,
             alert=parts.alert,
         )
@@ -155,6 +164,7 @@ class Assembly:
         self.housekeeping = Housekeeping(
             store=parts.store, options=options, identity=self.identity, ids=parts.ids, clock=parts.clock
         )
+        self.batch_recovery = BatchRecovery(parts.store)
         self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=wake)
 
     def _poller(self, is_open: Callable[[], bool]) -> Poller:
@@ -171,6 +181,11 @@ class Assembly:
             boost_interval=options.priority_boost_interval,
             is_open=is_open,
         )
+
+    def _spread(self) -> None:
+        """Tell other nodes that jobs were released."""
+        if self.parts.cluster is not None and self.parts.options.notify:
+            self.parts.cluster.notify_new_work(Priority.NORMAL)
 
     def _heartbeat(self) -> Heartbeat:
         parts, options = self.parts, self.parts.options

@@ -13,7 +13,6 @@ from ratchet.model.claim import SUSPECT_AFTER, ClaimedJob
 from ratchet.model.clock import Clock
 from ratchet.model.status import Lane
 
-
 #: How long after an unanswered claim the store may still make it.
 LOST_CLAIM_WATCH = 60.0
 
@@ -62,7 +61,9 @@ class Coordinator:
         """The store was searched; tokens that can no longer turn up are forgotten."""
         at = self._clock.monotonic()
         with self._lock:
-            self._lost = {token: since for token, since in self._lost.items() if at - since < LOST_CLAIM_WATCH}
+            self._lost = {
+                token: since for token, since in self._lost.items() if at - since < LOST_CLAIM_WATCH
+            }
 
     def accept(self, lane: Lane, jobs: Sequence[ClaimedJob]) -> None:
         """Take over claimed jobs, in claim order."""

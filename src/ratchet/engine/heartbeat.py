@@ -96,8 +96,14 @@ class Heartbeat:
         return True
 
     def _note_gap(self, at: float) -> None:
-        """A beat that came late, by this node's own measure, breaks the series."""
-        if self._last is None or at - self._last > 2 * self.interval.total_seconds():
+        """
+        A beat that came late, by this node's own measure, breaks the series.
+
+        Where writes are held up for everybody, another node's beat may be older than this one's by an
+        interval: what is called late must leave that much of the silence.
+        """
+        late = min(2 * self.interval, max(self.silence - self.interval, 1.5 * self.interval)).total_seconds()
+        if self._last is None or at - self._last > late:
             self.unbroken_since = at
         self._last = at
 

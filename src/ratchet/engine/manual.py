@@ -62,6 +62,7 @@ class ManualNode:
                 self.assembly.completer.run_once(self._parts.clock.now())
         self.assembly.completer.run_once(self._parts.clock.now())
         self.assembly.log_writer.run_once(self._parts.clock.now())
+        self.assembly.batch_progress.run_once(self._parts.clock.now())
         self._parts.bus.flush()
         return performed
 

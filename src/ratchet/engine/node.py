@@ -196,6 +196,7 @@ class Node:
 
         def sweep() -> float:
             assembly.expiry.run_once(clock.now())
+            assembly.batch_recovery.run_once(clock.now())
             return options.expiry_interval.total_seconds()
 
         def clean() -> float:
@@ -208,6 +209,7 @@ class Node:
 
         def tell() -> float:
             self._parts.bus.run_once()
+            assembly.batch_progress.run_once(clock.now())
             assembly.log_writer.run_once(clock.now())
             return 0.5
 

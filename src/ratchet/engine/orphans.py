@@ -96,7 +96,7 @@ class OrphanRecovery:
         rescued = 0
         for node in nodes:
             if node.node_id != self._identity.node_id and self._is_silent(node, at):
-                rescued += self._rescue(node, now)
+                rescued += self._rescue(node, self._seen[node.node_id][0], now)
         self._hand_back_strays(now)
         return rescued
 
@@ -127,10 +127,22 @@ class OrphanRecovery:
         _, since = self._seen[node.node_id]
         return at - max(since, unbroken) >= node.silence.total_seconds()
 
-    def _rescue(self, node: NodeRecord, now: datetime) -> int:
+    def rescue_ended(self, node_id: str, now: datetime) -> bool:
+        """
+        Rescue a node whose process has ended, which its supervisor saw; True if this call did.
+
+        Its silence need not be waited for. Whoever else noticed first has done the same.
+        """
+        return any(
+            self._rescue(node, node.beat, now) > 0
+            for node in self._nodes.nodes()
+            if node.node_id == node_id and node.state is not NodeState.DEAD
+        )
+
+    def _rescue(self, node: NodeRecord, seen_beat: int, now: datetime) -> int:
         rescue = self._nodes.rescue(
             node.node_id,
-            seen_beat=self._seen[node.node_id][0],
+            seen_beat=seen_beat,
             by=self._identity.node_id,
             max_crashes=self._max_crashes,
             now=now,

@@ -7,6 +7,7 @@ schedule's next fire time, so any number of nodes may try.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -218,12 +219,20 @@ def run_spec(spec: ScheduleSpec, fire_at: datetime, ids: IdSource) -> JobSpec:
     template: dict[str, Any] = msgspec.json.decode(spec.template)
     template.update(
         job_id=str(ids()),
-        scheduled_at=fire_at.isoformat(),
+        scheduled_at=(fire_at + _spread(spec, fire_at)).isoformat(),
         type=JobType.RECURRING_RUN.value,
         schedule=spec.name,
         status="PENDING",
     )
     return msgspec.convert(template, JobSpec, strict=False)
+
+
+def _spread(spec: ScheduleSpec, fire_at: datetime) -> timedelta:
+    """One fire time's share of the jitter: the same on every node, so that whoever fires decides the same."""
+    if not spec.jitter:
+        return timedelta()
+    digest = hashlib.sha256(f"{spec.name}\n{fire_at.isoformat()}".encode()).digest()
+    return spec.jitter * (int.from_bytes(digest[:4]) / 2**32)
 
 
 def _is_run(fire: FireRecord) -> bool:

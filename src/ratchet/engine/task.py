@@ -8,17 +8,18 @@ No step runs inside a transaction: a connection is not held while a job runs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Protocol, TypeAlias, cast
 
 from ratchet.api.context import JobContext, JobTransaction
-from ratchet.engine.callbacks import callback_for
 from ratchet.engine.conditions import ConditionCheck
 from ratchet.engine.decide import Judge, error_hash
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.transaction import run_in_transaction
+from ratchet.model.callbacks import callback_for
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
     Completion,
@@ -171,6 +172,9 @@ class JobTask:
         """Step 9 for code that runs on the calling thread."""
         try:
             value = self._surrounded(run, call) if self._tools.middleware else self._call(run, call)
+            if call.invocation.is_coroutine:
+                # A coroutine outside of its lane: a callback, or a function that became async since it was stored.
+                value = asyncio.run(value)
         except BaseException as error:
             return self.outcome_of_error(run, error)
         return self.outcome_of_value(run, value)
@@ -182,7 +186,10 @@ class JobTask:
                 for middleware in self._tools.middleware:
                     stack.enter_context(middleware(run.context))
                 breaker = run.job.body.breaker
-                if breaker is None:
+                if not call.invocation.is_coroutine:
+                    # It was a coroutine when it was stored: it must not block the others.
+                    value = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
+                elif breaker is None:
                     value = await call.function(*call.args, **call.kwargs)
                 else:
                     value = await self._tools.resilience.execute_async(

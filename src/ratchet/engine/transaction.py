@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ratchet.api.context import JobTransaction, enlisted
-from ratchet.engine.callbacks import callback_for
 from ratchet.engine.run import Run, Stop
+from ratchet.model.callbacks import callback_for
 from ratchet.model.decision import Completion, CompletionAnswer, Succeed
 from ratchet.model.errors import CommitUnknown, JobInterrupted, RatchetError
 from ratchet.model.job import ExecutionStatus

@@ -16,7 +16,7 @@ from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import RatchetError, StoreError
+from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
 from ratchet.model.events import JobDeadLettered, JobEvent
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
@@ -101,13 +101,19 @@ class Core:
         with self._lock:
             store = self.raw_store
             if not self._ready:
-                if self._options.auto_migrate or store.name == "sqlite":
-                    store.migrate()
-                else:
-                    store.check_schema()
+                self._prepare(store)
                 self._ready = True
                 self._sample(store)
         return store
+
+    def _prepare(self, store: JobStore) -> None:
+        # Looked at first: a migration takes the write lock, which the caller of submit(within=…) may hold.
+        try:
+            store.check_schema()
+        except SchemaOutOfDate:
+            if not self._options.auto_migrate and store.name != "sqlite":
+                raise
+            store.migrate()
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
@@ -186,11 +192,22 @@ class Core:
         if cluster is not None and self._options.notify:
             cluster.notify_new_work(priority)
 
-    def ensure_limit(self, name: str, concurrent: int) -> None:
+    def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
         """A concurrency key was used with this limit; it is stored when this process first sees it."""
-        if self._limits.get(name) != concurrent:
+        if self._limits.get(name) == concurrent:
+            return
+        if joined and not self.store.capabilities.concurrent_writers:
+            # Writing it would wait for the very transaction that is being joined.
+            if not any(
+                limit.name == name and limit.concurrent == concurrent for limit in self.store.limits()
+            ):
+                raise InvalidJob(
+                    f"the limit of the concurrency key {name!r} is not stored yet, and {self.store.name} has one writer "
+                    f"at a time: call scheduler.limits.set({name!r}, concurrent={concurrent}) before your transaction begins"
+                )
+        else:
             self.store.set_limit(name, concurrent=concurrent, now=self.now())
-            self._limits[name] = concurrent
+        self._limits[name] = concurrent
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:
         """Jobs were canceled: runs in this process are stopped now, waiters told."""
@@ -245,7 +262,7 @@ class Core:
 
                 def tell() -> float:
                     bus.run_once()
-                    return 0.5
+                    return 60.0  # `publish` wakes it
 
                 self._telling = Service("events", tell, self.parts.executor)
                 self._telling.start()
@@ -288,7 +305,9 @@ class Core:
         """Change options before `start`: what an operator says on the command line wins over the code."""
         with self._lock:
             if self._node is not None:
-                raise RatchetError("this scheduler is already running; stop() it before its options are changed")
+                raise RatchetError(
+                    "this scheduler is already running; stop() it before its options are changed"
+                )
             self._options = self._options.replace(**changes)
 
     def node_parts(self) -> NodeParts:

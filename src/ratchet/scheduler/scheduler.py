@@ -11,7 +11,8 @@ from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.batches import BatchBuilder, StreamingBatchBuilder
-from ratchet.api.builders import GraphDraft, JobBuilder, submit_together
+from ratchet.api.builders import GraphDraft, JobBuilder
+from ratchet.api.bulk import submit_together
 from ratchet.api.checks import id_of
 from ratchet.api.controls import Controls
 from ratchet.api.declarations import Declaration, DeclaredJob, JobDecorator
@@ -127,7 +128,9 @@ class Scheduler:
         else:
             opened = store
         url = store if isinstance(store, str) else None
-        return Core(open_store=lambda: opened, options=options, parts=parts, clock=clock, alert=alert, url=url)
+        return Core(
+            open_store=lambda: opened, options=options, parts=parts, clock=clock, alert=alert, url=url
+        )
 
     @property
     def backend(self) -> Backend:

@@ -205,6 +205,7 @@ class TestBatches:
             ),
             (lambda s: s.enqueue_batch("b").for_each([1], alarm).submit(), "too many positional"),
             (lambda s: s.enqueue_batch("b").for_each([1, object()], work).submit(), r"args\[0\]"),
+            (lambda s: s.enqueue_batch("b").for_each([1] * 5500 + [object()], work).submit(), r"args\[0\]"),
             (lambda s: s.enqueue_batch("b").for_each([1], work).on_progress(alarm).submit(), "do not fit"),
             (lambda s: s.streaming_batch("b").with_chunk_size(0), "at least 1"),
         ],

@@ -184,7 +184,7 @@ class TestSchema:
         scheduler = Scheduler(store=store, allow=[__name__], options=options)
         scheduler.enqueue_many(add, [(1, 2)])
         scheduler.jobs.counts()
-        assert store.calls == ["migrate"]
+        assert store.calls == ["check", "migrate"]
 
 
 class TestRunning:

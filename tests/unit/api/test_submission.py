@@ -339,14 +339,14 @@ class Coordinator:
 
 class TestWhoIsTold:
     def test_other_nodes_are_woken_for_due_jobs_only(self) -> None:
-        """One notification per committed submission that is due; none for later, waiting or joined ones."""
+        """One notification per committed submission that is due soon; none for later, waiting or joined ones."""
         told = Coordinator()
         store = MemoryStore()
         scheduler = Scheduler(store=store, allow=[__name__], cluster_coordinator=told)
         scheduler.enqueue(charge, 1).with_priority(Priority.CRITICAL).submit()
         scheduler.enqueue_many(charge, [(1,), (2,)])
         assert told.told == [Priority.CRITICAL, Priority.NORMAL]
-        scheduler.schedule(60, charge, 1).submit()
+        scheduler.schedule(3600, charge, 1).submit()
         scheduler.enqueue(charge, 1).await_signal("s").submit()
         with store.begin() as connection:
             scheduler.enqueue(charge, 1).submit(within=connection)

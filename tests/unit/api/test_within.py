@@ -14,11 +14,45 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from ratchet import RESULT, BusinessKeyBusy, ConfigurationError, JobStatus, Options, Scheduler
+from ratchet import (
+    RESULT,
+    BusinessKeyBusy,
+    ConfigurationError,
+    InvalidJob,
+    JobContext,
+    JobFailedError,
+    JobFilter,
+    JobStatus,
+    Options,
+    Scheduler,
+)
+
+#: The scheduler of the running test, for jobs that submit.
+current: list[Scheduler] = []
 
 
 def charge(number: int) -> int:
     return number
+
+
+def submitting(fail: bool) -> None:
+    with JobContext.current().transaction() as transaction:
+        transaction.execute("INSERT INTO ledger VALUES (1)")
+        current[0].enqueue(charge, 1).with_tags("follower").submit()
+        transaction.result = "stored"
+        if fail:
+            raise ValueError("no")
+
+
+async def submitting_async(fail: bool) -> None:
+    context = JobContext.current()
+    async with context.aio.transaction() as transaction:
+        await transaction.execute("INSERT INTO ledger VALUES (1)")
+        await current[0].aio.enqueue(charge, 1).with_tags("follower").submit()
+        await context.aio.progress(0.5, "half")
+        transaction.result = "stored"
+        if fail:
+            raise ValueError("no")
 
 
 @pytest.fixture
@@ -69,6 +103,26 @@ class TestSqlite:
 
         check(scheduler, connection, open_transaction, connection.commit, connection.rollback)
         connection.close()
+
+    def test_the_first_use_inside_a_transaction(self, sqlite: tuple[Scheduler, str]) -> None:
+        """A scheduler that is used for the first time inside the caller's write transaction does not wait for it."""
+        _, path = sqlite
+        scheduler = Scheduler(f"sqlite:///{path}", allow=[__name__], options=Options(sqlite_busy_timeout=1))
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE ledger (number integer)")
+        connection.execute("INSERT INTO ledger VALUES (1)")
+        handle = scheduler.enqueue(charge, 1).submit(within=connection)
+        with pytest.raises(InvalidJob, match=r"limits\.set\('tenant', concurrent=2\)"):
+            scheduler.enqueue(charge, 1).with_concurrency_key("tenant", limit=2).submit(within=connection)
+        connection.commit()
+        assert handle.status() is JobStatus.PENDING
+        scheduler.limits.set("tenant", concurrent=2)
+        connection.execute("INSERT INTO ledger VALUES (2)")
+        scheduler.enqueue(charge, 1).with_concurrency_key("tenant", limit=2).submit(within=connection)
+        connection.commit()
+        assert scheduler.jobs.count() == 2
+        connection.close()
+        scheduler.close()
 
     def test_a_sqlalchemy_session(self, sqlite: tuple[Scheduler, str]) -> None:
         """SQLAlchemy: a Session on the same file."""
@@ -168,3 +222,26 @@ class TestPostgresql:
         with pytest.raises(ConfigurationError, match="within="):
             scheduler.enqueue(charge, 1).submit(within=object())
         assert scheduler.jobs.count() == 0
+
+
+class TestInsideAJob:
+    @pytest.mark.parametrize("job", [submitting, submitting_async], ids=["thread", "async"])
+    @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+    def test_submissions_join_the_job_s_transaction(
+        self, request: pytest.FixtureRequest, database: str, job: Callable[[bool], Any]
+    ) -> None:
+        """What a job submits inside ``ctx.transaction()`` commits with its success, or not at all."""
+        scheduler, where = request.getfixturevalue(database)
+        current[:] = [scheduler]
+        connect: Any = sqlite3.connect if database == "sqlite" else psycopg.connect
+        connection = connect(where)
+        connection.execute("CREATE TABLE ledger (number integer)")
+        connection.commit()
+        with scheduler:
+            assert scheduler.enqueue_now(job, False).result(timeout=30) == "stored"
+            with pytest.raises(JobFailedError, match="ValueError: no"):
+                scheduler.enqueue_now(job, True).result(timeout=30)
+            (follower,) = scheduler.jobs.find(JobFilter(tags=["follower"]))
+            assert scheduler.handle(follower.id).result(timeout=30) == 1
+        assert connection.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+        connection.close()

@@ -33,7 +33,7 @@ def demo(
     ] = False,
 ) -> None:
     """
-    Watch a tiny shop at work, for about ten seconds.
+    Watch a tiny shop at work, for a few seconds.
 
     Jobs succeed, one is retried, one becomes a dead letter with a redacted error, one is canceled, one
     exceeds its timeout, one is async, one runs in a process of its own. Exit code 0 only if every job

@@ -25,7 +25,7 @@ class AccountClosed(Exception):
 def charge(order: int) -> str:
     """Succeeds."""
     logger.info("charging order %d", order)
-    time.sleep(0.3)
+    time.sleep(0.6 * order)
     return f"receipt-{order}"
 
 
@@ -59,7 +59,7 @@ def print_catalog(pages: int) -> None:
 
 async def fetch_rates(currency: str) -> float:
     """An ``async def`` job: runs on the node's event loop."""
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.2)
     return {"EUR": 1.0, "USD": 1.08}[currency]
 
 

@@ -85,7 +85,7 @@ def submit(scheduler: Scheduler) -> list[Act]:
     retried = (
         scheduler.enqueue(shop.reserve_stock, 1)
         .with_max_retries(3)
-        .with_backoff(BackoffPolicy.EXPONENTIAL, timedelta(seconds=1))
+        .with_backoff(BackoffPolicy.EXPONENTIAL, timedelta(seconds=2))
     )
     return [
         *orders,
@@ -99,14 +99,14 @@ def submit(scheduler: Scheduler) -> list[Act]:
         ),
         act(
             "is canceled while it runs",
-            scheduler.enqueue(shop.send_newsletter, 3000).with_priority(Priority.HIGH),
+            scheduler.enqueue(shop.send_newsletter, 250).with_priority(Priority.HIGH),
             JobStatus.CANCELED,
             0,
             cancel=True,
         ),
         act(
-            "exceeds its timeout of 1 s",
-            scheduler.enqueue(shop.print_catalog, 1200).with_timeout(timedelta(seconds=1)),
+            "exceeds its timeout of 3 s",
+            scheduler.enqueue(shop.print_catalog, 1200).with_timeout(timedelta(seconds=3)),
             failed,
             1,
             error="timeout",
@@ -130,13 +130,17 @@ def perform(scheduler: Scheduler, console: Console) -> list[Act]:
             ended = [act.look() for act in acts]
             refresh()
             for act in acts:
-                if act.cancel and act.job is not None and act.job.progress is not None:
+                if act.cancel and act.job is not None and _is_well_on_its_way(act.job):
                     scheduler.cancel_job(act.handle.id, reason="nobody reads it")
                     act.cancel = False
             if all(ended):
                 break
             time.sleep(0.1)
     return acts
+
+
+def _is_well_on_its_way(job: Job) -> bool:
+    return job.progress is not None and job.progress.fraction >= 0.4
 
 
 def secrets_found(scheduler: Scheduler, acts: list[Act]) -> list[str]:

@@ -45,7 +45,8 @@ class ArchiveStore(Protocol):
         """
         Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
 
-        Not while a job that has not ended depends on them, or their batch is open.
+        Not while a job that has not ended depends on them, or their batch is open; nor a job that a
+        dead letter's failure canceled, while a retry of that dead letter could revive it.
         """
         ...
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from ratchet.model.callbacks import callback_spec, failure_facts
 from ratchet.model.decision import ErrorRecord
-from ratchet.model.job import JobSpec, StreamKey
-from ratchet.model.payload import encode
-from ratchet.model.status import BackoffPolicy, JobType
 from ratchet.stores.memory.changes import add_job
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.state import State
-
-#: The same as a worker gives to the callbacks that it makes itself.
-RETRIES = 3
-BACKOFF = timedelta(seconds=5)
 
 
 def insert_failure_callback(
@@ -24,20 +18,15 @@ def insert_failure_callback(
     spec = row.spec
     if spec.on_failure is None:
         return
-    facts = {"message": error.message, "type": error.type, "reason": reason, "attempts": row.attempts}
-    callback = JobSpec(
-        job_id=state.new_id(now),
+    callback = callback_spec(
+        callback_id=state.new_id(now),
         target=spec.on_failure,
-        payload=encode((facts,), {}),
-        scheduled_at=now,
-        type=JobType.CALLBACK,
+        payload=failure_facts(error.message, error.type, reason, row.attempts),
+        job_id=row.job_id,
+        queue=row.stream.queue,
         priority=spec.priority,
-        stream=StreamKey(queue=row.stream.queue),
-        max_retries=RETRIES,
-        backoff=BackoffPolicy.EXPONENTIAL,
-        backoff_base=BACKOFF,
         params=spec.params,
-        parent_id=row.job_id,
         caller=spec.caller,
+        now=now,
     )
     add_job(state, callback, now=now)

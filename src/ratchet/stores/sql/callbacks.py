@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
+from ratchet.model.callbacks import callback_spec, failure_facts
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import JobSpec, StreamKey
-from ratchet.model.payload import encode
-from ratchet.model.status import BackoffPolicy, JobType, Priority
+from ratchet.model.job import JobSpec
+from ratchet.model.status import Priority
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.specs import store_specs
 from ratchet.stores.sql.streams import StreamRegistry
-
-#: The same as a worker gives to the callbacks that it makes itself.
-RETRIES = 3
-BACKOFF = timedelta(seconds=5)
 
 FIND_FAILED_WITH_CALLBACK = """
     SELECT job_id, on_failure, error, error_type, dead_letter_reason, attempts, priority, stream_id, params, caller
@@ -40,19 +36,14 @@ def insert_failure_callbacks(
 
 def _callback(session: Session, streams: StreamRegistry, row: Row, now: datetime) -> JobSpec:
     job_id, target, error, error_type, reason, attempts, priority, stream_id, params, caller = row
-    facts = {"message": error, "type": error_type, "reason": reason, "attempts": attempts}
-    return JobSpec(
-        job_id=new_id(),
+    return callback_spec(
+        callback_id=new_id(),
         target=target,
-        payload=encode((facts,), {}),
-        scheduled_at=now,
-        type=JobType.CALLBACK,
+        payload=failure_facts(error, error_type, reason, attempts),
+        job_id=job_id,
+        queue=streams.key_of(stream_id, session).queue,
         priority=Priority(priority),
-        stream=StreamKey(queue=streams.key_of(stream_id, session).queue),
-        max_retries=RETRIES,
-        backoff=BackoffPolicy.EXPONENTIAL,
-        backoff_base=BACKOFF,
         params=params,
-        parent_id=job_id,
         caller=caller,
+        now=now,
     )

@@ -150,20 +150,20 @@ class Database:
         """Call *action* before the first transaction of this process; one that fails is called again."""
         self._prepare = action
 
-    def run(self, work: Callable[[Session], T], *, within: object | None = None) -> T:
+    def run(self, work: Callable[[Session], T], *, within: object | None = None, claiming: bool = False) -> T:
         """
         What *work* returns, after its one write transaction has committed.
 
         With *within* it runs on the caller's transaction instead: once, without retries, and
         nothing is committed. `Conflict` when other transactions won every try, `StoreUnavailable`
         when the database cannot be reached, `CommitUnknown` when the connection was lost while
-        committing.
+        committing. *claiming* is for the claim alone: it holds the planner to the claim's index.
         """
         self._ready()
         if within is not None:
             with self.dialect.enlist(within) as session:
                 return work(session)
-        return self._try(lambda: self._transact(work))
+        return self._try(lambda: self._transact(work, claiming))
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
@@ -206,8 +206,8 @@ class Database:
             with self.dialect.writing(for_user=True) as session:
                 yield session.connection
 
-    def _transact(self, work: Callable[[Session], T]) -> T:
-        with self.dialect.writing() as session:
+    def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
+        with self.dialect.writing(claiming=claiming) as session:
             return work(session)
 
     def _try(self, attempt: Callable[[], T]) -> T:

@@ -76,8 +76,12 @@ class Dialect(ABC):
     # --- transactions -------------------------------------------------------------------------
 
     @abstractmethod
-    def writing(self, *, for_user: bool = False) -> AbstractContextManager[Session]:
-        """A write transaction: commits at the end, rolls back on an error; *for_user*: with user code in it."""
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> AbstractContextManager[Session]:
+        """
+        A write transaction: commits at the end, rolls back on an error.
+
+        *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
+        """
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:

@@ -42,7 +42,7 @@ SUCCEED = """
            started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
            result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
       FROM won
-     WHERE j.job_id = won.job_id AND j.job_id {in ids uuid}
+     WHERE j.job_id = won.job_id
     RETURNING j.job_id, j.business_key, j.batch_id, j.has_dependants
 """
 

@@ -3,13 +3,11 @@ Transitions in SQL: every change of a job's state.
 
 **The fence.** Whatever is done for a run compares (job_id, claim_id) in a statement, and locks what it
 compares, so that nobody can take the job away before the transaction ends. In each SQL constant that
-does so, the comparison stands between two comments::
+does so, the comparison stands between two SQL comments that say ``fence`` and ``end fence``.
 
-    ... AND /* fence */ <predicate> /* end fence */
-
-One comparison per path, and no second one behind it: a test that replaces the text between the comments
-by ``(<predicate> OR true)`` in one constant at a time finds out whether the contracts notice. The
-constants are in `locked`, `completions`, `holdings` and here; look for them by the comment.
+One comparison per path, and no second one behind it: a test that turns what stands between the comments
+into ``(… OR true)``, in one constant at a time, finds out whether the contracts notice. The constants
+are in `locked`, `successes`, `holdings` and here.
 """
 
 from __future__ import annotations

@@ -184,8 +184,15 @@ class PostgresqlDialect(Dialect):
             f"SET LOCAL statement_timeout = {deadline}; SET LOCAL lock_timeout = {min(_LOCK_WAIT, deadline)}; "
             f"SET LOCAL jit = off"
         )
-        self._begin_write = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {local}"
+        # Whatever a writing transaction looks for, it finds by an index. The statistics of a queue are always
+        # wrong, and a planner that believes them reads 100,000 rows to find 500. A bitmap would take locks in
+        # the order of the table; an index scan takes them in the order of ids, as everybody does.
+        plan = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
+        self._begin_write = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {local}; {plan}"
         self._begin_own = f"{self._begin_write}; SET LOCAL idle_in_transaction_session_timeout = {deadline}"
+        # statistics that are older than the backlog promise a handful of rows, for which the planner would
+        # rather read all that match and sort them
+        self._begin_claim = f"{self._begin_own}; SET LOCAL enable_bitmapscan = off"
         self._begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {local}"
 
     # --- text ---------------------------------------------------------------------------------
@@ -214,9 +221,9 @@ class PostgresqlDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self, *, for_user: bool = False) -> Iterator[PostgresqlSession]:
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[PostgresqlSession]:
         # user code may think for as long as it likes between two statements
-        begin = self._begin_write if for_user else self._begin_own
+        begin = self._begin_write if for_user else self._begin_claim if claiming else self._begin_own
         with self._transaction(begin, for_user=for_user) as session:
             try:
                 yield session

@@ -136,7 +136,7 @@ class PostgresqlClaimPlan:
     """Claims in one statement; in three where an open stream may have a limit."""
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        return database.run(lambda session: self._claim(session, request, now, bodies=bodies))
+        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}

@@ -8,6 +8,7 @@ upgrade a read lock and is never told "database is locked". Reads see a snapshot
 from __future__ import annotations
 
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,7 +213,7 @@ class SqliteDialect(Dialect):
     # --- transactions -------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self, *, for_user: bool = False) -> Iterator[SqliteSession]:
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[SqliteSession]:
         gate = self._enter()
         started = time.monotonic()
         try:
@@ -378,8 +379,8 @@ class SqliteDialect(Dialect):
     def run_script(self, session: Session, script: str) -> None:
         # executescript() would commit first
         text = ""
-        for line in script.splitlines(keepends=True):
-            text += line
+        for piece in re.split(r"(?<=;)", script):
+            text += piece
             if sqlite3.complete_statement(text):
                 session_sql(self, session.connection, text)
                 text = ""

@@ -1,0 +1,1 @@
+"""Jobs in MongoDB: a replica set, its transactions, and change streams."""

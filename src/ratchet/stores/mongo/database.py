@@ -1,0 +1,405 @@
+"""
+Transactions on a MongoDB replica set; the only place that retries.
+
+Whatever belongs together is one transaction with a snapshot, committed by a majority and journaled. A
+conflict with another transaction is reported by the server at once and the work is done again from its
+start. A commit whose answer was lost is sent again on the same session, which the server answers with
+what became of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from bson.codec_options import CodecOptions
+from bson.binary import UuidRepresentation
+from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.database import Database as DriverDatabase
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from ratchet.model.errors import (
+    CommitUnknown,
+    ConfigurationError,
+    Conflict,
+    RatchetError,
+    StoreError,
+    StoreUnavailable,
+)
+from ratchet.model.options import Options
+from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.errors import (
+    UNKNOWN_COMMIT,
+    ConnectionLost,
+    aborted,
+    is_conflict,
+    translated,
+)
+from ratchet.stores.mongo.streams import StreamRegistry
+from ratchet.stores.mongo.work import Work
+
+T = TypeVar("T")
+
+Client = MongoClient[Document]
+
+DEFAULT_DATABASE: Final = "ratchet"
+SNAPSHOT: Final = ReadConcern("snapshot")
+MAJORITY: Final = ReadConcern("majority")
+DURABLE: Final = WriteConcern(w="majority", j=True)
+CODEC: Final = CodecOptions[Document](uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
+
+STANDALONE: Final = (
+    "the MongoDB server at {address} is a standalone, which has no transactions; make it a replica set of one: "
+    "start it with `mongod --replSet rs0`, then once `mongosh --eval 'rs.initiate()'`"
+)
+
+log = logging.getLogger("ratchet.stores.mongo")
+
+
+class Collections:
+    """The collections of one database, as one client sees them."""
+
+    def __init__(self, database: DriverDatabase[Document]) -> None:
+        self.database = database
+        self._made: dict[str, Collection[Document]] = {}
+
+    def __getitem__(self, name: str) -> Collection[Document]:
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = self.database[name]
+        return found
+
+
+class Database:
+    """
+    Runs work in transactions.
+
+    Safe to use from many threads. A process that was forked from one that used it gets connections
+    of its own.
+    """
+
+    #: How often *work* is tried when other transactions win.
+    TRIES = 40
+    #: Seconds after which no further try begins.
+    PATIENCE = 10.0
+    #: Seconds for which a commit without an answer is asked about again.
+    COMMIT_PATIENCE = 10.0
+
+    def __init__(self, url: str, options: Options) -> None:
+        self._url = url
+        self._options = options
+        self._parsed = _parse(url)
+        self.name = str(self._parsed.get("database") or DEFAULT_DATABASE)
+        self._lock = threading.RLock()
+        self._client: Client | None = None
+        self._process: int | None = None
+        self._collections: Collections | None = None
+        self._prepare: Callable[[], object] | None = None
+        self._prepared_in: int | None = None
+        self._preparing = threading.Lock()
+        self.streams = StreamRegistry(self)
+
+    # --- connections ----------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """The driver's client of this process; connections are made when they are needed."""
+        with self._lock:
+            if self._client is None or self._process != os.getpid():
+                self._client = self.make_client()
+                self._collections = Collections(self._database_of(self._client))
+                self._process = os.getpid()
+            return self._client
+
+    def make_client(self, **changes: Any) -> Client:
+        """A client of its own."""
+        given = {name.lower() for name in self._parsed["options"]}
+        settings: dict[str, Any] = {
+            "appname": "ratchet",
+            "maxPoolSize": self._options.pool_size,
+            "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
+            "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
+            "timeoutMS": _milliseconds(self._options.statement_timeout),
+            **changes,
+        }
+        settings = {name: value for name, value in settings.items() if name.lower() not in given}
+        try:
+            return MongoClient(
+                self._url,
+                document_class=dict,
+                tz_aware=True,
+                uuidRepresentation="standard",
+                readPreference="primary",
+                retryWrites=True,
+                retryReads=True,
+                w="majority",
+                journal=True,
+                **settings,
+            )
+        except (PyMongoError, ValueError, TypeError) as error:
+            raise translated(error) from error
+
+    def collections(self, session: ClientSession | None = None) -> Collections:
+        """The collections; those of the session's own client, where it is a caller's."""
+        client = self.client()
+        assert self._collections is not None
+        if session is not None and session.client is not client:
+            return Collections(self._database_of(session.client))
+        return self._collections
+
+    def close(self) -> None:
+        """Free every connection; the next call opens new ones."""
+        with self._lock:
+            client, self._client, self._collections = self._client, None, None
+            self._prepared_in = None
+        if client is not None and self._process == os.getpid():
+            client.close()
+
+    def clock(self) -> datetime:
+        """The primary's clock."""
+
+        def ask(collections: Collections) -> datetime:
+            found: datetime = collections.database.client.admin.command("hello")["localTime"]
+            return found
+
+        return self.read(ask)
+
+    def _database_of(self, client: Client) -> DriverDatabase[Document]:
+        return client.get_database(
+            self.name,
+            codec_options=CODEC,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=DURABLE,
+            read_concern=MAJORITY,
+        )
+
+    # --- getting ready --------------------------------------------------------------------------
+
+    def prepare_with(self, action: Callable[[], object]) -> None:
+        """Call *action* before the first use in this process; one that fails is called again."""
+        self._prepare = action
+
+    def _ready(self) -> None:
+        if self._prepared_in == (process := os.getpid()):
+            return
+        with self._preparing:
+            if self._prepared_in != process:
+                self._refuse_standalone()
+                if self._prepare is not None:
+                    self._prepare()
+                self._prepared_in = process
+
+    def _refuse_standalone(self) -> None:
+        try:
+            hello = self.client().admin.command("hello")
+        except PyMongoError as error:
+            if (standalone := self._find_standalone()) is not None:
+                raise ConfigurationError(standalone) from error
+            raise translated(error) from error
+        if "setName" not in hello and hello.get("msg") != "isdbgrid":
+            address = self.client().address or ("?", 0)
+            raise ConfigurationError(STANDALONE.format(address=f"{address[0]}:{address[1]}"))
+
+    def _find_standalone(self) -> str | None:
+        """What is wrong with a server that answers, but is no member of the replica set that the URL names."""
+        for host, port in self._parsed["nodelist"]:
+            address = f"{host}:{port}"
+            try:
+                with MongoClient(
+                    host, port, directConnection=True, serverSelectionTimeoutMS=500, timeoutMS=1000
+                ) as direct:
+                    hello = direct.admin.command("hello")
+            except PyMongoError:
+                continue
+            if hello.get("isreplicaset"):
+                return f"the replica set at {address} is not initiated; run once `mongosh --eval 'rs.initiate()'`"
+            if "setName" not in hello and hello.get("msg") != "isdbgrid":
+                return STANDALONE.format(address=address)
+        return None
+
+    # --- work -----------------------------------------------------------------------------------
+
+    def run(
+        self, work: Callable[[Work], T], *, within: object | None = None, patience: float = PATIENCE
+    ) -> T:
+        """
+        What *work* returns, after its one transaction has committed; it may be called several times.
+
+        With *within* it runs in the caller's transaction: once, and nothing is committed. `Conflict`
+        when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
+        `CommitUnknown` when nobody knows whether the commit was made.
+        """
+        self._ready()
+        if within is not None:
+            return self._join(work, enlisted(within))
+        return self._try(lambda: self._transact(work), patience)
+
+    def read(self, query: Callable[[Collections], T]) -> T:
+        """What *query* returns; it reads what a majority has, and may be called twice."""
+        self._ready()
+        return self._try(lambda: self._ask(query), self.PATIENCE)
+
+    def look(self, work: Callable[[Work], T]) -> T:
+        """What *work* returns, which only reads, and not in one snapshot."""
+        self._ready()
+        return self._try(lambda: self._ask(lambda _: work(Work(self, None))), self.PATIENCE)
+
+    def write(self, change: Callable[[Collections], T]) -> T:
+        """What *change* returns: one statement that is whole by itself. `CommitUnknown` where its answer was lost."""
+        self._ready()
+        try:
+            return change(self.collections())
+        except (PyMongoError, UnicodeError) as error:
+            raise translated(error, unknown=True) from error
+
+    def unprepared(self, change: Callable[[Collections], T]) -> T:
+        """The same before the schema is there; safe to repeat."""
+        self._refuse_standalone()
+        return self._try(lambda: self._ask(change), self.PATIENCE)
+
+    @contextmanager
+    def begin(self, *, within: object | None = None) -> Iterator[ClientSession]:
+        """
+        A session in a transaction: commits at the end, aborts on an error.
+
+        With *within*, that same session, in the caller's transaction.
+        """
+        self._ready()
+        if within is not None:
+            yield enlisted(within)
+            return
+        with self.client().start_session(causal_consistency=False) as session:
+            self._start(session)
+            try:
+                yield session
+            except BaseException:
+                self._abort(session)
+                raise
+            if not session.in_transaction:
+                raise StoreError("the transaction of this block has been ended inside it; leave that to the block")
+            self._commit(session)
+
+    # --- one transaction ------------------------------------------------------------------------
+
+    def _ask(self, query: Callable[[Collections], T]) -> T:
+        try:
+            return query(self.collections())
+        except (PyMongoError, UnicodeError) as error:
+            raise translated(error) from error
+
+    def _transact(self, work: Callable[[Work], T]) -> T:
+        try:
+            with self.client().start_session(causal_consistency=False) as session:
+                self._start(session)
+                try:
+                    doing = Work(self, session)
+                    answer = work(doing)
+                    doing.flush()
+                except BaseException:
+                    self._abort(session)
+                    raise
+                if doing.wrote:
+                    self._commit(session)
+                else:
+                    self._abort(session)
+                return answer
+        except (PyMongoError, UnicodeError) as error:
+            if isinstance(error, RatchetError):
+                raise
+            raise translated(error) from error
+
+    def _join(self, work: Callable[[Work], T], session: ClientSession) -> T:
+        try:
+            doing = Work(self, session)
+            answer = work(doing)
+            doing.flush()
+            return answer
+        except (PyMongoError, UnicodeError) as error:
+            raise translated(error) from error
+
+    @staticmethod
+    def _start(session: ClientSession) -> None:
+        session.start_transaction(
+            read_concern=SNAPSHOT, write_concern=DURABLE, read_preference=ReadPreference.PRIMARY
+        )
+
+    @staticmethod
+    def _abort(session: ClientSession) -> None:
+        if session.in_transaction:
+            try:
+                session.abort_transaction()
+            except PyMongoError:
+                pass  # the server forgets it by itself
+
+    def _commit(self, session: ClientSession) -> None:
+        """Commit, and ask again while the answer is unknown: the session tells the server which commit is meant."""
+        until = time.monotonic() + self.COMMIT_PATIENCE
+        while True:
+            try:
+                session.commit_transaction()
+                return
+            except PyMongoError as error:
+                if not error.has_error_label(UNKNOWN_COMMIT):
+                    raise translated(error) from error
+                if time.monotonic() > until or isinstance(error, _Deadline):
+                    raise CommitUnknown(
+                        f"the connection was lost while committing, and the server does not say what became of "
+                        f"it: {error}"
+                    ) from error
+                log.info("the answer to a commit was lost; asking again")
+                time.sleep(random.uniform(0.01, 0.1))
+
+    def _try(self, attempt: Callable[[], T], patience: float) -> T:
+        reconnected = False
+        started = time.monotonic()
+        for tries in range(1, self.TRIES + 1):
+            try:
+                return attempt()
+            except Conflict:
+                if tries == self.TRIES or time.monotonic() - started > patience:
+                    raise
+                # full jitter: two transactions that met once should not meet again
+                time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
+            except ConnectionLost:
+                if reconnected:
+                    raise
+                reconnected = True
+                log.info("the connection was lost before the commit; trying once more on a new one")
+        raise StoreError("unreachable: the last try returns or raises")
+
+
+def enlisted(within: object) -> ClientSession:
+    """The caller's session, if it is in a transaction."""
+    if not isinstance(within, ClientSession):
+        cls = type(within)
+        raise ConfigurationError(
+            f"within= got a {cls.__module__}.{cls.__qualname__}, which cannot join a transaction of the mongodb "
+            f"store; pass a pymongo ClientSession in a transaction (what begin() yields, or your own)"
+        )
+    if not within.in_transaction:
+        raise ConfigurationError(
+            "within= got a ClientSession without an open transaction, so that each write would be made by "
+            "itself; call its start_transaction() first"
+        )
+    return within
+
+
+def _parse(url: str) -> dict[str, Any]:
+    try:
+        return dict(parse_uri(url, validate=True, warn=False))
+    except (PyMongoError, ValueError) as error:
+        raise ConfigurationError(f"the MongoDB URL cannot be read: {error}") from error
+
+
+def _milliseconds(duration: Any) -> int:
+    return max(1, int(duration.total_seconds() * 1000))

@@ -1,0 +1,210 @@
+"""
+The collections and their indexes, made at start, and the version that says which of them there are.
+
+Making a collection or an index that is there already changes nothing, so a start that was killed in the
+middle is simply done again. One document records each step; two processes that start at once both do
+the work, and one of them records it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from pymongo import ASCENDING, DESCENDING, IndexModel
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+
+from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
+from ratchet.model.status import JobStatus
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.database import Collections, Database
+
+_DAY: Final = 86_400
+_HOUR: Final = 3_600
+_EXISTS: Final = 48  # NamespaceExists
+
+
+class Names:
+    """The names of the collections; those of the SQL tables, as far as both have them."""
+
+    JOBS: Final = "scheduler_job"
+    ARCHIVE: Final = "scheduler_job_archive"
+    STREAMS: Final = "scheduler_stream"
+    QUEUES: Final = "scheduler_queue"
+    BUSINESS_KEYS: Final = "scheduler_business_key_reservation"
+    IDEMPOTENCY_KEYS: Final = "scheduler_idempotency_key"
+    LINGERING: Final = "scheduler_lingering_run"
+    EXECUTIONS: Final = "scheduler_job_execution"
+    LOGS: Final = "scheduler_job_log"
+    BATCHES: Final = "scheduler_batch"
+    BATCH_METRICS: Final = "scheduler_batch_metrics"
+    DEPENDENCIES: Final = "scheduler_dependency"
+    SCHEDULES: Final = "scheduler_recurring_job"
+    FIRES: Final = "scheduler_recurring_fire"
+    SIGNALS: Final = "scheduler_signal"
+    SIGNAL_GATES: Final = "scheduler_signal_gate"
+    LOCKS: Final = "scheduler_lock"
+    NODES: Final = "scheduler_node"
+    LIMITS: Final = "scheduler_resource_limit"
+    PERMITS: Final = "scheduler_resource_permit"
+    BREAKERS: Final = "scheduler_circuit_breaker"
+    ALERTS: Final = "scheduler_dlq_alert"
+    WAKEUPS: Final = "scheduler_wakeup"
+    VERSION: Final = "ratchet_schema_version"
+
+
+ALL_NAMES: Final = tuple(
+    value for name, value in vars(Names).items() if name.isupper() and value != Names.VERSION
+)
+
+CLAIM_INDEX: Final = "claim"
+_PENDING: Final = {"status": JobStatus.PENDING.value}
+_RUNNING: Final = {"status": JobStatus.RUNNING.value}
+_WAITING: Final = {"status": JobStatus.WAITING.value}
+
+
+def _present(name: str) -> dict[str, Any]:
+    return {name: {"$exists": True}}
+
+
+def _index(name: str, *keys: str, **options: Any) -> IndexModel:
+    pairs = [(key.lstrip("-"), DESCENDING if key.startswith("-") else ASCENDING) for key in keys]
+    return IndexModel(pairs, name=name, **options)
+
+
+#: The indexes of the first version, by collection.
+INDEXES: Final[dict[str, list[IndexModel]]] = {
+    Names.JOBS: [
+        # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
+        _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
+        _index("running", "node_id", partialFilterExpression=_RUNNING),
+        _index("root", "root_id", "_id"),
+        _index("parent", "parent_id", sparse=True),
+        _index("batch", "batch_id", "_id", partialFilterExpression=_present("batch_id")),
+        _index("business_key", "business_key", sparse=True),
+        _index("schedule", "schedule", "_id", partialFilterExpression=_present("schedule")),
+        _index("canceled_by", "canceled_by", sparse=True),
+        _index("dead_letter", "dead_lettered_at", "_id", partialFilterExpression=_present("dead_lettered_at")),
+        _index("expiry", "expiry_due_at", sparse=True),
+        _index("signal_due", "signal_due_at", sparse=True),
+        _index("signal_key", "signal_key", "_id", partialFilterExpression=_WAITING),
+        _index("tags", "tags", "_id", partialFilterExpression=_present("tags")),
+    ],
+    Names.ARCHIVE: [
+        _index("archived", "archived_at", "_id"),
+        _index("root", "root_id", "_id"),
+        _index("tags", "tags", "_id", partialFilterExpression=_present("tags")),
+    ],
+    Names.STREAMS: [_index("key", "key_hash", unique=True)],
+    Names.BUSINESS_KEYS: [_index("job", "job_id"), _index("lingering", "claim_id", sparse=True)],
+    Names.LINGERING: [_index("node", "node_id"), _index("job", "_id.job_id")],
+    Names.EXECUTIONS: [_index("job", "_id.job_id")],
+    Names.LOGS: [_index("job", "_id.job_id", "_id.claim_id", "_id.sequence"), _index("at", "at")],
+    Names.BATCHES: [
+        _index("parent", "parent_id"),
+        _index("unfinished", "unfinished", sparse=True),
+    ],
+    Names.DEPENDENCIES: [_index("parent", "_id.parent_id"), _index("child", "_id.child_id")],
+    Names.SCHEDULES: [_index("due", "next_fire_at", "_id", partialFilterExpression=_present("next_fire_at"))],
+    Names.FIRES: [_index("latest", "_id.schedule", "-_id.fire_at")],
+    Names.SIGNALS: [_index("key", "spec.key", "_id")],
+    # only what was forgotten is removed by the server's clock, a day or an hour late
+    Names.SIGNAL_GATES: [_index("forgotten", "passed_at", expireAfterSeconds=_HOUR)],
+    Names.LOCKS: [_index("forgotten", "forget_at", expireAfterSeconds=0), _index("holder", "holder")],
+    Names.PERMITS: [
+        _index("resource", "_id.resource"),
+        _index("job", "_id.job_id"),
+        _index("node", "node_id"),
+    ],
+    Names.ALERTS: [_index("job", "job_id"), _index("created", "created_at", "_id")],
+    Names.WAKEUPS: [_index("old", "at", expireAfterSeconds=60)],
+}
+
+
+def _make_everything(collections: Collections) -> None:
+    for name in ALL_NAMES:
+        _make(collections, name)
+        if indexes := INDEXES.get(name):
+            collections[name].create_indexes(indexes)
+
+
+def _make(collections: Collections, name: str) -> None:
+    """In a transaction no collection can be made beside an index build, so all are made before."""
+    try:
+        collections.database.create_collection(name)
+    except CollectionInvalid:
+        return  # it is there
+    except OperationFailure as error:
+        if error.code != _EXISTS:
+            raise
+
+
+@dataclass(frozen=True)
+class Step:
+    """One version of the schema; ``apply`` may be interrupted and done again."""
+
+    name: str
+    apply: Callable[[Collections], None] = field(compare=False)
+
+
+STEPS: Final = (Step("V001__initial", _make_everything),)
+
+
+class Schema:
+    """Makes and upgrades the collections, and says whether they fit this version."""
+
+    def __init__(self, database: Database, steps: tuple[Step, ...] = STEPS) -> None:
+        self._database = database
+        self._steps = steps
+
+    def migrate(self) -> list[str]:
+        """Apply what is missing; the names of the steps that this call has recorded."""
+        applied = self._applied()
+        self._refuse_newer(applied)
+        made: list[str] = []
+        for step in self._steps:
+            if step.name not in applied and self._apply(step):
+                made.append(step.name)
+        return made
+
+    def check(self) -> None:
+        """Nothing if the schema fits; otherwise `SchemaOutOfDate` or `SchemaTooNew`."""
+        applied = self._applied()
+        self._refuse_newer(applied)
+        if missing := [step.name for step in self._steps if step.name not in applied]:
+            state = f"lacks {', '.join(missing)}" if applied else "does not exist yet"
+            raise SchemaOutOfDate(
+                f"the schema of the mongodb store {state}; run `ratchet db upgrade`, or call scheduler.migrate()"
+            )
+
+    def status(self) -> list[tuple[str, bool]]:
+        """Every step of this version, and whether it has been applied."""
+        applied = self._applied()
+        return [(step.name, step.name in applied) for step in self._steps]
+
+    def _apply(self, step: Step) -> bool:
+        def apply(collections: Collections) -> bool:
+            step.apply(collections)
+            record = {"_id": step.name, "applied_at": datetime.now(UTC)}
+            try:
+                collections[Names.VERSION].insert_one(record)
+            except DuplicateKeyError:
+                return False  # another process was faster
+            return True
+
+        return self._database.unprepared(apply)
+
+    def _applied(self) -> set[str]:
+        return self._database.unprepared(
+            lambda collections: {str(one["_id"]) for one in collections[Names.VERSION].find({}, {"_id": 1})}
+        )
+
+    def _refuse_newer(self, applied: set[str]) -> None:
+        if newer := sorted(applied - {step.name for step in self._steps}):
+            raise SchemaTooNew(
+                f"the schema of the mongodb store has {', '.join(newer)}, which this version of Ratchet does "
+                f"not know; it was upgraded by a newer one: upgrade this installation"
+            )

@@ -1,0 +1,514 @@
+"""
+`Work`: what one transaction reads, decides and writes.
+
+The rules of the contract are the in-memory store's (`ratchet.stores.memory`): functions over tables. Here
+the tables are collections, read on demand in the transaction's snapshot; what the rules have changed is
+written at the end, each collection in one go. A savepoint costs nothing, and a refusal (`BusinessKeyBusy`)
+has sent nothing to the server yet, so that a caller's own transaction stays usable.
+
+**Isolation.** MongoDB refuses to change a document that was changed since the snapshot. That is enough
+where the document that was decided about is also written. Where a rule decides by *other* documents, the
+one that stands for the decision is touched (``rev`` + 1), so that of two transactions that do not see each
+other one is repeated:
+
+- an edge that is stored or settled touches its child (which counts its edges), a new one also its parent
+  (which may end at this moment);
+- a batch that is finished or opened touches its parent job (which may wait for other things as well);
+- a run whose code goes on or has ended touches its job (whose key waits for it);
+- a limit is touched by every claim that takes a permit;
+- a signal's key has a gate, touched by who sends and by who is stored to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+from pymongo import UpdateOne
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+
+from ratchet.model.cluster import BreakerRecord
+from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
+from ratchet.model.errors import Conflict
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import Alert, Execution, StreamKey
+from ratchet.model.status import JobStatus, JobType
+from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.state import State
+from ratchet.stores.memory.tables import Group, Index, Journal, Pending
+from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
+from ratchet.stores.mongo.job_documents import WITHOUT_BODY, changes_of, document_of, row_of
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.tables import CodedSource, LoadedGroup, LoadedTable
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.database import Database
+
+S = TypeVar("S", bound=Struct)
+K = TypeVar("K")
+
+_EDGES = Codec(Edge, "parent_id", "child_id")
+RUNS = Codec(Execution, "job_id", "claim_id")
+ALERTS = Codec(Alert, "alert_id")
+_RESERVATIONS = Codec(Reservation)
+_PERMITS = Codec(Permit, "resource", "job_id", "claim_id")
+LIMITS = Codec(Limit, "name")
+BREAKERS = Codec(BreakerRecord, "service")
+BATCHES = Codec(BatchRecord, "batch_id")
+COSTS = Codec(Cost)
+SCHEDULES = Codec(ScheduleRecord)
+FIRES = Codec(FireRow)
+_SIGNALS = Codec(SignalRow)
+
+_FIRST_SERIAL = 1 << 128
+
+
+class _Lingering(LoadedTable[tuple[UUID, UUID], str]):
+    """Runs whose code goes on: few enough to be read whole."""
+
+    _whole = False
+
+    def items(self) -> list[tuple[tuple[UUID, UUID], str]]:
+        if not self._whole:
+            for key, node_id in self.source.read({}):
+                self.absorb(key, node_id)
+            self._whole = True
+        return super().items()
+
+
+class _Reservations(LoadedTable[str, Reservation]):
+    """Business keys."""
+
+    def items(self) -> list[tuple[str, Reservation]]:
+        """Those that the code of a run still holds: asked only for a job that has been deleted."""
+        for key, held in self.source.read({"claim_id": {"$exists": True}}):
+            self.absorb(key, held)
+        return super().items()
+
+
+class Work(State):
+    """The tables of one transaction. Use it from one thread, and call `flush` at the end."""
+
+    def __init__(self, database: Database, session: ClientSession | None) -> None:
+        self._database = database
+        self._session = session
+        self._names = database.collections(session)
+        self._touched: dict[str, set[Any]] = {}
+        self._gates: set[str] = set()
+        self._writers: list[tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]] = []
+        self._serials = _FIRST_SERIAL
+        self.wrote = False
+        super().__init__(lock_wait=timedelta(), database_time=database.clock)
+        self._depth = 1  # everything happens inside one operation: `run` is a savepoint
+
+    # --- small things ---------------------------------------------------------------------------
+
+    @property
+    def session(self) -> ClientSession | None:
+        """The driver's session; None where nothing can be written."""
+        return self._session
+
+    def collection(self, name: str) -> Collection[Document]:
+        """A collection; pass ``session=work.session`` to its methods."""
+        return self._names[name]
+
+    def next_serial(self) -> int:
+        self._serials += 1
+        return self._serials
+
+    def new_id(self, now: datetime) -> UUID:
+        return new_id()
+
+    def stream(self, key: StreamKey) -> int:
+        return self._database.streams.id_of(key)
+
+    def backdated(self, stream_id: int) -> None:
+        """Claims start from the edge of the index each time, so nobody has to be told."""
+
+    def touch(self, collection: str, identity: Any) -> None:
+        """This transaction decides by documents around this one: whoever does the same must not miss it."""
+        self._touched.setdefault(collection, set()).add(identity)
+
+    def pass_gate(self, key: str) -> None:
+        """Meet everybody who sends a signal of this key, or is stored to wait for it."""
+        self._gates.add(key)
+
+    def write(self, collection: str, operation: Callable[[Collection[Document]], Any]) -> Any:
+        """Do something to a collection directly, in this transaction."""
+        self.wrote = True
+        return operation(self._names[collection])
+
+    # --- the tables -----------------------------------------------------------------------------
+
+    def _make_job_tables(self, journal: Journal) -> None:
+        self.pending = Pending()
+        self.by_status = Group(lambda row: None)
+        self.running_on = LoadedGroup(_running_on, "node_id", {"status": JobStatus.RUNNING.value})
+        self.by_root = LoadedGroup(lambda row: row.root_id, "root_id")
+        self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "batch_id")
+        self.live_runs = LoadedGroup(
+            _live_run_of, "schedule", {"status": {"$nin": [status.value for status in JobStatus if status.is_terminal]}}
+        )
+        self.awaiting = LoadedGroup(
+            _awaited_signal, "signal_key", {"status": JobStatus.WAITING.value}, asked=self.pass_gate
+        )
+        self.expiring = Group(lambda row: None)
+        self._jobs = _Jobs("job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting)
+        self.jobs = self._jobs
+        self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
+        self.edges_in = LoadedGroup(lambda edge: edge.child_id, "_id.child_id")
+        self._edges: LoadedTable[tuple[UUID, UUID], Edge] = self._coded(
+            "edge",
+            Names.DEPENDENCIES,
+            journal,
+            _EDGES,
+            lambda edge: (edge.parent_id, edge.child_id),
+            ("parent_id", "child_id"),
+            self.edges_out,
+            self.edges_in,
+        )
+        self.edges = self._edges
+        self.runs_of = LoadedGroup(lambda run: run.job_id, "_id.job_id")
+        self.executions = self._coded(
+            "execution",
+            Names.EXECUTIONS,
+            journal,
+            RUNS,
+            lambda run: (run.job_id, run.claim_id),
+            ("job_id", "claim_id"),
+            self.runs_of,
+            fresh=True,
+        )
+        self.alerts_of = LoadedGroup(lambda alert: alert.job_id, "job_id")
+        self.alerts = self._coded(
+            "alert", Names.ALERTS, journal, ALERTS, lambda alert: alert.alert_id, (), self.alerts_of, fresh=True
+        )
+
+    def _make_other_tables(self, journal: Journal) -> None:
+        self.reservations = _Reservations(
+            "business_key", journal, self._keyed(Names.BUSINESS_KEYS, _RESERVATIONS)
+        )
+        self._writers.append(
+            (self.reservations, Names.BUSINESS_KEYS, lambda key, held: {"_id": key, **_RESERVATIONS.document(held)})
+        )
+        self.idempotency = LoadedTable(
+            "idempotency_key",
+            journal,
+            CodedSource(self._finder(Names.IDEMPOTENCY_KEYS), lambda doc: (doc["_id"], doc["job_id"]), _same),
+        )
+        self._writers.append(
+            (self.idempotency, Names.IDEMPOTENCY_KEYS, lambda key, job_id: {"_id": key, "job_id": job_id})
+        )
+        self._lingering = _Lingering("lingering", journal, self._run_source(Names.LINGERING))
+        self.lingering = self._lingering
+        self._writers.append(
+            (
+                self.lingering,
+                Names.LINGERING,
+                lambda run, node_id: {"_id": {"job_id": run[0], "claim_id": run[1]}, "node_id": node_id},
+            )
+        )
+        self.permits_of = LoadedGroup(lambda permit: permit.resource, "_id.resource")
+        self.permits = self._coded(
+            "permit",
+            Names.PERMITS,
+            journal,
+            _PERMITS,
+            lambda permit: (permit.resource, permit.job_id, permit.claim_id),
+            ("resource", "job_id", "claim_id"),
+            self.permits_of,
+        )
+        self.limits = self._coded("limit", Names.LIMITS, journal, LIMITS, lambda limit: limit.name, ())
+        self.batches_of = LoadedGroup(lambda batch: batch.parent_id, "parent_id")
+        self._batches = self._coded(
+            "batch", Names.BATCHES, journal, BATCHES, lambda batch: batch.batch_id, (), self.batches_of
+        )
+        self.batches = self._batches
+        self.costs = LoadedTable("batch_metrics", journal, self._keyed(Names.BATCH_METRICS, COSTS))
+        self._writers.append(
+            (self.costs, Names.BATCH_METRICS, lambda key, cost: {"_id": key, **COSTS.document(cost)})
+        )
+        self.schedules = LoadedTable("recurring_job", journal, self._keyed(Names.SCHEDULES, SCHEDULES))
+        self._writers.append(
+            (self.schedules, Names.SCHEDULES, lambda key, record: {"_id": key, **SCHEDULES.document(record)})
+        )
+        self.fires = LoadedTable(
+            "recurring_fire",
+            journal,
+            CodedSource(
+                self._finder(Names.FIRES),
+                lambda doc: ((doc["_id"]["schedule"], time_of(doc["_id"]["fire_at"])), FIRES.value(doc)),
+                fire_identity,
+            ),
+        )
+        self._writers.append(
+            (self.fires, Names.FIRES, lambda key, row: {"_id": fire_identity(key), **FIRES.document(row)})
+        )
+        self.signals_of = LoadedGroup(lambda row: row.spec.key, "spec.key", asked=self.pass_gate)
+        self.signals = LoadedTable(
+            "signal", journal, self._keyed(Names.SIGNALS, _SIGNALS), self.signals_of
+        )
+        self._writers.append(
+            (self.signals, Names.SIGNALS, lambda key, row: {"_id": key, **_SIGNALS.document(row)})
+        )
+
+    def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Iterable[Document]]:
+        return lambda query: self._names[name].find(query, session=self._session)
+
+    def _keyed(self, name: str, codec: Codec[S]) -> CodedSource[Any, S]:
+        """Rows that do not hold their own key."""
+        return CodedSource(self._finder(name), lambda doc: (doc["_id"], codec.value(doc)), _same)
+
+    def _run_source(self, name: str) -> CodedSource[tuple[UUID, UUID], str]:
+        return CodedSource(
+            self._finder(name),
+            lambda doc: ((doc["_id"]["job_id"], doc["_id"]["claim_id"]), doc["node_id"]),
+            lambda run: {"job_id": run[0], "claim_id": run[1]},
+        )
+
+    def _coded(
+        self,
+        name: str,
+        collection: str,
+        journal: Journal,
+        codec: Codec[S],
+        key_of: Callable[[S], Any],
+        identity: tuple[str, ...],
+        *indexes: Index[Any, S],
+        fresh: bool = False,
+    ) -> LoadedTable[Any, S]:
+        """Rows that hold their own key; *identity* names its parts, if it has several."""
+
+        def decode(document: Document) -> tuple[Any, S]:
+            row = codec.value(document)
+            return key_of(row), row
+
+        named = (lambda key: dict(zip(identity, key, strict=True))) if identity else _same
+        source = CodedSource(self._finder(collection), decode, named)
+        table = LoadedTable(name, journal, source, *indexes, fresh=fresh)
+        self._writers.append((table, collection, lambda _, row: codec.document(row)))
+        return table
+
+    # --- reading ahead --------------------------------------------------------------------------
+
+    def load_jobs(self, job_ids: Iterable[UUID]) -> None:
+        """Read these jobs, and what their end will ask for, in as few queries as there are levels."""
+        ids = list(job_ids)
+        self._jobs.load(ids)
+        rows = [row for job_id in ids if (row := self._jobs.get(job_id)) is not None]
+        self._batches.load({row.spec.batch_id for row in rows if row.spec.batch_id is not None})
+        self.reservations.load({row.spec.business_key for row in rows if row.spec.business_key is not None})
+        self.load_children(ids)
+
+    def load_children(self, job_ids: Iterable[UUID]) -> None:
+        """Read the edges out of these jobs, their children, and the children's other edges."""
+        parents = list(job_ids)
+        self.edges_out.load(parents)
+        children = {child_id for parent in parents for _, child_id in self.edges_out.of(parent)}
+        if children:
+            self._jobs.load(children)
+            self.edges_in.load(children)
+
+    def load_new(self, job_ids: Iterable[UUID]) -> None:
+        """The same for jobs that are about to be stored: those that are not there have nothing around them."""
+        ids = list(job_ids)
+        self._jobs.load(ids)
+        absent = [job_id for job_id in ids if job_id not in self._jobs]
+        self.edges_out.assume_complete(absent)
+        self.edges_in.assume_complete(absent)
+        self.batches_of.assume_complete(absent)
+
+    def seen(self, document: Document) -> None:
+        """What a job's document says about the collections around it."""
+        job_id = document["_id"]
+        if not document.get("has_dependants"):
+            self.edges_out.assume_complete((job_id,))
+        if document.get("type") != JobType.BATCH_PARENT.value:
+            self.batches_of.assume_complete((job_id,))
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send everything that was changed."""
+        dependants, conditions = self._touch_around()
+        self._flush_jobs(dependants, conditions)
+        for table, name, encode in self._writers:
+            self._flush_table(table, self._names[name], encode)
+        for key in self._gates:
+            gate = {"$inc": {"rev": 1}, "$set": {"passed_at": datetime.now(UTC)}}
+            self.write(Names.SIGNAL_GATES, lambda c, k=key: c.update_one({"_id": k}, gate, upsert=True, session=self._session))
+        for name, ids in self._touched.items():
+            if ids:
+                step = {"$inc": {"rev": 1}}
+                self.write(name, lambda c, i=ids: c.update_many({"_id": {"$in": list(i)}}, step, session=self._session))
+
+    def _touch_around(self) -> tuple[set[UUID], set[UUID]]:
+        """Touch what stands for decisions; the parents of new edges, and those of edges with a condition."""
+        dependants: set[UUID] = set()
+        conditions: set[UUID] = set()
+        for (parent_id, child_id), was, now in self._edges.changed():
+            self.touch(Names.JOBS, child_id)
+            if was is None and now is not None:
+                self.touch(Names.JOBS, parent_id)
+                dependants.add(parent_id)
+                if now.condition is not None:
+                    conditions.add(parent_id)
+        for _, was, now in self._batches.changed():
+            if was is not None and now is not None and was.finished_at != now.finished_at:
+                self.touch(Names.JOBS, now.parent_id)
+        for (job_id, _), _, _ in self._lingering.changed():
+            self.touch(Names.JOBS, job_id)
+        return dependants, conditions
+
+    def _flush_jobs(self, dependants: set[UUID], conditions: set[UUID]) -> None:
+        new: list[Document] = []
+        updates: list[UpdateOne] = []
+        gone: list[UUID] = []
+        archived: list[Row] = []
+        untouched = self._touched.setdefault(Names.JOBS, set())
+        for job_id, was, now in self._jobs.changed():
+            untouched.discard(job_id)
+            if now is None:
+                gone.append(job_id)
+            elif was is None:
+                new.append(self._with_flags(document_of(now, self.stream(now.spec.stream)), dependants, conditions))
+            elif was.archived_at is None and now.archived_at is not None:
+                archived.append(now)
+            else:
+                update = changes_of(was, now, self.stream(now.spec.stream))
+                update["$inc"] = {"rev": 1}
+                if job_id in dependants:
+                    update.setdefault("$set", {})["has_dependants"] = True
+                if job_id in conditions:
+                    update.setdefault("$set", {})["has_conditions"] = True
+                # the fence: the state and the claim that the rules have seen
+                fence = {"_id": job_id, "status": was.status.value, "claim_id": was.claim_id}
+                updates.append(UpdateOne(fence, update))
+            dependants.discard(job_id)
+        jobs = self._names[Names.JOBS]
+        if new:
+            self.wrote = True
+            jobs.insert_many(new, ordered=False, session=self._session)
+        if dependants:
+            self.wrote = True
+            jobs.update_many({"_id": {"$in": list(dependants)}}, {"$set": {"has_dependants": True}, "$inc": {"rev": 1}}, session=self._session)
+            if asked := conditions & dependants:
+                jobs.update_many({"_id": {"$in": list(asked)}}, {"$set": {"has_conditions": True}}, session=self._session)
+            untouched -= dependants
+        if updates:
+            self.wrote = True
+            if jobs.bulk_write(updates, ordered=False, session=self._session).matched_count != len(updates):
+                raise Conflict("a job has changed since this transaction read it")
+        if archived:
+            self._move_to_archive(archived)
+        if gone:
+            self.wrote = True
+            jobs.delete_many({"_id": {"$in": gone}}, session=self._session)
+            self._names[Names.ARCHIVE].delete_many({"_id": {"$in": gone}}, session=self._session)
+
+    @staticmethod
+    def _with_flags(document: Document, dependants: set[UUID], conditions: set[UUID]) -> Document:
+        if document["_id"] in dependants:
+            document["has_dependants"] = True
+        if document["_id"] in conditions:
+            document["has_conditions"] = True
+        return document
+
+    def _move_to_archive(self, rows: list[Row]) -> None:
+        times = {row.job_id: micros(row.archived_at) for row in rows if row.archived_at is not None}
+        jobs, ids = self._names[Names.JOBS], list(times)
+        documents = [
+            {**document, "archived_at": times[document["_id"]]}
+            for document in jobs.find({"_id": {"$in": ids}}, session=self._session)
+        ]
+        self.wrote = True
+        self._names[Names.ARCHIVE].insert_many(documents, session=self._session)
+        jobs.delete_many({"_id": {"$in": ids}}, session=self._session)
+
+    def _flush_table(
+        self,
+        table: LoadedTable[Any, Any],
+        collection: Collection[Document],
+        encode: Callable[[Any, Any], Document],
+    ) -> None:
+        new: list[Document] = []
+        updates: list[UpdateOne] = []
+        gone: list[Any] = []
+        for key, was, now in table.changed():
+            if now is None:
+                gone.append(table.source.identity(key))
+            elif was is None:
+                new.append(encode(key, now))
+            elif update := _difference(encode(key, was), encode(key, now)):
+                updates.append(UpdateOne({"_id": table.source.identity(key)}, update))
+        self.wrote = self.wrote or bool(new or updates or gone)
+        if new:
+            collection.insert_many(new, ordered=False, session=self._session)
+        if updates:
+            collection.bulk_write(updates, ordered=False, session=self._session)
+        if gone:
+            collection.delete_many({"_id": {"$in": gone}}, session=self._session)
+
+
+class _Jobs(LoadedTable[UUID, Row]):
+    """Jobs, wherever they live; without what is large and decides nothing."""
+
+    def __init__(self, name: str, journal: Journal, work: Work, *indexes: Index[UUID, Row]) -> None:
+        self._work = work
+        source = CodedSource(self._find, self._decode, _same)
+        super().__init__(name, journal, source, *indexes)
+
+    def load(self, keys: Iterable[UUID]) -> None:
+        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        if not missing:
+            return
+        super().load(missing)
+        if elsewhere := [key for key in missing if key not in self._rows]:
+            archive = self._work.collection(Names.ARCHIVE)
+            for document in archive.find({"_id": {"$in": elsewhere}}, WITHOUT_BODY, session=self._work.session):
+                self._known.discard(document["_id"])
+                self.absorb(*self._decode(document))
+
+    def _find(self, query: Mapping[str, Any]) -> Iterable[Document]:
+        return self._work.collection(Names.JOBS).find(query, WITHOUT_BODY, session=self._work.session)
+
+    def _decode(self, document: Document) -> tuple[UUID, Row]:
+        self._work.seen(document)
+        return document["_id"], row_of(document, self._work._database.streams.key_of)
+
+
+def fire_identity(key: tuple[str, datetime]) -> Document:
+    """The ``_id`` of a fire time."""
+    return {"schedule": key[0], "fire_at": micros(key[1])}
+
+
+def _difference(before: Document, after: Document) -> Document:
+    sets = {name: value for name, value in after.items() if name != "_id" and before.get(name) != value}
+    gone = {name: "" for name in before if name not in after}
+    update: Document = {}
+    if sets:
+        update["$set"] = sets
+    if gone:
+        update["$unset"] = gone
+    return update
+
+
+def _same(key: K) -> K:
+    return key
+
+
+def _running_on(row: Row) -> str | None:
+    return row.node_id if row.status is JobStatus.RUNNING else None
+
+
+def _live_run_of(row: Row) -> str | None:
+    return row.spec.schedule if row.ended_as is None else None
+
+
+def _awaited_signal(row: Row) -> str | None:
+    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
+

@@ -1,0 +1,138 @@
+"""Nodes, queues, limits, schedules, the schema, health: what an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from ratchet.scheduler import Scheduler
+from tests.unit.cli import errands
+from tests.unit.cli.conftest import CommandLine
+
+
+def test_nodes_are_listed(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """Those that run now, with their lanes; a hint where none does."""
+    assert "ratchet worker" in ratchet("nodes").stdout
+    with scheduler:
+        [node] = ratchet.json("nodes")["nodes"]
+        assert node["state"] == "ACTIVE"
+        assert node["node_id"] in ratchet("nodes").stdout
+    assert ratchet.json("nodes", "--all")["nodes"] == []
+
+
+def test_queues_are_paused_and_resumed(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """A paused queue says so, and says since when; twice is refused; an unknown one is not found."""
+    scheduler.enqueue(errands.greet, "ann").with_queue("emails").submit()
+    assert ratchet.json("queues", "pause", "emails") == {"paused": "emails"}
+    [emails] = [queue for queue in ratchet.json("queues", "list")["queues"] if queue["name"] == "emails"]
+    assert emails["paused"]
+    assert emails["pending"] == 1
+    assert "emails" in ratchet("queues", "list").stdout
+    assert "already paused" in ratchet("queues", "pause", "emails", code=1).stderr
+    assert "resumed queue emails" in ratchet("queues", "resume", "emails").stdout
+    assert "is not paused" in ratchet("queues", "resume", "emails", code=1).stderr
+    assert "there is no queue" in ratchet("queues", "resume", "nowhere", code=3).stderr
+
+
+def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """At once and per period; what is not named stays."""
+    assert "no limits are set" in ratchet("limits", "list").stdout
+    assert "5 at once" in ratchet("limits", "set", "gateway", "--concurrent", 5).stdout
+    limit = ratchet.json("limits", "set", "gateway", "--rate", 100, "--per", "2m")["limit"]
+    assert (limit["concurrent"], limit["rate"], limit["period"]) == (5, 100, 120.0)
+    assert "100 per 2m" in ratchet("limits", "list").stdout
+    assert [each["name"] for each in ratchet.json("limits", "list")["limits"]] == ["gateway"]
+    assert ratchet.json("limits", "remove", "gateway") == {"removed": "gateway"}
+    assert "there is no limit" in ratchet("limits", "remove", "gateway", code=3).stderr
+    assert "--concurrent" in ratchet("limits", "set", "gateway", code=2).stderr
+    assert "--per" in ratchet("limits", "set", "gateway", "--rate", 1, "--per", "soon", code=2).stderr
+
+
+def test_schedules_are_shown_and_held(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """List, show, pause, resume, trigger and remove, by name."""
+    scheduler.schedule_recurring("0 2 * * *", errands.greet, "ann", name="nightly", zone="Europe/Berlin")
+    assert "Europe/Berlin" in ratchet("recurring", "list").stdout
+    assert [each["name"] for each in ratchet.json("recurring", "list")["schedules"]] == ["nightly"]
+    found = ratchet.json("recurring", "show", "nightly", "--next", 3)
+    assert len(found["next"]) == 3
+    assert found["schedule"]["expression"] == "0 2 * * *"
+    assert "it has not fired yet" in ratchet("recurring", "show", "nightly").stdout
+    assert ratchet.json("recurring", "pause", "nightly") == {"paused": "nightly"}
+    assert ratchet.json("recurring", "list")["schedules"][0]["paused"]
+    assert ratchet.json("recurring", "resume", "nightly")["resumed"] == "nightly"
+    assert "is not paused" in ratchet("recurring", "resume", "nightly", code=1).stderr
+    job = ratchet.json("recurring", "trigger", "nightly")["job_id"]
+    assert ratchet.json("jobs", "show", job)["job"]["schedule"] == "nightly"
+    assert job in ratchet("recurring", "show", "nightly").stdout
+    assert "removed nightly" in ratchet("recurring", "remove", "nightly").stdout
+    assert "there are no schedules" in ratchet("recurring", "list").stdout
+
+
+@pytest.mark.parametrize("verb", ["show", "pause", "resume", "trigger", "remove"])
+def test_an_unknown_schedule_is_exit_code_3(ratchet: CommandLine, scheduler: Scheduler, verb: str) -> None:
+    """It is told apart from other errors."""
+    assert "there is no schedule" in ratchet("recurring", verb, "never", code=3).stderr
+
+
+# --- the schema
+
+
+def test_upgrade_creates_the_schema_once(ratchet: CommandLine, tmp_path: Path) -> None:
+    """The first run creates, the second finds all done, and status agrees."""
+    first = ratchet.json("db", "upgrade")
+    assert first["applied"]
+    assert (tmp_path / "jobs.db").exists()
+    assert "up to date" in ratchet("db", "upgrade").stdout
+    assert ratchet.json("db", "status")["ok"]
+    assert "up to date" in ratchet("db", "status").stdout
+
+
+def test_a_missing_schema_is_unhealthy(ratchet: CommandLine, tmp_path: Path) -> None:
+    """A database without tables: exit code 4, and what to do about it."""
+    (tmp_path / "jobs.db").touch()
+    found = ratchet.json("db", "status", code=4)
+    assert not found["ok"]
+    assert "ratchet db upgrade" in found["problem"]
+
+
+def test_looking_creates_no_database(ratchet: CommandLine, tmp_path: Path) -> None:
+    """A command in the wrong directory says so instead of making an empty database there."""
+    for words in (["jobs", "list"], ["health"], ["db", "status"], ["nodes"]):
+        assert "there is no database at" in ratchet(*words, code=1).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_ddl_is_printed(bare: Callable[..., Result], dialect: str) -> None:
+    """The scripts of a dialect, without connecting to anything."""
+    result = bare("db", "ddl", "--dialect", dialect)
+    assert result.exit_code == 0
+    assert "CREATE TABLE scheduler_job" in result.stdout
+    assert bare("db", "ddl", "--url", f"{dialect}://somewhere/db").stdout == result.stdout
+
+
+def test_there_is_no_ddl_for_an_unknown_dialect(bare: Callable[..., Result]) -> None:
+    """The message names those there are."""
+    result = bare("db", "ddl", "--dialect", "oracle")
+    assert result.exit_code == 1
+    assert "postgresql" in result.stderr
+
+
+# --- health
+
+
+def test_health_is_ok_without_overdue_jobs(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """An empty store is healthy although no node runs."""
+    assert ratchet.json("health")["ok"]
+    assert "ok" in ratchet("health").stdout
+
+
+def test_overdue_jobs_without_a_node_are_unhealthy(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """Exit code 4 and a hint: somebody has to run them."""
+    scheduler.enqueue_now(errands.greet, "ann")
+    found = ratchet.json("health", code=4)
+    assert (found["ok"], found["overdue"], found["nodes"]) == (False, 1, 0)
+    assert "ratchet worker" in ratchet("health", code=4).stdout
