@@ -145,7 +145,7 @@ class BatchDraft(StepDraft):
             if self._children.target is _nothing:
                 raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
             batch_id = self._parent.identified(self._backend)
-            joined = within if within is not None else enlisted_connection()
+            joined = within if within is not None else enlisted_connection(self._backend.store)
             self._check_items()
             items = iter(self._source)
             head = list(islice(items, None if joined is not None else self._first_chunk))

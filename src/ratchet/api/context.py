@@ -80,24 +80,29 @@ class RunBackend(Protocol):
 
 
 _current: ContextVar[JobContext | None] = ContextVar("ratchet_job", default=None)
-_enlisted: ContextVar[object | None] = ContextVar("ratchet_transaction", default=None)
+_enlisted: ContextVar[tuple[object, object] | None] = ContextVar("ratchet_transaction", default=None)
 
 
-def enlisted_connection() -> object | None:
-    """The connection of the ``ctx.transaction()`` block that surrounds the caller: submissions join it."""
-    return _enlisted.get()
+def enlisted_connection(store: object) -> object | None:
+    """
+    The connection of the ``ctx.transaction()`` block that surrounds the caller: submissions join it.
+
+    None also where the block belongs to another *store*: a transaction does not span two databases.
+    """
+    found = _enlisted.get()
+    return found[0] if found is not None and found[1] is store else None
 
 
 class enlisted:
     """Makes submissions and progress inside the block join *connection*'s transaction."""
 
-    __slots__ = ("_connection", "_token")
+    __slots__ = ("_enlistment", "_token")
 
-    def __init__(self, connection: object) -> None:
-        self._connection = connection
+    def __init__(self, connection: object, store: object) -> None:
+        self._enlistment = (connection, store)
 
     def __enter__(self) -> None:
-        self._token = _enlisted.set(self._connection)
+        self._token = _enlisted.set(self._enlistment)
 
     def __exit__(self, *_: object) -> None:
         _enlisted.reset(self._token)
@@ -260,7 +265,7 @@ class AsyncJobContext:
             transaction = cast(JobTransaction, await thread.run(block.__enter__))
             lent = _lent.set(thread)
             try:
-                with enlisted(transaction.connection):
+                with enlisted(transaction.connection, getattr(transaction, "store", None)):
                     yield _ThreadBound(transaction, thread)
             except BaseException as error:
                 failed = error

@@ -61,7 +61,7 @@ def send(
     *within* is the caller's transaction: the commit is the caller's, so nothing is repeated and
     nobody is woken here. Inside ``ctx.transaction()`` that block's transaction is taken.
     """
-    joined = within if within is not None else enlisted_connection()
+    joined = within if within is not None else enlisted_connection(backend.store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
     if joined is not None:

@@ -44,8 +44,6 @@ def load_scheduler(app: str, path: str) -> Scheduler:
         if not hasattr(found, name):
             raise AppNotUsable(f"{module_name} has no {attribute!r}{_suggestion(module)}")
         found = getattr(found, name)
-    if not isinstance(found, Scheduler) and callable(found) and not isinstance(found, type):
-        found = _made(found, app)
     if not isinstance(found, Scheduler):
         raise AppNotUsable(f"{app} is not a Scheduler but {type(found).__name__}{_suggestion(module)}")
     return found
@@ -66,13 +64,6 @@ def _import(name: str, app: str, path: str) -> ModuleType:
         raise AppNotUsable(f"importing {name} failed: {error}") from error
     except BaseException as error:
         raise AppNotUsable(_told(name, error)) from None
-
-
-def _made(factory: Any, app: str) -> Any:
-    try:
-        return factory()
-    except Exception as error:
-        raise AppNotUsable(f"{app}() raised {type(error).__name__}: {error}") from error
 
 
 def _told(name: str, error: BaseException) -> str:

@@ -75,7 +75,10 @@ class Output:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name in columns:
             wide = name in ("error", "message", "target", "text", "reason", "tags")
-            table.add_column(name, overflow="fold" if wide else "ellipsis", no_wrap=not wide)
+            identity = 36 if name in ("id", "job") else None  # an id that is cut is of no use
+            table.add_column(
+                name, overflow="fold" if wide else "ellipsis", no_wrap=not wide, min_width=identity
+            )
         count = 0
         for row in rows:
             count += 1

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, TypeVar
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import typer
@@ -142,18 +141,6 @@ def existing(url: str) -> str:
             f"{URL_VARIABLE}, or create this one with: ratchet db upgrade"
         )
     return url
-
-
-def redacted(url: str) -> str:
-    """*url* without user, password and parameters: what may be shown."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return url
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        port = ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 # --- words into values

@@ -22,6 +22,7 @@ from ratchet.cli.child_process import ChildProcess, nodes_to_beat_for
 from ratchet.cli.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
 from ratchet.cli.slot import LONGEST_PAUSE, Slot
 from ratchet.cli.sources import SourceWatch
+from ratchet.cli.urls import redacted
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -99,6 +100,7 @@ class Supervisor:
                     child.close()
                 self._pacemaker.close()
                 self._selector.close()
+        logger.info("stopped")
         return self._exit_code
 
     def _turn(self) -> None:
@@ -167,7 +169,7 @@ class Supervisor:
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
         self._said.clear()
-        logger.info("process %d is ready as node %s", child.pid, ready.node_id)
+        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, redacted(ready.url))
         try:
             self._pacemaker.start(ready)
         except Exception as error:

@@ -115,7 +115,8 @@ class Announcer:
         if answer.released or ended.completion.callback is not None:
             self._wake()
             self._spread()
-        elif _comes_back(ended.completion):
+        elif _comes_back(ended.completion) or ended.ending is Ending.COMMITTED:
+            # A transaction of the job's own may have submitted others.
             self._wake()
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class RunTransaction:
     """What ``with ctx.transaction() as tx`` binds."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, store: object) -> None:
         self.connection = connection
+        self.store = store
         self.result: Any = None
 
     def execute(self, statement: str, parameters: Any = ()) -> Any:
@@ -52,8 +53,8 @@ def run_in_transaction(run: Run, tools: TaskTools, within: object | None) -> Ite
     try:
         with tools.store.begin(within=within) as connection:
             run.connection = connection
-            transaction = RunTransaction(connection)
-            with enlisted(connection):
+            transaction = RunTransaction(connection, tools.store)
+            with enlisted(connection, tools.store):
                 yield transaction
             run.context.check_canceled()
             made.append(_complete(run, tools, transaction.result, connection))

@@ -18,7 +18,7 @@ from typer.testing import Result
 from ratchet.cli.app import app
 from ratchet.cli.bulk import CHUNK, in_chunks
 from ratchet.cli.output import ago, clean, plain
-from ratchet.cli.parameters import redacted
+from ratchet.cli.urls import redacted
 from ratchet.model.status import JobStatus, Priority
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

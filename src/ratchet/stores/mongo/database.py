@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
 
-from bson.codec_options import CodecOptions
 from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
+from bson.errors import BSONError
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
@@ -35,7 +37,6 @@ from ratchet.model.errors import (
     Conflict,
     RatchetError,
     StoreError,
-    StoreUnavailable,
 )
 from ratchet.model.options import Options
 from ratchet.stores.mongo.documents import Document
@@ -63,6 +64,9 @@ STANDALONE: Final = (
     "the MongoDB server at {address} is a standalone, which has no transactions; make it a replica set of one: "
     "start it with `mongod --replSet rs0`, then once `mongosh --eval 'rs.initiate()'`"
 )
+
+#: What the driver raises: its own errors, those of its encoder, and Python's for half a surrogate pair.
+_DRIVER: Final = (PyMongoError, BSONError, UnicodeError)
 
 log = logging.getLogger("ratchet.stores.mongo")
 
@@ -93,14 +97,12 @@ class Database:
     TRIES = 40
     #: Seconds after which no further try begins.
     PATIENCE = 10.0
-    #: Seconds for which a commit without an answer is asked about again.
-    COMMIT_PATIENCE = 10.0
-
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
-        self._parsed = _parse(url)
-        self.name = str(self._parsed.get("database") or DEFAULT_DATABASE)
+        parts = urlsplit(url)
+        self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
+        self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._process: int | None = None
@@ -123,7 +125,6 @@ class Database:
 
     def make_client(self, **changes: Any) -> Client:
         """A client of its own."""
-        given = {name.lower() for name in self._parsed["options"]}
         settings: dict[str, Any] = {
             "appname": "ratchet",
             "maxPoolSize": self._options.pool_size,
@@ -132,7 +133,7 @@ class Database:
             "timeoutMS": _milliseconds(self._options.statement_timeout),
             **changes,
         }
-        settings = {name: value for name, value in settings.items() if name.lower() not in given}
+        settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
         try:
             return MongoClient(
                 self._url,
@@ -212,7 +213,7 @@ class Database:
 
     def _find_standalone(self) -> str | None:
         """What is wrong with a server that answers, but is no member of the replica set that the URL names."""
-        for host, port in self._parsed["nodelist"]:
+        for host, port in parse_uri(self._url, validate=False, warn=False)["nodelist"]:
             address = f"{host}:{port}"
             try:
                 with MongoClient(
@@ -259,7 +260,7 @@ class Database:
         self._ready()
         try:
             return change(self.collections())
-        except (PyMongoError, UnicodeError) as error:
+        except _DRIVER as error:
             raise translated(error, unknown=True) from error
 
     def unprepared(self, change: Callable[[Collections], T]) -> T:
@@ -294,7 +295,7 @@ class Database:
     def _ask(self, query: Callable[[Collections], T]) -> T:
         try:
             return query(self.collections())
-        except (PyMongoError, UnicodeError) as error:
+        except _DRIVER as error:
             raise translated(error) from error
 
     def _transact(self, work: Callable[[Work], T]) -> T:
@@ -313,7 +314,7 @@ class Database:
                 else:
                     self._abort(session)
                 return answer
-        except (PyMongoError, UnicodeError) as error:
+        except _DRIVER as error:
             if isinstance(error, RatchetError):
                 raise
             raise translated(error) from error
@@ -324,7 +325,9 @@ class Database:
             answer = work(doing)
             doing.flush()
             return answer
-        except (PyMongoError, UnicodeError) as error:
+        except _DRIVER as error:
+            if is_conflict(error):
+                raise aborted(error, submission=False) from error
             raise translated(error) from error
 
     @staticmethod
@@ -343,7 +346,7 @@ class Database:
 
     def _commit(self, session: ClientSession) -> None:
         """Commit, and ask again while the answer is unknown: the session tells the server which commit is meant."""
-        until = time.monotonic() + self.COMMIT_PATIENCE
+        until = time.monotonic() + self._options.statement_timeout.total_seconds()
         while True:
             try:
                 session.commit_transaction()
@@ -351,7 +354,7 @@ class Database:
             except PyMongoError as error:
                 if not error.has_error_label(UNKNOWN_COMMIT):
                     raise translated(error) from error
-                if time.monotonic() > until or isinstance(error, _Deadline):
+                if time.monotonic() > until:
                     raise CommitUnknown(
                         f"the connection was lost while committing, and the server does not say what became of "
                         f"it: {error}"
@@ -392,13 +395,6 @@ def enlisted(within: object) -> ClientSession:
             "itself; call its start_transaction() first"
         )
     return within
-
-
-def _parse(url: str) -> dict[str, Any]:
-    try:
-        return dict(parse_uri(url, validate=True, warn=False))
-    except (PyMongoError, ValueError) as error:
-        raise ConfigurationError(f"the MongoDB URL cannot be read: {error}") from error
 
 
 def _milliseconds(duration: Any) -> int:

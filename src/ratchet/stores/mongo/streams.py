@@ -1,0 +1,182 @@
+"""Streams and queues in MongoDB."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec import json
+from msgspec.structs import asdict, astuple
+from pymongo.errors import DuplicateKeyError
+
+from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.job import StreamKey
+from ratchet.model.status import JobStatus, Lane
+from ratchet.stores.mongo.documents import Document, micros, time_of
+from ratchet.stores.mongo.schema import Names
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.database import Collections, Database
+
+#: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
+_CACHED: Final = 20_000
+
+_HOT: Final = [JobStatus.PENDING.value, JobStatus.RUNNING.value]
+
+
+class StreamRegistry:
+    """
+    Small integers for stream keys, cached in the process.
+
+    Streams are never deleted and never change their key, so what is cached stays true. A missing one is
+    made outside of any transaction: two submitters of a new queue do not meet in it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._ids: dict[StreamKey, int] = {}
+        self._keys: dict[int, StreamKey] = {}
+
+    def id_of(self, key: StreamKey) -> int:
+        """The id of a stream, made if it is missing."""
+        found = self._ids.get(key)
+        if found is None:
+            found = _find_or_make(self._database.collections(), key)
+            self._remember(key, found)
+        return found
+
+    def make(self, keys: Iterable[StreamKey]) -> None:
+        """Make what is missing of these, before a transaction that needs them."""
+        missing = {key for key in keys if key not in self._ids}
+        if missing:
+            self._database.read(lambda _: [self.id_of(key) for key in missing])
+
+    def key_of(self, stream_id: int) -> StreamKey:
+        """The key of a stream; KeyError if there is no such stream."""
+        found = self._keys.get(stream_id)
+        if found is None:
+            document = self._database.collections()[Names.STREAMS].find_one({"_id": stream_id})
+            if document is None:
+                raise KeyError(f"there is no stream {stream_id}")
+            found = key_of(document)
+            self._remember(found, stream_id)
+        return found
+
+    def knows(self, stream_id: int, key: StreamKey) -> None:
+        """A stream that somebody has read."""
+        if stream_id not in self._keys:
+            self._remember(key, stream_id)
+
+    def _remember(self, key: StreamKey, stream_id: int) -> None:
+        with self._lock:
+            if len(self._ids) >= _CACHED:
+                self._ids.clear()
+                self._keys.clear()
+            self._ids[key] = stream_id
+            self._keys[stream_id] = key
+
+
+def key_of(document: Document) -> StreamKey:
+    """The key of a stream's document."""
+    return StreamKey(
+        queue=document["queue"],
+        lane=Lane(document["lane"]),
+        resource=document.get("resource"),
+        breaker=document.get("breaker"),
+        limit_key=document.get("limit_key"),
+        fairness_key=document.get("fairness_key"),
+        suspect=document["suspect"],
+        parked_target=document.get("parked_target"),
+    )
+
+
+def _find_or_make(collections: Collections, key: StreamKey) -> int:
+    streams = collections[Names.STREAMS]
+    hashed = hashlib.sha256(json.encode(astuple(key))).hexdigest()
+    parts = {name: value for name, value in asdict(key).items() if value is not None}
+    while True:
+        found = streams.find_one({"key_hash": hashed}, {"_id": 1})
+        if found is not None:
+            return int(found["_id"])
+        last = streams.find_one({}, {"_id": 1}, sort=[("_id", -1)])
+        number = 1 if last is None else int(last["_id"]) + 1
+        try:
+            streams.insert_one({"_id": number, "key_hash": hashed, **parts, "lane": key.lane.value})
+        except DuplicateKeyError:
+            continue  # somebody has made it, or taken the number
+        return number
+
+
+class MongoStreams:
+    """Reads streams; pauses and resumes queues."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all_streams(self) -> list[StreamRecord]:
+        """All streams by id."""
+        return self._database.read(
+            lambda collections: [
+                StreamRecord(stream_id=document["_id"], key=key_of(document), epoch=0)
+                for document in collections[Names.STREAMS].find().sort("_id", 1)
+            ]
+        )
+
+    def queues(self) -> list[QueueRecord]:
+        """All queues that were ever used or paused, by name, with counts."""
+
+        def ask(collections: Collections) -> list[QueueRecord]:
+            queue_of = {one["_id"]: str(one["queue"]) for one in collections[Names.STREAMS].find()}
+            paused = {str(one["_id"]): one for one in collections[Names.QUEUES].find()}
+            counts: dict[tuple[str, str], int] = {}
+            for status in _HOT:  # each is an index of its own
+                grouped = collections[Names.JOBS].aggregate(
+                    [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id", "jobs": {"$sum": 1}}}]
+                )
+                for one in grouped:
+                    place = (queue_of.get(one["_id"], ""), status)
+                    counts[place] = counts.get(place, 0) + int(one["jobs"])
+            return [
+                QueueRecord(
+                    name=name,
+                    paused=bool(paused.get(name, {}).get("paused", False)),
+                    pending=counts.get((name, JobStatus.PENDING.value), 0),
+                    running=counts.get((name, JobStatus.RUNNING.value), 0),
+                    paused_at=_time(paused.get(name, {}).get("paused_at")),
+                )
+                for name in sorted({*queue_of.values(), *paused})
+            ]
+
+        return self._database.read(ask)
+
+    def pause_queue(self, name: str, *, now: datetime) -> bool:
+        """Close a queue for claims; one write, however many jobs wait in it. True: it was open."""
+
+        def pause(collections: Collections) -> bool:
+            change = {"$set": {"paused": True, "paused_at": micros(now)}}
+            try:
+                done = collections[Names.QUEUES].update_one(
+                    {"_id": name, "paused": {"$ne": True}}, change, upsert=True
+                )
+            except DuplicateKeyError:
+                return False  # it is paused
+            return done.modified_count > 0 or done.upserted_id is not None
+
+        return self._database.write(pause)
+
+    def resume_queue(self, name: str, *, now: datetime) -> bool:
+        """Open it again. True: it was paused."""
+
+        def resume(collections: Collections) -> bool:
+            change = {"$set": {"paused": False}, "$unset": {"paused_at": ""}}
+            return collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
+
+        return self._database.write(resume)
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else time_of(value)
