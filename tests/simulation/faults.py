@@ -31,6 +31,12 @@ WRITES = frozenset(
         "deregister",
         "append_logs",
         "advance",
+        "append_children",
+        "seal",
+        "finish",
+        "cancel_batch",
+        "acquire_lock",
+        "release_lock",
     }
 )
 _DIRECT = frozenset({"name", "capabilities"})

@@ -282,7 +282,7 @@ class World:
             clock=self.clock,
             ids=self.ids,
             bus=bus,
-            invocations=Targets(self),
+            invocations=self._targets(),
             instances=DefaultInstanceResolver(),
             sanitizer=DefaultErrorSanitizer(),
             retry_policy=DefaultRetryPolicy(),
@@ -296,6 +296,9 @@ class World:
         simulated.node.register()
         store.crash_rate, store.loss_rate = 0.004, 0.02
         self.nodes.append(simulated)
+
+    def _targets(self) -> Targets:
+        return Targets(self)
 
     def _witness(self, name: str, args: Any, answer: Any) -> None:
         """Whatever a completion changed, it changed for its own run and for no other."""

@@ -8,6 +8,8 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from ratchet.tck.harness import Harness
 from ratchet.tck.steps import START
 
@@ -25,9 +27,15 @@ def cases(module: ModuleType) -> Iterator[tuple[str, Case]]:
 
 def _expanded(name: str, method: Any) -> Iterator[tuple[str, Case]]:
     marks = [mark.args for mark in getattr(method, "pytestmark", []) if mark.name == "parametrize"]
-    for values in product(*(list(values) for _, values in marks)):
-        arguments = {parameter: value for (parameter, _), value in zip(marks, values, strict=True)}
-        yield f"{name}{list(values) or ''}", partial(_call, method, arguments)
+    for choice in product(*(list(values) for _, values in marks)):
+        arguments: dict[str, Any] = {}
+        for (names, _), values in zip(marks, choice, strict=True):
+            several = getattr(values, "values", values) if not isinstance(values, dict) else values
+            if isinstance(names, str):
+                arguments[names] = several[0] if several is not values else values
+            else:
+                arguments.update(zip(names, several, strict=True))
+        yield f"{name}{list(arguments.values()) or ''}", partial(_call, method, arguments)
 
 
 def _call(method: Any, arguments: dict[str, Any], harness: Harness) -> None:
@@ -44,6 +52,6 @@ def first_failure(module: ModuleType, harness: Harness) -> str | None:
     for name, case in cases(module):
         try:
             case(harness)
-        except Exception as error:
+        except (Exception, pytest.fail.Exception) as error:
             return f"{name}: {type(error).__name__}: {error}"
     return None

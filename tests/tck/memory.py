@@ -18,6 +18,7 @@ class MemoryHarness(Harness):
     """Every contract gets a store of its own; another node is the same object."""
 
     capabilities = MemoryStore().capabilities
+    random_lives = 80
 
     def open(self) -> JobStore:
         # waiting shorter than in production: the only contract that waits to the end waits for all of it

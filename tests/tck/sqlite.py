@@ -62,6 +62,8 @@ class SqliteFileHarness(Harness):
 class SqliteMemoryHarness(Harness):
     """Every contract gets a database of its own; it lives in one object, which is every node."""
 
+    random_lives = 40
+
     def __init__(self) -> None:
         self.capabilities = open_store("sqlite:///:memory:", OPTIONS).capabilities
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ratchet.tck.fixtures import load_harness
 from ratchet.tck.harness import Harness, missing_capabilities, needs
-from ratchet.tck.plugin import load_harness
 from ratchet.tck.suite import contract_classes, differences, listed_contracts, written_contracts
 from tests.tck.memory import MemoryHarness
 

@@ -10,7 +10,7 @@ from ratchet.tck.suite import contract_classes
 from tests.services.postgresql import PostgreSQL
 from tests.tck.postgresql import PostgresqlHarness
 
-pytest_plugins = ["ratchet.tck.plugin"]
+pytest_plugins = ["ratchet.tck.fixtures"]
 
 globals().update(contract_classes())
 

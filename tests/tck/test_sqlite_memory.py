@@ -9,7 +9,7 @@ import pytest
 from ratchet.tck.suite import contract_classes
 from tests.tck.sqlite import SqliteMemoryHarness
 
-pytest_plugins = ["ratchet.tck.plugin"]
+pytest_plugins = ["ratchet.tck.fixtures"]
 
 globals().update(contract_classes())
 

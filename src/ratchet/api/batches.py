@@ -20,11 +20,12 @@ from ratchet.api.checks import count_of, fraction_of, text_of
 from ratchet.api.conditions import Condition
 from ratchet.api.context import enlisted_connection
 from ratchet.api.drafts import StepDraft
+from ratchet.api.leases import SubmitterLease
 from ratchet.api.steps import Step
 from ratchet.api.submission import CHUNK, Submission, persisted, send, specs_for
 from ratchet.api.threads import in_thread, joining
 from ratchet.model.composition import BatchSpec, Edge
-from ratchet.model.errors import CommitUnknown, InvalidJob, StoreUnavailable
+from ratchet.model.errors import CommitUnknown, InvalidJob, StoreError
 from ratchet.model.job import JobSpec
 from ratchet.model.payload import encode
 from ratchet.model.results import BatchContext
@@ -53,6 +54,7 @@ class BatchDraft(StepDraft):
         self._parent = Step(_nothing, (), {})
         self._progress: Callable[..., Any] | None = None
         self._chunk = CHUNK
+        self._pending: tuple[Submission, Iterator[Any] | None] | None = None
 
     def _label(self) -> str:
         return f"the batch {self._name_text!r}"
@@ -146,15 +148,15 @@ class BatchDraft(StepDraft):
                 raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
             batch_id = self._parent.identified(self._backend)
             joined = within if within is not None else enlisted_connection(self._backend.store)
-            self._check_items()
-            items = iter(self._source)
-            head = list(islice(items, None if joined is not None else self._first_chunk))
-            rest = list(islice(items, 1)) if joined is None else []
-            self._insert(batch_id, head, sealed=not rest, within=joined)
-            self._armed = False
-            if rest:
-                self._stream(batch_id, _chain(rest, items))
-        self._spend("submitted")
+            if self._pending is None:
+                self._pending = self._read(batch_id, None if joined is not None else self._first_chunk)
+            submission, rest = self._pending
+            if rest is None:
+                send(self._backend, submission, self._backend.now(), within=joined)
+            else:
+                self._store_in_chunks(batch_id, submission, rest)
+        if self._spent is None:
+            self._spend("submitted")
         return BatchHandle(self._backend, batch_id, self._name_text)
 
     _wanted = ".for_each(items, function)"
@@ -166,7 +168,20 @@ class BatchDraft(StepDraft):
     def _first_chunk(self) -> int:
         return WHOLE
 
-    def _insert(self, batch_id: UUID, items: Sequence[Any], *, sealed: bool, within: object | None) -> None:
+    def _read(self, batch_id: UUID, most: int | None) -> tuple[Submission, Iterator[Any] | None]:
+        """
+        What is stored first, and the items that are left to read, if any.
+
+        Kept by the caller: submitted again after a `StoreUnavailable`, its jobs have the same ids.
+        """
+        self._check_items()
+        items = iter(self._source)
+        head = list(islice(items, most))
+        rest = list(islice(items, 1))
+        submission = self._submission(batch_id, head, sealed=not rest)
+        return submission, _chain(rest, items) if rest else None
+
+    def _submission(self, batch_id: UUID, items: Sequence[Any], *, sealed: bool) -> Submission:
         """The batch, its parent, what follows it, and the first items: all or none."""
         now = self._backend.now()
         parent_id = self._parent.identified(self._backend)
@@ -205,7 +220,7 @@ class BatchDraft(StepDraft):
             )
             submission.edges.append(self._edge(parent_id, branch, position))
         submission.specs += self._child_specs(batch_id, items)
-        send(self._backend, submission, now, within=within)
+        return submission
 
     def _edge(self, parent_id: UUID, branch: Branch, position: int) -> Edge:
         return Edge(
@@ -236,25 +251,50 @@ class BatchDraft(StepDraft):
             return None
         return self._backend.targets.describe(self._progress, (None,), {}).target
 
-    def _stream(self, batch_id: UUID, items: Iterator[Any]) -> None:
+    def _store_in_chunks(self, batch_id: UUID, submission: Submission, rest: Iterator[Any]) -> None:
         """
-        Store the rest in chunks, then seal the batch.
+        Store the batch with its first items, the rest in chunks, then seal it.
 
         A source that raises cancels the batch: what has not started will not, and no follower is
-        told of a success that is only a part.
+        told of a success that is only a part. So does a node, when the process has died.
         """
-        try:
-            while chunk := list(islice(items, self._chunk)):
-                self._append(batch_id, self._child_specs(batch_id, chunk))
-        except StoreUnavailable:
-            raise
-        except BaseException:
-            self._backend.store.cancel_batch(
-                batch_id, reason="the source of the batch failed", now=self._backend.now()
-            )
-            raise
-        persisted(self._backend, lambda: self._backend.store.seal(batch_id, now=self._backend.now()))
+        with SubmitterLease(self._backend, batch_id) as lease:
+            send(self._backend, submission, self._backend.now())
+            # From here on it is stored in part: the items that were read cannot be read again.
+            self._spend("started")
+            try:
+                while chunk := list(islice(rest, self._chunk)):
+                    lease.keep()
+                    self._append(batch_id, self._child_specs(batch_id, chunk))
+                lease.keep()
+            except BaseException as error:
+                self._give_up(batch_id, error)
+                raise
+            self._seal(batch_id)
         self._backend.submitted((), due=True, priority=Priority.NORMAL)
+
+    def _seal(self, batch_id: UUID) -> None:
+        store = self._backend.store
+        if persisted(self._backend, lambda: store.seal(batch_id, now=self._backend.now())):
+            return
+        # Sealed before: by an earlier try whose answer was lost, or by whoever canceled it.
+        parent_id = self._parent.identified(self._backend)
+        parent = persisted(self._backend, lambda: store.results([parent_id])).get(parent_id)
+        if parent is None or parent.status is JobStatus.CANCELED:
+            raise InvalidJob(self._canceled_meanwhile)
+
+    @property
+    def _canceled_meanwhile(self) -> str:
+        return f"the batch {self._name_text!r} was canceled while its items were being stored"
+
+    def _give_up(self, batch_id: UUID, error: BaseException) -> None:
+        reason = "the store was lost" if isinstance(error, StoreError) else "the source of the batch failed"
+        try:
+            now = self._backend.now()
+            self._backend.canceled(self._backend.store.cancel_batch(batch_id, reason=reason, now=now))
+        except StoreError as failure:
+            # Its lease ends with this call, so that a node will cancel it.
+            error.add_note(f"batch {batch_id} could not be canceled at once: {failure}")
 
     def _append(self, batch_id: UUID, specs: list[JobSpec]) -> None:
         store = self._backend.store
@@ -269,7 +309,7 @@ class BatchDraft(StepDraft):
                 raise
 
         if not persisted(self._backend, write):
-            raise InvalidJob(f"the batch {self._name_text!r} was canceled while its items were being stored")
+            raise InvalidJob(self._canceled_meanwhile)
         self._backend.submitted(specs, due=True, priority=specs[0].priority)
 
 

@@ -37,6 +37,7 @@ from ratchet.cli.messages import (
     encoded,
     given_options,
 )
+from ratchet.cli.signals import release_interrupts
 from ratchet.config import URL_VARIABLE
 from ratchet.engine.node import Node, Phase
 from ratchet.model.errors import RatchetError, StoreUnavailable
@@ -76,6 +77,7 @@ class WorkerChild:
         # Ctrl-C reaches the whole group: the supervisor hears it too and decides. A handler, since
         # programs that a job starts would inherit an ignored signal.
         signal.signal(signal.SIGINT, lambda number, frame: None)
+        release_interrupts()
         threading.Thread(target=self._obey, name="ratchet-control", daemon=True).start()
         try:
             scheduler = self._load()

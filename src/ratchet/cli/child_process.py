@@ -23,6 +23,7 @@ from ratchet.cli.messages import (
     decode_report,
     encoded,
 )
+from ratchet.cli.signals import interrupts_held
 
 
 class Spawn(Protocol):
@@ -36,12 +37,13 @@ def spawn_worker(app: str, environment: Mapping[str, str]) -> Spawn:
 
     def spawn(order: Order) -> subprocess.Popen[bytes]:
         arguments = [sys.executable, "-m", "ratchet.cli.child", app, msgspec.json.encode(order).decode()]
-        return subprocess.Popen(
-            arguments,
-            pass_fds=(order.status, order.control),
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment},
-        )
+        with interrupts_held():
+            return subprocess.Popen(
+                arguments,
+                pass_fds=(order.status, order.control),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+            )
 
     return spawn
 

@@ -56,6 +56,7 @@ def list_(
                 for letter in page
             ],
             empty="no dead letters",
+            spare=("alerts", "crashes", "attempts", "reason", "failed"),
         )
         if page.next_cursor is not None:
             out.text(f"more: --cursor {page.next_cursor}", style="dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from ratchet.scheduler import Scheduler
 commands = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True, epilog=EPILOG)
 
 _COLUMNS = ("id", "status", "target", "priority", "queue", "attempts", "created", "due", "error")
+_SPARE = ("due", "queue", "priority", "created", "attempts", "error")
 
 
 @commands.command("list", epilog=EPILOG)
@@ -72,7 +74,7 @@ def list_(
         if json:
             out.document({"jobs": page.items, "next_cursor": page.next_cursor})
             return
-        out.table(_COLUMNS, [_row(job, scheduler) for job in page], empty="no jobs match")
+        out.table(_COLUMNS, [_row(job, scheduler) for job in page], empty="no jobs match", spare=_SPARE)
         if page.next_cursor is not None:
             out.text(f"more: --cursor {page.next_cursor}", style="dim")
 
@@ -182,6 +184,7 @@ def _show_runs(out: Output, runs: list[Execution], *, traceback: bool) -> None:
             )
             for run in runs
         ],
+        spare=("waited", "node", "started"),
     )
     for run in runs:
         if traceback and run.traceback:
@@ -399,8 +402,6 @@ def bulk_retry(scheduler: Scheduler, where: JobFilter, limit: int | None, *, yes
 
 def with_statuses(where: JobFilter, statuses: list[JobStatus]) -> JobFilter:
     """*where*, restricted to *statuses*."""
-    import dataclasses
-
     return dataclasses.replace(where, statuses=statuses)
 
 

@@ -41,6 +41,7 @@ def nodes(
                 for node in found
             ],
             empty="no node is running; start one with: ratchet worker package.module:scheduler",
+            spare=("queues", "lanes", "started", "host", "pid"),
         )
 
 

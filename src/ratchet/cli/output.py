@@ -40,6 +40,11 @@ STYLES = {
     "WARNING": "yellow",
 }
 
+#: Columns whose text may go over several lines, but is not squeezed below this.
+FOLDING = frozenset({"error", "message", "target", "text", "reason"})
+NARROWEST = 20
+GAP = 3
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -69,24 +74,34 @@ class Output:
         else:
             console().print(Text(clean(text)))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "nothing") -> None:
-        """A table with one line per row; *empty* where there is none."""
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        empty: str = "nothing",
+        spare: Sequence[str] = (),
+    ) -> None:
+        """A table with one line per row; *empty* where there is none. *spare* columns go first where it is narrow."""
         out = console()
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for name in columns:
-            wide = name in ("error", "message", "target", "text", "reason", "tags")
-            identity = 36 if name in ("id", "job") else None  # an id that is cut is of no use
-            table.add_column(
-                name, overflow="fold" if wide else "ellipsis", no_wrap=not wide, min_width=identity
-            )
-        count = 0
-        for row in rows:
-            count += 1
-            table.add_row(*(cell(value) for value in row))
-        if count:
-            out.print(table)
-        else:
+        cells = [[cell(value) for value in row] for row in rows]
+        if not cells:
             out.print(Text(f"({empty})", style="dim"))
+            return
+        needed = {name: _needed(name, [row[at] for row in cells]) for at, name in enumerate(columns)}
+        for name in spare:
+            if sum(needed.values()) + GAP * len(needed) <= out.width:
+                break
+            del needed[name]
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for name, width in needed.items():
+            folds = name in FOLDING
+            table.add_column(
+                name, overflow="fold" if folds else "ellipsis", no_wrap=not folds, min_width=width
+            )
+        for row in cells:
+            table.add_row(*(text for name, text in zip(columns, row, strict=True) if name in needed))
+        out.print(table)
 
     def details(self, facts: Mapping[str, Any]) -> None:
         """A list of name and value; what is None or empty is left out."""
@@ -107,6 +122,12 @@ class Output:
     def text(self, text: str, *, style: str = "") -> None:
         """Text as it stands, several lines perhaps."""
         console().print(Text(clean(text), style=style))
+
+
+def _needed(name: str, cells: Sequence[Text]) -> int:
+    """The width that a column needs to be of use."""
+    natural = max(len(name), *(text.cell_len for text in cells))
+    return min(natural, NARROWEST) if name in FOLDING else natural
 
 
 # --- values

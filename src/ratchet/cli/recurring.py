@@ -43,6 +43,7 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
                 for record in found
             ],
             empty="there are no schedules",
+            spare=("last", "zone", "target"),
         )
 
 

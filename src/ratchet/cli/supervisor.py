@@ -8,18 +8,16 @@ It never imports the app: everything it knows of it, a child has said over a pip
 from __future__ import annotations
 
 import logging
-import os
 import selectors
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
-from types import FrameType
 
 from ratchet.cli.beats import Pacemaker
 from ratchet.cli.child_process import ChildProcess, nodes_to_beat_for
 from ratchet.cli.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
+from ratchet.cli.signals import SignalInbox
 from ratchet.cli.slot import LONGEST_PAUSE, Slot
 from ratchet.cli.sources import SourceWatch
 from ratchet.cli.urls import redacted
@@ -40,8 +38,6 @@ RELOAD_DRAIN = 5.0
 FIRST_PATIENCE = 60.0
 #: A second Ctrl-C that comes sooner is the same one, sent once by the terminal and once by a wrapper.
 SAME_KEYSTROKE = 0.3
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Phase(Enum):
@@ -78,25 +74,25 @@ class Supervisor:
         self._ever_ready = False
         self._started_at = self._turned_at = self._looked_at = monotonic()
         self._interrupted_at: float | None = None
-        self._pending: list[int] = []
         self._to_renew: list[Slot] = []
         self._to_bury: list[str] = []
         self._said: set[str] = set()
         self._selector = selectors.DefaultSelector()
+        self._signals = SignalInbox()
 
     # --- life
 
     def run(self) -> int:
         """Work until told to stop, or until it is clear that no child can start."""
-        with self._receiving_signals():
+        self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
+        with self._signals.open():
             try:
                 while not self._is_over():
                     self._turn()
                     self._rest()
             finally:
-                for (
-                    child
-                ) in self._children():  # only where something above has failed: they notice, and drain
+                # Children are left only where something above has failed: they notice the end of their pipe, and drain.
+                for child in self._children():
                     child.close()
                 self._pacemaker.close()
                 self._selector.close()
@@ -106,8 +102,8 @@ class Supervisor:
     def _turn(self) -> None:
         now = self._monotonic()
         self._forgive_own_absence(now)
-        while self._pending:
-            self._obey(self._pending.pop(0), now)
+        for number in self._signals.take():
+            self._obey(number, now)
         for child in self._children():
             self._attend(child, now)
         if self._phase is Phase.RUNNING:
@@ -229,6 +225,7 @@ class Supervisor:
         if self._ever_ready or self._sources is not None:
             return
         if not failure.passing or now - self._started_at > FIRST_PATIENCE:
+            logger.error("no process could be started; giving up")
             self._exit_code = 1
             self._drain(now)
 
@@ -305,9 +302,8 @@ class Supervisor:
             child.silent_for(now),
         )
         child.given_up = True
-        child.kill(
-            signal.SIGABRT
-        )  # faulthandler prints every thread's stack, also while C code holds the lock
+        # On SIGABRT faulthandler prints every thread's stack, also while C code holds the interpreter's lock.
+        child.kill(signal.SIGABRT)
         child.deadline = now + ABORT_MARGIN
 
     # --- new code
@@ -351,41 +347,18 @@ class Supervisor:
             logger.info("SIGHUP: replacing the processes one after the other")
             self._to_renew = [slot for slot in self._slots if slot.current is not None]
 
-    @contextmanager
-    def _receiving_signals(self) -> Iterator[None]:
-        """While the block runs, signals wake the loop and are obeyed by it, never in between."""
-        receiving, sending = os.pipe()
-        os.set_blocking(receiving, False)
-        os.set_blocking(sending, False)
-        self._selector.register(receiving, selectors.EVENT_READ)
-        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # nohup
-        before = {number: signal.signal(number, self.receive) for number in heeded}
-        previous = signal.set_wakeup_fd(sending, warn_on_full_buffer=False)
-        self._wakeups = receiving
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(previous)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            os.close(receiving)
-            os.close(sending)
-
-    def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """Take a signal; the loop obeys it when it comes round."""
-        if number != signal.SIGCHLD:
-            self._pending.append(number)
+    def receive(self, number: int) -> None:
+        """Take a signal as if it had been sent to this process."""
+        self._signals.receive(number)
 
     def _rest(self) -> None:
+        """Until something happens: a signal, a word from a child, the time to start one; and not for long."""
         for key, _ in self._selector.select(self._pause()):
-            if key.fd == self._wakeups:
-                try:
-                    os.read(self._wakeups, 4096)
-                except BlockingIOError:
-                    pass
+            if key.fd == self._signals.descriptor:
+                self._signals.quiet()
 
     def _pause(self) -> float:
-        if self._pending:
+        if self._signals:
             return 0.0
         if self._phase is not Phase.RUNNING:
             return TICK / 5

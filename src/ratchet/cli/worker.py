@@ -27,6 +27,7 @@ def worker(
         str,
         typer.Argument(
             metavar="APP",
+            envvar="RATCHET_APP",
             help="The scheduler to run, as package.module:attribute; imported from the current directory.",
             show_default=False,
         ),

@@ -164,7 +164,9 @@ class Assembly:
         self.housekeeping = Housekeeping(
             store=parts.store, options=options, identity=self.identity, ids=parts.ids, clock=parts.clock
         )
-        self.batch_recovery = BatchRecovery(parts.store)
+        self.batch_recovery = BatchRecovery(
+            parts.store, identity=self.identity, ids=parts.ids, on_canceled=self.announcer.canceled
+        )
         self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=wake)
 
     def _poller(self, is_open: Callable[[], bool]) -> Poller:

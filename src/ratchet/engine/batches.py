@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from ratchet.api.leases import LEASE, lease_name
 from ratchet.engine.conditions import batch_context, within_limit
+from ratchet.engine.identity import NodeIdentity
 from ratchet.model.clock import Clock
+from ratchet.model.composition import BatchRecord
+from ratchet.model.decision import CanceledJob
+from ratchet.model.identifiers import IdSource
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.store import JobStore
 from ratchet.spi.store.batches import BatchStore
 
 logger = logging.getLogger("ratchet.engine")
@@ -18,6 +25,8 @@ logger = logging.getLogger("ratchet.engine")
 #: A node reports one batch at most this often, and once more when it is complete.
 REPORT_INTERVAL = 1.0
 REPORT_LIMIT = 10.0
+#: Why the jobs of a batch were canceled whose submitter died.
+ABANDONED = "abandoned"
 
 
 class BatchProgress:
@@ -79,16 +88,61 @@ class BatchProgress:
 
 
 class BatchRecovery:
-    """Releases the parent of a batch whose children have all ended, should that ever have been missed."""
+    """
+    Ends what was left behind: batches that are complete but not finished, and those whose submitter is gone.
 
-    def __init__(self, batches: BatchStore) -> None:
-        self._batches = batches
+    A batch that is stored in chunks is under its submitter's lease (see `ratchet.api.leases`). When
+    that has run out nobody will ever seal the batch, so it is canceled. The lease is taken over first:
+    a submitter that was only slow is then refused, instead of sealing a batch that is being canceled.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        *,
+        identity: NodeIdentity,
+        ids: IdSource,
+        on_canceled: Callable[[Sequence[CanceledJob]], None],
+    ) -> None:
+        self._store = store
+        self._identity = identity
+        self._ids = ids
+        self._on_canceled = on_canceled
 
     def run_once(self, now: datetime) -> int:
-        """Finish what was left behind; how many batches."""
-        found = [b for b in self._batches.unfinished() if self._batches.finish(b.batch_id, now=now)]
+        """Finish or cancel what was left behind; how many batches."""
+        return self._finish_complete(now) + sum(
+            self._cancel_abandoned(batch, now) for batch in self._store.unsealed()
+        )
+
+    def _finish_complete(self, now: datetime) -> int:
+        found = [b for b in self._store.unfinished() if self._store.finish(b.batch_id, now=now)]
         for batch in found:
             logger.warning(
                 "batch %s (%s) was complete but not finished; it is now", batch.name, batch.batch_id
             )
         return len(found)
+
+    def _cancel_abandoned(self, batch: BatchRecord, now: datetime) -> bool:
+        name = lease_name(batch.batch_id)
+        held = self._store.lock(name)
+        if held is not None and held.expires_at > now:
+            return False
+        token = self._ids()
+        if not self._store.acquire_lock(
+            name, holder=self._identity.node_id, token=token, ttl=LEASE, now=now
+        ):
+            return False
+        try:
+            latest = self._store.batch(batch.batch_id)
+            if latest is None or latest.sealed:
+                return False
+            logger.warning(
+                "batch %s (%s) is canceled: its submitter went away before all items were stored",
+                batch.name,
+                batch.batch_id,
+            )
+            self._on_canceled(self._store.cancel_batch(batch.batch_id, reason=ABANDONED, now=now))
+            return True
+        finally:
+            self._store.release_lock(name, token=token)

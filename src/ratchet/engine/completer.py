@@ -28,7 +28,7 @@ from ratchet.model.decision import (
     Raised,
     TimedOut,
 )
-from ratchet.model.errors import StoreError, StoreUnavailable, UnstorableData
+from ratchet.model.errors import Conflict, StoreError, StoreUnavailable, UnstorableData
 from ratchet.spi.store.transitions import JobStatusStore
 
 logger = logging.getLogger("ratchet.engine")
@@ -132,11 +132,21 @@ class Completer:
         if run.stop in (Stop.CANCELED, Stop.LOST) and not isinstance(outcome, TimedOut):
             return Ended(run, Ending.LINGER if run.lingering else Ending.SETTLE, outcome)
         try:
-            return Ended(run, Ending.COMPLETE, outcome, self._task.finish(run, outcome))
+            return Ended(run, Ending.COMPLETE, outcome, self._finish(run, outcome))
+        except (StoreUnavailable, Conflict):
+            # The conditions that hang on it could not be read. The run has ended all the same, and a
+            # lost connection must not cost an attempt: `run_once` decides.
+            return Ended(run, Ending.COMPLETE, outcome)
+
+    def _finish(self, run: Run, outcome: Outcome) -> Completion:
+        try:
+            return self._task.finish(run, outcome)
+        except (StoreUnavailable, Conflict):
+            raise
         except Exception as error:
-            # A sanitizer or a store that raises must not strand the run.
+            # A sanitizer that raises must not strand the run.
             logger.exception("job %s: deciding what follows failed", run.job_id)
-            return Ended(run, Ending.COMPLETE, outcome, self._task.finish(run, Raised(error)))
+            return self._task.finish(run, Raised(error))
 
     def _take(self) -> None:
         while len(self._kept) < self._batch:
@@ -149,6 +159,9 @@ class Completer:
 
     def _write(self, batch: Sequence[Ended], now: datetime) -> list[tuple[Ended, CompletionAnswer | None]]:
         completing = [ended for ended in batch if ended.ending is Ending.COMPLETE]
+        for ended in completing:
+            if ended.completion is None:
+                ended.completion = self._finish(ended.run, ended.outcome)
         answers = dict(zip((id(e) for e in completing), self._complete(completing, now), strict=True))
         for ended in batch:
             if ended.ending is Ending.PARK:

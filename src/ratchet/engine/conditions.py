@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.model.composition import BatchRecord, Condition, Edge
@@ -32,8 +32,21 @@ class ConditionCheck:
 
     def verdicts(self, run: Run, decision: Succeed | Fail) -> tuple[Verdict, ...]:
         """One verdict per conditional edge, lower order first."""
+        edges = self._tools.store.conditions_of(run.job_id)
         ended = self._ended(run, decision)
-        return tuple(self._verdict(edge, ended, run) for edge in self._tools.store.conditions_of(run.job_id))
+        batch = self._batch_of(edges, run)
+        return tuple(self._verdict(edge, ended, batch) for edge in edges)
+
+    def _batch_of(self, edges: Sequence[Edge], run: Run) -> BatchRecord | None:
+        """
+        The counters that conditions ask about.
+
+        Read here, where a lost connection is the store's failure: below it would be the condition's.
+        """
+        if all(edge.condition is None or edge.condition.kind in ("result", "job_result") for edge in edges):
+            return None
+        # The parent job of a batch is no item of it; it has the batch's own id.
+        return self._tools.store.batch(run.batch_id if run.batch_id is not None else run.job_id)
 
     def _ended(self, run: Run, decision: Succeed | Fail) -> JobResult:
         succeeded = isinstance(decision, Succeed)
@@ -49,10 +62,10 @@ class ConditionCheck:
             duration=run.elapsed(self._tools.clock.monotonic()),
         )
 
-    def _verdict(self, edge: Edge, ended: JobResult, run: Run) -> Verdict:
+    def _verdict(self, edge: Edge, ended: JobResult, batch: BatchRecord | None) -> Verdict:
         condition = edge.condition
         try:
-            taken = condition is not None and self._holds(condition, ended, run)
+            taken = condition is not None and self._holds(condition, ended, batch)
         except BaseException as error:
             text = condition.predicate or condition.kind if condition is not None else "condition"
             failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}: {error}")
@@ -62,20 +75,20 @@ class ConditionCheck:
             )
         return Verdict(child_id=edge.child_id, kind=VerdictKind.TAKEN if taken else VerdictKind.NOT_TAKEN)
 
-    def _holds(self, condition: Condition, ended: JobResult, run: Run) -> bool:
+    def _holds(self, condition: Condition, ended: JobResult, batch: BatchRecord | None) -> bool:
         match condition.kind:
             case "result":
                 return ended.succeeded and bool(self._ask(condition, ended.result))
             case "job_result":
                 return bool(self._ask(condition, ended))
             case kind:
-                return self._holds_for_batch(kind, condition, run)
+                return self._holds_for_batch(kind, condition, ended, batch)
 
-    def _holds_for_batch(self, kind: str, condition: Condition, run: Run) -> bool:
-        # The parent job of a batch is no item of it; it has the batch's own id.
-        record = self._tools.store.batch(run.batch_id if run.batch_id is not None else run.job_id)
+    def _holds_for_batch(
+        self, kind: str, condition: Condition, ended: JobResult, record: BatchRecord | None
+    ) -> bool:
         if record is None:
-            raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {run.job_id} has none")
+            raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {ended.job_id} has none")
         context = batch_context(record)
         argument: Any = None if condition.argument is None else json.loads(condition.argument)
         match kind:

@@ -53,6 +53,7 @@ class ManualNode:
         """Sweeps, schedules, one poll, and everything it brought."""
         now = self._parts.clock.now()
         self.assembly.expiry.run_once(now)
+        self.assembly.batch_recovery.run_once(now)
         self.assembly.recurring.run_once(now)
         self.assembly.poller.run_once(now)
         performed = 0

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
 from uuid import UUID
@@ -57,6 +57,8 @@ class Node:
         self._beating: Service | None = None
         self._polling: Service | None = None
         self._watching: Service | None = None
+        self._lingers = False
+        self._on_ended: Callable[[], None] = lambda: None
 
     # --- life ---
 
@@ -142,6 +144,14 @@ class Node:
     def pulse(self) -> float | None:
         """When the poll loop last came round (monotonic): a supervisor beats only for a node that turns."""
         return None if self._polling is None else self._polling.last_step_at
+
+    def when_ended(self, action: Callable[[], None]) -> None:
+        """Call *action* when code that lingers has ended at last; at once if there is none."""
+        with self._lock:
+            if self._lingers:
+                self._on_ended = action
+                return
+        action()
 
     # --- services ---
 
@@ -323,5 +333,8 @@ class Node:
                 time.sleep(0.1)
             with self._lock:
                 self._shut_down()
+                self._lingers = False
+                self._on_ended()
 
+        self._lingers = True
         threading.Thread(target=wait_and_leave, name="ratchet-linger", daemon=True).start()

@@ -1,7 +1,7 @@
 """
 Recurring runs: which fire times are due, and the runs they become.
 
-The timetable is pure (`Timetable`); who fires is decided by the store's compare-and-swap on the
+When a schedule fires is in `timetable`; who fires is decided by the store's compare-and-swap on the
 schedule's next fire time, so any number of nodes may try.
 """
 
@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
-from cronsim import CronSim, CronSimError
 
+from ratchet.engine.timetable import fire_times, next_fire
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
-from ratchet.model.durations import parse_duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobSpec
@@ -30,100 +28,6 @@ logger = logging.getLogger("ratchet.engine")
 #: A fire time that is at most this late is on time.
 GRACE = timedelta(seconds=5)
 BATCH = 100
-
-ALIASES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
-
-class Timetable(Protocol):
-    """When a schedule fires."""
-
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        """The fire times after *moment*, in order, in UTC."""
-        ...
-
-
-class CronTable:
-    """
-    Cron with 5 fields, 6 with seconds first, or an alias such as ``@daily``, in a zone.
-
-    A fixed time that does not exist on the day the clock goes forward fires once after the gap; one
-    that exists twice fires once.
-    """
-
-    def __init__(self, expression: str, zone: str) -> None:
-        fields = ALIASES.get(expression.strip().lower(), expression).split()
-        self._seconds = _seconds(fields[0]) if len(fields) == 6 else (0,)
-        cron = " ".join(fields[1:] if len(fields) == 6 else fields)
-        self._zone = _zone(zone)
-        self._cron = cron
-        try:
-            CronSim(cron, datetime.now(UTC))
-        except CronSimError as error:
-            raise InvalidJob(
-                f"{expression!r} is not a cron expression ({error}); it has five fields (minute hour day month "
-                f"weekday), six with seconds first, or is one of {', '.join(sorted(ALIASES))}"
-            ) from error
-
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        start = moment.astimezone(self._zone)
-        # The minute that *moment* lies in may have seconds left to fire.
-        minutes = CronSim(self._cron, start - timedelta(minutes=1) if self._seconds != (0,) else start)
-        for minute in minutes:
-            for second in self._seconds:
-                fire = minute.astimezone(UTC).replace(second=second, microsecond=0)
-                if fire > moment:
-                    yield fire
-
-
-class IntervalTable:
-    """A fixed interval, counted from the schedule's start."""
-
-    def __init__(self, interval: timedelta, anchor: datetime) -> None:
-        if interval < timedelta(seconds=1):
-            raise InvalidJob(f"a schedule's interval must be at least one second, not {interval}")
-        self._interval = interval
-        self._anchor = anchor
-
-    def after(self, moment: datetime) -> Iterator[datetime]:
-        steps = max(0, (moment - self._anchor) // self._interval + 1)
-        while True:
-            yield self._anchor + steps * self._interval
-            steps += 1
-
-
-def timetable(expression: str, zone: str, anchor: datetime) -> Timetable:
-    """The timetable of an expression: cron, or ``every <duration>``."""
-    if expression.startswith("every "):
-        try:
-            return IntervalTable(parse_duration(expression.removeprefix("every ")), anchor)
-        except ValueError as error:
-            raise InvalidJob(str(error)) from error
-    return CronTable(expression, zone)
-
-
-def fire_times(spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
-    """The fire times of *spec* after *after*, within its start and end."""
-    begin = after
-    if spec.starts_at is not None and spec.starts_at > after:
-        begin = spec.starts_at - timedelta(microseconds=1)
-    for fire in timetable(spec.expression, spec.zone, spec.starts_at or anchor).after(begin):
-        if spec.ends_at is not None and fire > spec.ends_at:
-            return
-        yield fire
-
-
-def next_fire(spec: ScheduleSpec, after: datetime, anchor: datetime) -> datetime | None:
-    """The first fire time after *after*; None where the schedule has ended."""
-    return next(iter(fire_times(spec, after, anchor)), None)
-
 
 class RecurringRuns:
     """Fires schedules that are due."""
@@ -237,34 +141,3 @@ def _spread(spec: ScheduleSpec, fire_at: datetime) -> timedelta:
 
 def _is_run(fire: FireRecord) -> bool:
     return fire.job_id is not None
-
-
-def _seconds(field: str) -> tuple[int, ...]:
-    """The seconds field of a six-field expression: ``*``, ``*/n``, ``a-b``, lists."""
-    found: set[int] = set()
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        try:
-            width = int(step) if step else 1
-            if span == "*":
-                low, high = 0, 59
-            elif "-" in span:
-                low, high = (int(end) for end in span.split("-", 1))
-            else:
-                low = int(span)
-                high = 59 if step else low
-            if width < 1 or not 0 <= low <= high <= 59:
-                raise ValueError
-        except ValueError:
-            raise InvalidJob(
-                f"{field!r} is not a seconds field: numbers from 0 to 59, ranges, lists, */n"
-            ) from None
-        found.update(range(low, high + 1, width))
-    return tuple(sorted(found))
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidJob(f"{name!r} is not a time zone; write it as in 'Europe/Berlin' or 'UTC'") from error

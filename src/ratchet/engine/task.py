@@ -27,6 +27,7 @@ from ratchet.model.decision import (
     ErrorRecord,
     Fail,
     Interrupted,
+    NotStarted,
     Outcome,
     Postponed,
     Raised,
@@ -35,7 +36,13 @@ from ratchet.model.decision import (
     TimedOut,
     Verdict,
 )
-from ratchet.model.errors import JobInterrupted, RetryLater, TargetNotAllowed, TargetNotFound
+from ratchet.model.errors import (
+    JobInterrupted,
+    RetryLater,
+    StoreUnavailable,
+    TargetNotAllowed,
+    TargetNotFound,
+)
 from ratchet.model.identifiers import IdSource
 from ratchet.model.payload import (
     AllowType,
@@ -163,6 +170,9 @@ class JobTask:
             return Raised(Absent(str(error)))
         except TargetNotAllowed as error:
             return Raised(error)
+        except StoreUnavailable:
+            # The results of its parents could not be read: that is no failure of the job.
+            return NotStarted()
         except Exception as error:
             return Raised(error)
         run.begin(self._tools.clock.monotonic(), self._tools.clock.now())

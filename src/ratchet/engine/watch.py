@@ -66,7 +66,8 @@ class RunWatch:
 
     def _look_at(self, run: Run, at: float) -> int:
         if run.interrupted_at is not None:
-            if at - run.interrupted_at < self._grace:
+            # A node that stops keeps the claim of code that does not: nobody else may run it meanwhile.
+            if run.stop is Stop.DRAINED or at - run.interrupted_at < self._grace:
                 return 0
             return self._give_up(run)
         if run.deadline is not None and at >= run.deadline:

@@ -81,6 +81,7 @@ class Core:
         self._telling: Service | None = None
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
+        self._lingering: Node | None = None
         self._cluster: ClusterCoordinator | None = None
 
     # --- the store ---
@@ -363,6 +364,7 @@ class Core:
                 self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
                 ended = node.stop(drain=drain, timeout=limit)
                 self._node = None
+                self._lingering = None if ended else node
                 self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
             self._quiet()
         return ended
@@ -382,10 +384,14 @@ class Core:
         with self._lock:
             store, self._waiter = self._raw_store, None
             cluster, self._cluster = self._cluster, None
+            lingering, self._lingering = self._lingering, None
         if cluster is not None:
             cluster.stop()
         if store is not None:
             store.close()
+            if lingering is not None:
+                # It goes on beating for code that does not end, and so opens the store again.
+                lingering.when_ended(store.close)
 
     def store_recurrences(self) -> None:
         """Store the schedules that were declared."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from ratchet.model.errors import MissingDriver
 
 if TYPE_CHECKING:
     from ratchet.model.options import Options
@@ -15,9 +18,21 @@ def open_store(url: str, options: Options | None = None) -> JobStore:
 
     `ConfigurationError` for a URL of no store, `MissingDriver` for one whose extra is not installed.
     """
+    if url.partition("://")[0].lower() in ("mongodb", "mongodb+srv"):
+        return _open_mongo_store(url, options)
     from ratchet.stores.sql.store import open_store as open_sql_store
 
     return open_sql_store(url, options)
+
+
+def _open_mongo_store(url: str, options: Options | None) -> JobStore:
+    if find_spec("pymongo") is None:
+        raise MissingDriver(
+            "the MongoDB store needs pymongo, which is not installed: pip install 'ratchet-jobs[mongodb]'"
+        )
+    from ratchet.stores.mongo.store import MongoStore
+
+    return MongoStore(url, options)
 
 
 __all__ = ["open_store"]

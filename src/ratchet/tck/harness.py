@@ -36,6 +36,9 @@ class Harness(Steps, ABC):
     #: How long a call on a handle made by `via` may take when the server does not answer at all.
     call_deadline: timedelta = timedelta(seconds=10)
 
+    #: How many random lives of jobs are compared with the reference; more find more, and take longer.
+    random_lives: int = 20
+
     @abstractmethod
     def open(self) -> JobStore:
         """A store that is migrated and holds nothing. Called before every contract."""

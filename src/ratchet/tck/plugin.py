@@ -1,22 +1,12 @@
 """
-The pytest side of the kit: the ``harness`` fixture, the option that names it, and the account at the end.
+The option that names a harness; what it needs is loaded only when it is given.
 
-Contracts take the ``harness`` fixture. It comes from ``ratchet_harness``, which is made from
-``--ratchet-harness``; a test module that runs the contracts itself defines a ``ratchet_harness`` of its own.
+pytest loads this module wherever Ratchet is installed, so it is small and brings no fixtures.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
-
-if TYPE_CHECKING:
-    from ratchet.tck.harness import Harness
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,54 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--ratchet-harness") and not hasattr(config, "workerinput"):
-        from ratchet.tck.account import Account
+    if config.getoption("--ratchet-harness"):
+        config.pluginmanager.import_plugin("ratchet.tck.fixtures")
+        if not hasattr(config, "workerinput"):  # pytest-xdist: only the process that sees all reports counts
+            from ratchet.tck.account import Account
 
-        config.pluginmanager.register(Account(), "ratchet-tck-account")
-
-
-def load_harness(path: str) -> Harness:
-    """The harness that ``pkg.module:Class`` names; modules beside the current directory count."""
-    from ratchet.tck.harness import Harness
-
-    module_name, _, class_name = path.partition(":")
-    if not class_name:
-        raise pytest.UsageError(f"--ratchet-harness is {path!r}; write it as pkg.module:Class")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        cls = getattr(import_module(module_name), class_name)
-    except (ImportError, AttributeError) as error:
-        raise pytest.UsageError(f"--ratchet-harness {path!r} cannot be imported: {error}") from error
-    if not (isinstance(cls, type) and issubclass(cls, Harness)):
-        raise pytest.UsageError(f"--ratchet-harness {path!r} is not a subclass of ratchet.tck.Harness")
-    return cls()
-
-
-@pytest.fixture(scope="session")
-def ratchet_harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
-    """The harness of the whole run, from ``--ratchet-harness``."""
-    path: str | None = request.config.getoption("--ratchet-harness")
-    if path is None:
-        raise pytest.UsageError("say which store to test: --ratchet-harness pkg.module:Class")
-    harness = load_harness(path)
-    yield harness
-    harness.shutdown()
-
-
-@pytest.fixture
-def harness(ratchet_harness: Harness, request: pytest.FixtureRequest) -> Iterator[Harness]:
-    """The store under test, open and empty; the contract is skipped if it needs what the store does not declare."""
-    from ratchet.tck.harness import missing_capabilities
-    from ratchet.tck.steps import START
-
-    missing = sorted(set(missing_capabilities(ratchet_harness, request.cls, request.function)))
-    if missing:
-        pytest.skip(f"the store declares no {', '.join(missing)}")
-    ratchet_harness.now = START
-    ratchet_harness.store = ratchet_harness.open()
-    try:
-        yield ratchet_harness
-    finally:
-        ratchet_harness.close()
+            config.pluginmanager.register(Account(), "ratchet-tck-account")

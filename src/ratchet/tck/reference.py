@@ -170,8 +170,7 @@ class Reference:
     def delete(self, job: ReferenceJob) -> bool:
         if job.status is JobStatus.RUNNING:
             return False
-        for child in list(self.children(job.job_id)):
-            self._end(child, JobStatus.CANCELED, cause=child.job_id)
+        self._end(job, JobStatus.CANCELED, cause=job.job_id)
         del self.jobs[job.job_id]
         if job.key in self.lingering and self.lingering[job.key].job_id == job.job_id:
             del self.lingering[job.key]

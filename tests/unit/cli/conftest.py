@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,3 +93,13 @@ def bare() -> Callable[..., Result]:
         return CliRunner().invoke(app, list(words))
 
     return invoke
+
+
+@pytest.fixture
+def reset_logging() -> Iterator[None]:
+    """Undo what a command did to the root logger."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

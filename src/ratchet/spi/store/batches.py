@@ -49,6 +49,10 @@ class BatchStore(Protocol):
         """Batches whose children have all ended but whose parent was not released (recovery sweep)."""
         ...
 
+    def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
+        """Batches to which more children may come, oldest first; see `ratchet.api.leases` for who looks."""
+        ...
+
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
         """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
         ...

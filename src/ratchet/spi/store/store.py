@@ -38,12 +38,14 @@ class Capabilities:
         several_processes: bool = True,
         concurrent_writers: bool = True,
         wakeups: str | None = None,
+        migrates_itself: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection that users' writes can share
         self.within = within  # insert(within=…) joins a caller's transaction
         self.survives_restart = survives_restart  # what was acknowledged is there after a crash
         self.several_processes = several_processes
         self.concurrent_writers = concurrent_writers  # two transactions can write at once
+        self.migrates_itself = migrates_itself  # makes and upgrades its own schema when it is first used
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 

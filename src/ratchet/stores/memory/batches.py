@@ -93,6 +93,11 @@ class MemoryBatches(Part):
         return sorted(stuck, key=lambda batch: batch.batch_id.int)[:limit]
 
     @atomic
+    def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
+        growing = [batch for batch in self._state.batches.values() if not batch.sealed]
+        return sorted(growing, key=lambda batch: batch.batch_id.int)[:limit]
+
+    @atomic
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
         batch = self._state.batches.get(batch_id)
         return batch is not None and finish_batch(self._state, batch, Effects(), now=now)

@@ -182,18 +182,19 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
     A dependant stays CANCELED where it still cannot be released (another parent stands against
     it), or where another live job has taken its business key since.
     """
-    revived = {job_id}
     reopen = outgoing(state, job_id)[::-1]
     while reopen:
         edge = reopen.pop()
-        if edge.state is EdgeState.BROKEN:
-            state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=EdgeState.OPEN))
+        if edge.state is not EdgeState.BROKEN:
+            continue
+        state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=EdgeState.OPEN))
         child = state.jobs.get(edge.child_id)
-        if child is None or child.canceled_by not in revived or not _can_wait_again(state, child):
+        # Of several parents that failed, the retry that makes it reachable again need not be that of
+        # the one that canceled it.
+        if child is None or child.canceled_by is None or not _can_wait_again(state, child):
             continue
         reserve(state, child, now=now)
         wait_again(state, child, effects, now=now)
-        revived.add(child.job_id)
         reopen.extend(outgoing(state, child.job_id)[::-1])
 
 

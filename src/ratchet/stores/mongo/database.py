@@ -97,6 +97,7 @@ class Database:
     TRIES = 40
     #: Seconds after which no further try begins.
     PATIENCE = 10.0
+
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
@@ -130,7 +131,7 @@ class Database:
             "maxPoolSize": self._options.pool_size,
             "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
             "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "timeoutMS": _milliseconds(self._options.statement_timeout),
+            "socketTimeoutMS": _milliseconds(self._options.statement_timeout),
             **changes,
         }
         settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
@@ -216,8 +217,9 @@ class Database:
         for host, port in parse_uri(self._url, validate=False, warn=False)["nodelist"]:
             address = f"{host}:{port}"
             try:
+                direct: Client
                 with MongoClient(
-                    host, port, directConnection=True, serverSelectionTimeoutMS=500, timeoutMS=1000
+                    host, port, directConnection=True, serverSelectionTimeoutMS=500, socketTimeoutMS=1000
                 ) as direct:
                     hello = direct.admin.command("hello")
             except PyMongoError:
@@ -287,7 +289,9 @@ class Database:
                 self._abort(session)
                 raise
             if not session.in_transaction:
-                raise StoreError("the transaction of this block has been ended inside it; leave that to the block")
+                raise StoreError(
+                    "the transaction of this block has been ended inside it; leave that to the block"
+                )
             self._commit(session)
 
     # --- one transaction ------------------------------------------------------------------------

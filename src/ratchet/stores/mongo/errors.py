@@ -28,7 +28,7 @@ from ratchet.model.errors import ConfigurationError as BadConfiguration
 TRANSIENT = "TransientTransactionError"
 UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 
-_TIMED_OUT = 50
+TIMED_OUT = 50
 _WRITE_CONFLICT = 112
 _DUPLICATE_KEY = 11000
 _TOO_LARGE = (10334, 17419, 17420)
@@ -89,7 +89,7 @@ def is_conflict(error: Exception) -> bool:
 def is_time_up(error: Exception) -> bool:
     """True where the server has ended an operation because it took too long."""
     return isinstance(error, ExecutionTimeout) or (
-        isinstance(error, OperationFailure) and error.code == _TIMED_OUT
+        isinstance(error, OperationFailure) and error.code == TIMED_OUT
     )
 
 

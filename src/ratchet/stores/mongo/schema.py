@@ -87,7 +87,9 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
         _index("business_key", "business_key", sparse=True),
         _index("schedule", "schedule", "_id", partialFilterExpression=_present("schedule")),
         _index("canceled_by", "canceled_by", sparse=True),
-        _index("dead_letter", "dead_lettered_at", "_id", partialFilterExpression=_present("dead_lettered_at")),
+        _index(
+            "dead_letter", "dead_lettered_at", "_id", partialFilterExpression=_present("dead_lettered_at")
+        ),
         _index("expiry", "expiry_due_at", sparse=True),
         _index("signal_due", "signal_due_at", sparse=True),
         _index("signal_key", "signal_key", "_id", partialFilterExpression=_WAITING),
@@ -105,7 +107,8 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     Names.LOGS: [_index("job", "_id.job_id", "_id.claim_id", "_id.sequence"), _index("at", "at")],
     Names.BATCHES: [
         _index("parent", "parent_id"),
-        _index("unfinished", "unfinished", sparse=True),
+        _index("unfinished", "finished_at", "_id"),
+        _index("unsealed", "_id", "sealed", partialFilterExpression={"sealed": False}),
     ],
     Names.DEPENDENCIES: [_index("parent", "_id.parent_id"), _index("child", "_id.child_id")],
     Names.SCHEDULES: [_index("due", "next_fire_at", "_id", partialFilterExpression=_present("next_fire_at"))],

@@ -173,7 +173,9 @@ class MongoStreams:
 
         def resume(collections: Collections) -> bool:
             change = {"$set": {"paused": False}, "$unset": {"paused_at": ""}}
-            return collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
+            return (
+                collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
+            )
 
         return self._database.write(resume)
 

@@ -11,19 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from pymongo.cursor import Cursor
+
 from ratchet.stores.memory.tables import Group, Index, Journal, Table
 from ratchet.stores.mongo.documents import Document
 
 K = TypeVar("K")
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 G = TypeVar("G")
 
 
-class Source(Protocol[K, V]):
+class Source(Protocol[K, V_co]):
     """Where the rows of a table come from."""
 
-    def read(self, query: Mapping[str, Any]) -> Iterable[tuple[K, V]]:
-        """The rows that match."""
+    def read(self, query: Mapping[str, Any], latest: int | None = None) -> Iterable[tuple[K, V_co]]:
+        """The rows that match; with *latest*, so many of those with the highest id."""
         ...
 
     def identity(self, key: K) -> Any:
@@ -82,6 +85,11 @@ class LoadedTable(Table[K, V]):
         """There are no such rows: the caller knows."""
         self._known.update(keys)
 
+    def load_all(self, query: Mapping[str, Any] | None = None) -> None:
+        """Read the whole collection, or all that match."""
+        for key, row in self.source.read(query or {}):
+            self.absorb(key, row)
+
     # --- changing -------------------------------------------------------------------------------
 
     def put(self, key: K, row: V) -> None:
@@ -114,11 +122,13 @@ class LoadedGroup(Group[K, V, G]):
         field: str,
         narrow: Document | None = None,
         *,
+        latest: int | None = None,
         asked: Callable[[G], None] | None = None,
     ) -> None:
         super().__init__(by)
         self._field = field
         self._narrow = narrow or {}
+        self._latest = latest  # only so many of the newest documents are looked at
         self._asked = asked  # told about every group that somebody looks at
         self._complete: set[G] = set()
 
@@ -137,9 +147,21 @@ class LoadedGroup(Group[K, V, G]):
         missing = [group for group in dict.fromkeys(groups) if group not in self._complete]
         if not missing:
             return
-        for key, row in self.table.source.read({self._field: {"$in": missing}, **self._narrow}):
-            self.table.absorb(key, row)
+        if self._latest is None:
+            self._absorb({self._field: {"$in": missing}, **self._narrow})
+        else:
+            for group in missing:
+                self._absorb({self._field: group, **self._narrow}, self._latest)
         self._complete.update(missing)
+
+    def groups(self) -> list[G]:
+        """Every group that is not empty: reads them all, so it is for small collections."""
+        self._absorb(self._narrow)
+        return super().groups()
+
+    def _absorb(self, query: Mapping[str, Any], latest: int | None = None) -> None:
+        for key, row in self.table.source.read(query, latest):
+            self.table.absorb(key, row)
 
     def assume_complete(self, groups: Iterable[G]) -> None:
         """Nothing more of these groups is stored: the caller knows."""
@@ -151,7 +173,7 @@ class CodedSource(Generic[K, V]):
 
     def __init__(
         self,
-        find: Callable[[Mapping[str, Any]], Iterable[Document]],
+        find: Callable[[Mapping[str, Any]], Cursor[Document]],
         decode: Callable[[Document], tuple[K, V]],
         identity: Callable[[K], Any],
     ) -> None:
@@ -159,9 +181,12 @@ class CodedSource(Generic[K, V]):
         self._decode = decode
         self._identity = identity
 
-    def read(self, query: Mapping[str, Any]) -> Iterable[tuple[K, V]]:
+    def read(self, query: Mapping[str, Any], latest: int | None = None) -> Iterable[tuple[K, V]]:
         """The rows that match."""
-        return (self._decode(document) for document in self._find(query))
+        found = self._find(query)
+        if latest is not None:
+            found = found.sort("_id", -1).limit(latest)
+        return (self._decode(document) for document in found)
 
     def identity(self, key: K) -> Any:
         """The ``_id`` of a key."""

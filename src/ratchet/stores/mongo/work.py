@@ -30,8 +30,9 @@ from msgspec import Struct
 from pymongo import UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
+from pymongo.cursor import Cursor
 
-from ratchet.model.cluster import BreakerRecord
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import Conflict
 from ratchet.model.identifiers import new_id
@@ -50,33 +51,38 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Struct)
 K = TypeVar("K")
+V = TypeVar("V")
 
-_EDGES = Codec(Edge, "parent_id", "child_id")
+EDGES = Codec(Edge, "parent_id", "child_id")
 RUNS = Codec(Execution, "job_id", "claim_id")
 ALERTS = Codec(Alert, "alert_id")
 _RESERVATIONS = Codec(Reservation)
 _PERMITS = Codec(Permit, "resource", "job_id", "claim_id")
 LIMITS = Codec(Limit, "name")
 BREAKERS = Codec(BreakerRecord, "service")
+NODES = Codec(NodeRecord, "node_id")
+LOCKS = Codec(LockRecord)
 BATCHES = Codec(BatchRecord, "batch_id")
 COSTS = Codec(Cost)
 SCHEDULES = Codec(ScheduleRecord)
 FIRES = Codec(FireRow)
 _SIGNALS = Codec(SignalRow)
 
+#: Runs of a schedule that are looked at to find one that has not ended; a queued one is among the newest.
+LATEST_RUNS = 200
+
 _FIRST_SERIAL = 1 << 128
 
 
-class _Lingering(LoadedTable[tuple[UUID, UUID], str]):
-    """Runs whose code goes on: few enough to be read whole."""
+class _Whole(LoadedTable[K, V]):
+    """A small collection that may be looked through: runs whose code goes on, locks."""
 
-    _whole = False
+    _read = False
 
-    def items(self) -> list[tuple[tuple[UUID, UUID], str]]:
-        if not self._whole:
-            for key, node_id in self.source.read({}):
-                self.absorb(key, node_id)
-            self._whole = True
+    def items(self) -> list[tuple[K, V]]:
+        if not self._read:
+            self.load_all()
+            self._read = True
         return super().items()
 
 
@@ -85,13 +91,41 @@ class _Reservations(LoadedTable[str, Reservation]):
 
     def items(self) -> list[tuple[str, Reservation]]:
         """Those that the code of a run still holds: asked only for a job that has been deleted."""
-        for key, held in self.source.read({"claim_id": {"$exists": True}}):
-            self.absorb(key, held)
+        self.load_all({"claim_id": {"$exists": True}})
         return super().items()
 
 
 class Work(State):
     """The tables of one transaction. Use it from one thread, and call `flush` at the end."""
+
+    jobs: _Jobs
+    running_on: LoadedGroup[UUID, Row, str]
+    by_batch: LoadedGroup[UUID, Row, UUID]
+    live_runs: LoadedGroup[UUID, Row, str]
+    awaiting: LoadedGroup[UUID, Row, str]
+    edges: LoadedTable[tuple[UUID, UUID], Edge]
+    edges_out: LoadedGroup[tuple[UUID, UUID], Edge, UUID]
+    edges_in: LoadedGroup[tuple[UUID, UUID], Edge, UUID]
+    executions: LoadedTable[tuple[UUID, UUID], Execution]
+    runs_of: LoadedGroup[tuple[UUID, UUID], Execution, UUID]
+    alerts: LoadedTable[UUID, Alert]
+    alerts_of: LoadedGroup[UUID, Alert, UUID]
+    reservations: LoadedTable[str, Reservation]
+    idempotency: LoadedTable[str, UUID]
+    lingering: LoadedTable[tuple[UUID, UUID], str]
+    permits: LoadedTable[tuple[str, UUID, UUID], Permit]
+    permits_of: LoadedGroup[tuple[str, UUID, UUID], Permit, str]
+    limits: LoadedTable[str, Limit]
+    breakers: LoadedTable[str, BreakerRecord]
+    nodes: LoadedTable[str, NodeRecord]
+    locks: LoadedTable[str, LockRecord]
+    batches: LoadedTable[UUID, BatchRecord]
+    batches_of: LoadedGroup[UUID, BatchRecord, UUID]
+    costs: LoadedTable[UUID, Cost]
+    schedules: LoadedTable[str, ScheduleRecord]
+    fires: LoadedTable[tuple[str, datetime], FireRow]
+    signals: LoadedTable[UUID, SignalRow]
+    signals_of: LoadedGroup[UUID, SignalRow, str]
 
     def __init__(self, database: Database, session: ClientSession | None) -> None:
         self._database = database
@@ -99,6 +133,7 @@ class Work(State):
         self._names = database.collections(session)
         self._touched: dict[str, set[Any]] = {}
         self._gates: set[str] = set()
+        self._afterwards: list[Callable[[], object]] = []
         self._writers: list[tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]] = []
         self._serials = _FIRST_SERIAL
         self.wrote = False
@@ -130,12 +165,16 @@ class Work(State):
         """Claims start from the edge of the index each time, so nobody has to be told."""
 
     def touch(self, collection: str, identity: Any) -> None:
-        """This transaction decides by documents around this one: whoever does the same must not miss it."""
+        """Write to a document, because this transaction decides by others around it and must not be missed."""
         self._touched.setdefault(collection, set()).add(identity)
 
     def pass_gate(self, key: str) -> None:
         """Meet everybody who sends a signal of this key, or is stored to wait for it."""
         self._gates.add(key)
+
+    def afterwards(self, collection: str, operation: Callable[[Collection[Document]], object]) -> None:
+        """Do something to a collection directly when everything else has been written."""
+        self._afterwards.append(lambda: self.write(collection, operation))
 
     def write(self, collection: str, operation: Callable[[Collection[Document]], Any]) -> Any:
         """Do something to a collection directly, in this transaction."""
@@ -148,30 +187,28 @@ class Work(State):
         self.pending = Pending()
         self.by_status = Group(lambda row: None)
         self.running_on = LoadedGroup(_running_on, "node_id", {"status": JobStatus.RUNNING.value})
-        self.by_root = LoadedGroup(lambda row: row.root_id, "root_id")
+        self.by_root = Group(lambda row: None)
         self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "batch_id")
-        self.live_runs = LoadedGroup(
-            _live_run_of, "schedule", {"status": {"$nin": [status.value for status in JobStatus if status.is_terminal]}}
-        )
+        self.live_runs = LoadedGroup(_live_run_of, "schedule", latest=LATEST_RUNS)
         self.awaiting = LoadedGroup(
             _awaited_signal, "signal_key", {"status": JobStatus.WAITING.value}, asked=self.pass_gate
         )
-        self.expiring = Group(lambda row: None)
-        self._jobs = _Jobs("job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting)
-        self.jobs = self._jobs
+        self.expiring = Group(_may_expire)  # of what has been read
+        self.jobs = _Jobs(
+            "job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting, self.expiring
+        )
         self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
         self.edges_in = LoadedGroup(lambda edge: edge.child_id, "_id.child_id")
-        self._edges: LoadedTable[tuple[UUID, UUID], Edge] = self._coded(
+        self.edges = self._coded(
             "edge",
             Names.DEPENDENCIES,
             journal,
-            _EDGES,
+            EDGES,
             lambda edge: (edge.parent_id, edge.child_id),
             ("parent_id", "child_id"),
             self.edges_out,
             self.edges_in,
         )
-        self.edges = self._edges
         self.runs_of = LoadedGroup(lambda run: run.job_id, "_id.job_id")
         self.executions = self._coded(
             "execution",
@@ -185,7 +222,14 @@ class Work(State):
         )
         self.alerts_of = LoadedGroup(lambda alert: alert.job_id, "job_id")
         self.alerts = self._coded(
-            "alert", Names.ALERTS, journal, ALERTS, lambda alert: alert.alert_id, (), self.alerts_of, fresh=True
+            "alert",
+            Names.ALERTS,
+            journal,
+            ALERTS,
+            lambda alert: alert.alert_id,
+            (),
+            self.alerts_of,
+            fresh=True,
         )
 
     def _make_other_tables(self, journal: Journal) -> None:
@@ -193,7 +237,11 @@ class Work(State):
             "business_key", journal, self._keyed(Names.BUSINESS_KEYS, _RESERVATIONS)
         )
         self._writers.append(
-            (self.reservations, Names.BUSINESS_KEYS, lambda key, held: {"_id": key, **_RESERVATIONS.document(held)})
+            (
+                self.reservations,
+                Names.BUSINESS_KEYS,
+                lambda key, held: {"_id": key, **_RESERVATIONS.document(held)},
+            )
         )
         self.idempotency = LoadedTable(
             "idempotency_key",
@@ -203,8 +251,7 @@ class Work(State):
         self._writers.append(
             (self.idempotency, Names.IDEMPOTENCY_KEYS, lambda key, job_id: {"_id": key, "job_id": job_id})
         )
-        self._lingering = _Lingering("lingering", journal, self._run_source(Names.LINGERING))
-        self.lingering = self._lingering
+        self.lingering = _Whole("lingering", journal, self._run_source(Names.LINGERING))
         self._writers.append(
             (
                 self.lingering,
@@ -223,11 +270,21 @@ class Work(State):
             self.permits_of,
         )
         self.limits = self._coded("limit", Names.LIMITS, journal, LIMITS, lambda limit: limit.name, ())
+        self.breakers = self._coded(
+            "breaker", Names.BREAKERS, journal, BREAKERS, lambda record: record.service, ()
+        )
+        self.nodes = self._coded("node", Names.NODES, journal, NODES, lambda node: node.node_id, ())
+        self.locks = _Whole("lock", journal, self._keyed(Names.LOCKS, LOCKS))
+        self._writers.append(
+            (self.locks, Names.LOCKS, lambda key, lock: {"_id": key, **LOCKS.document(lock)})
+        )
+        self._make_composition_tables(journal)
+
+    def _make_composition_tables(self, journal: Journal) -> None:
         self.batches_of = LoadedGroup(lambda batch: batch.parent_id, "parent_id")
-        self._batches = self._coded(
+        self.batches = self._coded(
             "batch", Names.BATCHES, journal, BATCHES, lambda batch: batch.batch_id, (), self.batches_of
         )
-        self.batches = self._batches
         self.costs = LoadedTable("batch_metrics", journal, self._keyed(Names.BATCH_METRICS, COSTS))
         self._writers.append(
             (self.costs, Names.BATCH_METRICS, lambda key, cost: {"_id": key, **COSTS.document(cost)})
@@ -249,14 +306,12 @@ class Work(State):
             (self.fires, Names.FIRES, lambda key, row: {"_id": fire_identity(key), **FIRES.document(row)})
         )
         self.signals_of = LoadedGroup(lambda row: row.spec.key, "spec.key", asked=self.pass_gate)
-        self.signals = LoadedTable(
-            "signal", journal, self._keyed(Names.SIGNALS, _SIGNALS), self.signals_of
-        )
+        self.signals = LoadedTable("signal", journal, self._keyed(Names.SIGNALS, _SIGNALS), self.signals_of)
         self._writers.append(
             (self.signals, Names.SIGNALS, lambda key, row: {"_id": key, **_SIGNALS.document(row)})
         )
 
-    def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Iterable[Document]]:
+    def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Cursor[Document]]:
         return lambda query: self._names[name].find(query, session=self._session)
 
     def _keyed(self, name: str, codec: Codec[S]) -> CodedSource[Any, S]:
@@ -298,9 +353,9 @@ class Work(State):
     def load_jobs(self, job_ids: Iterable[UUID]) -> None:
         """Read these jobs, and what their end will ask for, in as few queries as there are levels."""
         ids = list(job_ids)
-        self._jobs.load(ids)
-        rows = [row for job_id in ids if (row := self._jobs.get(job_id)) is not None]
-        self._batches.load({row.spec.batch_id for row in rows if row.spec.batch_id is not None})
+        self.jobs.load(ids)
+        rows = [row for job_id in ids if (row := self.jobs.get(job_id)) is not None]
+        self.batches.load({row.spec.batch_id for row in rows if row.spec.batch_id is not None})
         self.reservations.load({row.spec.business_key for row in rows if row.spec.business_key is not None})
         self.load_children(ids)
 
@@ -310,14 +365,14 @@ class Work(State):
         self.edges_out.load(parents)
         children = {child_id for parent in parents for _, child_id in self.edges_out.of(parent)}
         if children:
-            self._jobs.load(children)
+            self.jobs.load(children)
             self.edges_in.load(children)
 
     def load_new(self, job_ids: Iterable[UUID]) -> None:
         """The same for jobs that are about to be stored: those that are not there have nothing around them."""
         ids = list(job_ids)
-        self._jobs.load(ids)
-        absent = [job_id for job_id in ids if job_id not in self._jobs]
+        self.jobs.load(ids)
+        absent = [job_id for job_id in ids if job_id not in self.jobs]
         self.edges_out.assume_complete(absent)
         self.edges_in.assume_complete(absent)
         self.batches_of.assume_complete(absent)
@@ -338,29 +393,41 @@ class Work(State):
         self._flush_jobs(dependants, conditions)
         for table, name, encode in self._writers:
             self._flush_table(table, self._names[name], encode)
-        for key in self._gates:
-            gate = {"$inc": {"rev": 1}, "$set": {"passed_at": datetime.now(UTC)}}
-            self.write(Names.SIGNAL_GATES, lambda c, k=key: c.update_one({"_id": k}, gate, upsert=True, session=self._session))
+        self._pass_gates()
         for name, ids in self._touched.items():
             if ids:
-                step = {"$inc": {"rev": 1}}
-                self.write(name, lambda c, i=ids: c.update_many({"_id": {"$in": list(i)}}, step, session=self._session))
+                self.wrote = True
+                self._names[name].update_many(
+                    {"_id": {"$in": list(ids)}}, {"$inc": {"rev": 1}}, session=self._session
+                )
+        for action in self._afterwards:
+            action()
+
+    def _pass_gates(self) -> None:
+        for key in sorted(self._gates):
+            self.wrote = True
+            self._names[Names.SIGNAL_GATES].update_one(
+                {"_id": key},
+                {"$inc": {"rev": 1}, "$set": {"passed_at": datetime.now(UTC)}},
+                upsert=True,
+                session=self._session,
+            )
 
     def _touch_around(self) -> tuple[set[UUID], set[UUID]]:
         """Touch what stands for decisions; the parents of new edges, and those of edges with a condition."""
         dependants: set[UUID] = set()
         conditions: set[UUID] = set()
-        for (parent_id, child_id), was, now in self._edges.changed():
+        for (parent_id, child_id), was, now in self.edges.changed():
             self.touch(Names.JOBS, child_id)
             if was is None and now is not None:
                 self.touch(Names.JOBS, parent_id)
                 dependants.add(parent_id)
                 if now.condition is not None:
                     conditions.add(parent_id)
-        for _, was, now in self._batches.changed():
-            if was is not None and now is not None and was.finished_at != now.finished_at:
-                self.touch(Names.JOBS, now.parent_id)
-        for (job_id, _), _, _ in self._lingering.changed():
+        for _, before, batch in self.batches.changed():
+            if before is not None and batch is not None and before.finished_at != batch.finished_at:
+                self.touch(Names.JOBS, batch.parent_id)
+        for (job_id, _), _, _ in self.lingering.changed():
             self.touch(Names.JOBS, job_id)
         return dependants, conditions
 
@@ -370,12 +437,14 @@ class Work(State):
         gone: list[UUID] = []
         archived: list[Row] = []
         untouched = self._touched.setdefault(Names.JOBS, set())
-        for job_id, was, now in self._jobs.changed():
+        for job_id, was, now in self.jobs.changed():
             untouched.discard(job_id)
             if now is None:
                 gone.append(job_id)
             elif was is None:
-                new.append(self._with_flags(document_of(now, self.stream(now.spec.stream)), dependants, conditions))
+                new.append(
+                    self._with_flags(document_of(now, self.stream(now.spec.stream)), dependants, conditions)
+                )
             elif was.archived_at is None and now.archived_at is not None:
                 archived.append(now)
             else:
@@ -395,9 +464,15 @@ class Work(State):
             jobs.insert_many(new, ordered=False, session=self._session)
         if dependants:
             self.wrote = True
-            jobs.update_many({"_id": {"$in": list(dependants)}}, {"$set": {"has_dependants": True}, "$inc": {"rev": 1}}, session=self._session)
+            jobs.update_many(
+                {"_id": {"$in": list(dependants)}},
+                {"$set": {"has_dependants": True}, "$inc": {"rev": 1}},
+                session=self._session,
+            )
             if asked := conditions & dependants:
-                jobs.update_many({"_id": {"$in": list(asked)}}, {"$set": {"has_conditions": True}}, session=self._session)
+                jobs.update_many(
+                    {"_id": {"$in": list(asked)}}, {"$set": {"has_conditions": True}}, session=self._session
+                )
             untouched -= dependants
         if updates:
             self.wrote = True
@@ -469,11 +544,13 @@ class _Jobs(LoadedTable[UUID, Row]):
         super().load(missing)
         if elsewhere := [key for key in missing if key not in self._rows]:
             archive = self._work.collection(Names.ARCHIVE)
-            for document in archive.find({"_id": {"$in": elsewhere}}, WITHOUT_BODY, session=self._work.session):
+            for document in archive.find(
+                {"_id": {"$in": elsewhere}}, WITHOUT_BODY, session=self._work.session
+            ):
                 self._known.discard(document["_id"])
                 self.absorb(*self._decode(document))
 
-    def _find(self, query: Mapping[str, Any]) -> Iterable[Document]:
+    def _find(self, query: Mapping[str, Any]) -> Cursor[Document]:
         return self._work.collection(Names.JOBS).find(query, WITHOUT_BODY, session=self._work.session)
 
     def _decode(self, document: Document) -> tuple[UUID, Row]:
@@ -509,6 +586,9 @@ def _live_run_of(row: Row) -> str | None:
     return row.spec.schedule if row.ended_as is None else None
 
 
+def _may_expire(row: Row) -> bool | None:
+    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None
+
+
 def _awaited_signal(row: Row) -> str | None:
     return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
-

@@ -35,6 +35,8 @@ LIST_UNFINISHED = f"""{_BATCH}
      LIMIT :limit
 """
 
+LIST_UNSEALED = f"{_BATCH} WHERE finished_at IS NULL AND NOT sealed ORDER BY batch_id LIMIT :limit"
+
 GROW = "UPDATE scheduler_batch SET total = total + :more WHERE batch_id = :batch_id AND NOT sealed"
 
 SEAL = "UPDATE scheduler_batch SET sealed = true WHERE batch_id = :batch_id AND NOT sealed"
@@ -110,6 +112,10 @@ class SqlBatches(SqlPart):
     def unfinished(self, *, limit: int = 100) -> list[BatchRecord]:
         """Batches whose children have all ended but whose parent was not released."""
         return self._list(LIST_UNFINISHED, limit)
+
+    def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
+        """Batches to which more children may come, oldest first."""
+        return self._list(LIST_UNSEALED, limit)
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
         """Release the parent of a batch whose counters are complete; False if it is not, or was already."""

@@ -26,15 +26,6 @@ BODY_COLUMNS = """
 """
 _CLAIM_WIDTH = 9
 
-FIND_CLAIMED = f"""
-    SELECT {CLAIM_COLUMNS}, {BODY_COLUMNS}
-      FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
-     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
-"""
-FIND_CLAIMED_WITHOUT_BODIES = f"""
-    SELECT {CLAIM_COLUMNS} FROM scheduler_job_queue q
-     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
-"""
 # The rows drive the statement: each looks up its own claim, so that an old and a new claim of one job do not mix.
 FIND_BODIES = f"""
     SELECT q.job_id, q.stream_id, {BODY_COLUMNS}

@@ -119,7 +119,7 @@ def _of_limits(
         chosen = choose(
             branches, most, limits.allowances(), lambda wanted: plan.read(session, wanted, asking, now)
         )
-        if str(job_id) not in {str(rank[2]) for rank, _ in chosen}:
+        if str(job_id) not in {str(rank[2]) for rank in chosen}:
             closed = [min(limits.of(stream), key=lambda limit: limit.allowance)]
     for limit in closed:
         yield _of_limit(limit, now)

@@ -14,7 +14,7 @@ from ratchet.stores.sql.counters import BatchDeltas
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import LEAVE_QUEUE
 from ratchet.stores.sql.holdings import find_holders, reserve_keys
-from ratchet.stores.sql.locked import LockedJob, lock_canceled_jobs, lock_jobs
+from ratchet.stores.sql.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
 from ratchet.stores.sql.releases import enqueue, release_ready
 from ratchet.stores.sql.settlement import COUNT_EDGES
 from ratchet.stores.sql.streams import StreamRegistry
@@ -116,9 +116,13 @@ def revive_dependants(
     while frontier:
         children = [child_id for (child_id,) in session.rows(FIND_CHILDREN, {"ids": frontier})]
         canceled = lock_canceled_jobs(session, children)
+        # A join that can do without this parent has not been canceled: it counts on it again.
+        reachable = [*canceled, *lock_waiting_jobs(session, children)]
+        if not reachable:
+            break
+        session.execute(REOPEN_EDGES, {"ids": frontier, "children": reachable})
         if not canceled:
             break
-        session.execute(REOPEN_EDGES, {"ids": frontier, "children": list(canceled)})
         counts = session.rows(COUNT_EDGES, {"ids": list(canceled)})
         frontier = sorted(
             child_id

@@ -160,6 +160,7 @@ class SqlStore:
         self.cancel_batch = batches.cancel_batch
         self.retry_failed = batches.retry_failed
         self.unfinished = batches.unfinished
+        self.unsealed = batches.unsealed
         self.finish = batches.finish
         self.batch_metrics = batches.batch_metrics
 

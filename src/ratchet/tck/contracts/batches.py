@@ -178,6 +178,16 @@ class TestStreamingBatch:
         assert harness.store.get(late.job_id) is None
         assert counters(harness, batch) == (1, 0, 0, 0)
 
+    def test_those_to_which_more_may_come(self, harness: Harness) -> None:
+        """Unsealed batches, oldest first, up to the limit; sealed and canceled ones are not among them."""
+        first, second, third, sealed = (harness.batch_of(1, sealed=False)[0] for _ in range(4))
+        harness.batch_of(1)
+        harness.store.seal(sealed.batch_id, now=harness.now)
+        assert [b.batch_id for b in harness.store.unsealed()] == [b.batch_id for b in (first, second, third)]
+        assert [b.batch_id for b in harness.store.unsealed(limit=1)] == [first.batch_id]
+        harness.store.cancel_batch(first.batch_id, reason="r", now=harness.now)
+        assert [b.batch_id for b in harness.store.unsealed()] == [second.batch_id, third.batch_id]
+
     def test_the_same_children_again(self, harness: Harness) -> None:
         """Appended again after a lost answer: stored and counted once."""
         batch, _ = harness.batch_of(0, sealed=False)

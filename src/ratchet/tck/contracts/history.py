@@ -212,6 +212,20 @@ class TestArchive:
         harness.advance(days=8)
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
 
+    def test_what_a_retry_could_revive_stays(self, harness: Harness) -> None:
+        """Canceled by a dead letter's failure: it is kept while that dead letter can be retried, and then runs."""
+        parent, child, grandchild = harness.spec(), harness.child(), harness.child()
+        edges = [harness.edge(parent, child), harness.edge(child, grandchild)]
+        harness.insert([parent, child, grandchild], edges)
+        harness.end(harness.claim_job(parent.job_id), harness.failure())
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 0
+        assert harness.store.retry(parent.job_id, now=harness.now)
+        for spec in (parent, child, grandchild):
+            harness.end(harness.claim_job(spec.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 3
+
     def test_a_child_of_an_open_batch_stays(self, harness: Harness) -> None:
         """The batch may still be asked for its children's results."""
         batch, children = harness.batch_of(2)

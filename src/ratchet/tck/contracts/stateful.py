@@ -25,12 +25,12 @@ from ratchet.tck.harness import Harness
 from ratchet.tck.reference import MAX_CRASHES, Reference, ReferenceJob
 from ratchet.tck.steps import START
 
-EXAMPLES = 25
-STEPS = 30
+STEPS = 40
 
 _HELD = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 
-delays = st.sampled_from([-1800, -60, 0, 0, 0, 30, 1000]).map(lambda seconds: timedelta(seconds=seconds))
+keys = st.sampled_from([None, None, None, "a", "b"])
+delays = st.sampled_from([0, 0, 0, -60, -1800, 30, 1000]).map(lambda seconds: timedelta(seconds=seconds))
 numbers = st.integers(min_value=0, max_value=10_000)  # which of the jobs there are: taken modulo their count
 
 
@@ -43,15 +43,19 @@ class JobLives(RuleBasedStateMachine):
         self.nodes = ["node-1", "node-2"]
         self.incarnations = 2
 
-    @initialize()
-    def start(self) -> None:
-        """Every example begins with nothing but two nodes."""
+    @initialize(
+        jobs=st.lists(st.tuples(st.sampled_from(list(Priority)), delays, keys), min_size=2, max_size=8)
+    )
+    def start(self, jobs: list[tuple[Priority, timedelta, str | None]]) -> None:
+        """Every life begins with two nodes and a few jobs."""
         self.harness.close()
         self.harness.now = START
         self.harness.store = self.harness.open()
         self.reference = Reference(START)
         for node in self.nodes:
             self.harness.register(node)
+        for priority, delay, key in jobs:
+            self.submit(priority=priority, delay=delay, expiry=None, key=key, busy=Busy.RETURN)
 
     # --- which job ------------------------------------------------------------------------------
 
@@ -78,7 +82,7 @@ class JobLives(RuleBasedStateMachine):
         priority=st.sampled_from(list(Priority)),
         delay=delays,
         expiry=st.sampled_from([None, None, 20, 500]),
-        key=st.sampled_from([None, None, None, "a", "b"]),
+        key=keys,
         busy=st.sampled_from([Busy.RAISE, Busy.RETURN]),
     )
     def submit(
@@ -157,7 +161,7 @@ class JobLives(RuleBasedStateMachine):
                 self.harness.end(job.claim, Reschedule(at=at))
                 self.reference.requeue(job, at=at)
             case "hand back":
-                self.harness.end(job.claim, HandBack())
+                self.harness.end(job.claim, HandBack(), started_at=None)
                 self.reference.requeue(job)
             case "crash":
                 self.harness.end(job.claim, CountCrash(detail="boom", max_crashes=MAX_CRASHES))
@@ -170,28 +174,33 @@ class JobLives(RuleBasedStateMachine):
         assert not self.harness.complete(self.harness.forged_claim(job.job_id)).won
 
     @precondition(has_jobs)
-    @rule(number=numbers)
-    def cancel(self, number: int) -> None:
+    @rule(number=numbers, verb=st.sampled_from(["pause", "resume", "retry", "cancel", "delete"]))
+    def control(self, number: int, verb: str) -> None:
+        """What a person does to a job."""
         job = self.any_job(number)
+        match verb:
+            case "pause":
+                self._pause(job)
+            case "resume":
+                self._resume(job)
+            case "retry":
+                self._retry(job)
+            case "cancel":
+                self._cancel(job)
+            case "delete":
+                self._delete(job)
+
+    def _cancel(self, job: ReferenceJob) -> None:
         canceled = self.harness.store.cancel(job.job_id, reason="r", now=self.now)
         assert bool(canceled) == self.reference.cancel(job)
 
-    @precondition(has_jobs)
-    @rule(number=numbers)
-    def pause(self, number: int) -> None:
-        job = self.any_job(number)
+    def _pause(self, job: ReferenceJob) -> None:
         assert self.harness.store.pause(job.job_id, now=self.now) == self.reference.pause(job)
 
-    @precondition(has_jobs)
-    @rule(number=numbers)
-    def resume(self, number: int) -> None:
-        job = self.any_job(number)
+    def _resume(self, job: ReferenceJob) -> None:
         assert self.harness.store.resume(job.job_id, now=self.now) == self.reference.resume(job)
 
-    @precondition(has_jobs)
-    @rule(number=numbers)
-    def retry(self, number: int) -> None:
-        job = self.any_job(number)
+    def _retry(self, job: ReferenceJob) -> None:
         holder = None if job.key is None else self.reference.holder(job.key)
         can = self.reference.can_retry(job)
         if can and holder is not None:
@@ -210,19 +219,27 @@ class JobLives(RuleBasedStateMachine):
         moved = self.harness.store.reschedule(job.job_id, at, now=self.now)
         assert moved == self.reference.reschedule(job, at)
 
-    @precondition(has_jobs)
-    @rule(number=numbers)
-    def delete(self, number: int) -> None:
-        job = self.any_job(number)
+    def _delete(self, job: ReferenceJob) -> None:
+        waiting = [child for child in self.reference.jobs.values() if child.status is JobStatus.WAITING]
         assert self.harness.store.delete(job.job_id) == self.reference.delete(job)
+        for child in waiting:
+            if (
+                child.status is JobStatus.PENDING
+            ):  # `delete` is not told the time, so the store says which it took
+                child.due = self.harness.record(child.job_id).scheduled_at
 
-    @rule()
-    def expire(self) -> None:
+    @rule(seconds=st.sampled_from([1, 30, 60, 900, 4000]))
+    def time_passes(self, seconds: int) -> None:
+        """And what is due to end by itself ends."""
+        self.reference.now = self.harness.advance(seconds=seconds)
+        self._expire()
+        self._settle()
+
+    def _expire(self) -> None:
         ended = self.harness.store.expire(now=self.now, limit=1000)
         assert {job.job_id for job in ended if job.status is JobStatus.CANCELED} == self.reference.expire()
 
-    @rule()
-    def settle(self) -> None:
+    def _settle(self) -> None:
         self.harness.store.settle(list(self.reference.lingering.values()), now=self.now)
         self.reference.lingering.clear()
 
@@ -237,10 +254,6 @@ class JobLives(RuleBasedStateMachine):
         self.reference.node_died(node)
         self.incarnations += 1
         self.nodes[self.nodes.index(node)] = self.harness.register(f"node-{self.incarnations}")
-
-    @rule(seconds=st.sampled_from([1, 30, 60, 900, 4000]))
-    def time_passes(self, seconds: int) -> None:
-        self.reference.now = self.harness.advance(seconds=seconds)
 
     # --- they agree -----------------------------------------------------------------------------
 
@@ -273,7 +286,7 @@ class TestStateful:
         run_state_machine_as_test(
             Lives,
             settings=settings(
-                max_examples=EXAMPLES,
+                max_examples=harness.random_lives,
                 stateful_step_count=STEPS,
                 deadline=None,
                 derandomize=True,

@@ -167,6 +167,7 @@ class PostgresqlDialect(Dialect):
         super().__init__()
         self.schema = options.schema
         self._url = url
+        self._lock_wait = _LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.connect_timeout.total_seconds()
         self.capabilities = Capabilities(wakeups="notify")
@@ -342,7 +343,7 @@ class PostgresqlDialect(Dialect):
         before = _one(cursor, "SELECT current_setting('lock_timeout')")
         session = PostgresqlSession(self, guest.connection, cursor, enlisted=True)
         restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
-        _plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {_LOCK_WAIT}")
+        _plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {self._lock_wait}")
         try:
             yield session
         except BaseException:

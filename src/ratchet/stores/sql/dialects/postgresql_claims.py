@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, choose
+from ratchet.stores.sql.claim_order import Branch, choose, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.gates import OPEN_STREAM, Limits, gated_branches, open_streams, stream_params
@@ -159,7 +159,8 @@ class PostgresqlClaimPlan:
         )
         if not chosen:
             return []
-        shares = Counter((branch.stream_id, branch.priority) for _, branch in chosen)
+        branch_of = owners(candidates)
+        shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in chosen)
         params = {
             **_claim_params(request, now),
             "chosen": [(*branch, jobs) for branch, jobs in shares.items()],

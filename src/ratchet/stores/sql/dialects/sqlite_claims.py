@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, Chosen, choose
-from ratchet.stores.sql.claims import FIND_CLAIMED, FIND_CLAIMED_WITHOUT_BODIES, FIND_HEADS
+from ratchet.stores.sql.claim_order import Branch, choose
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, FIND_HEADS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.sqlite_values import micros
+from ratchet.stores.sql.dialects.sqlite_values import json_list, micros
 from ratchet.stores.sql.gates import Limits, gated_branches, open_streams, stream_params
 
 # Reads index entries only, in the index's order, and no more of them than are fetched.
@@ -25,6 +25,18 @@ TAKE = """
        SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
      WHERE job_id {in job_ids uuid} AND status = 'PENDING'
 """
+# the id twice: once as the text to put the rows in order by
+FIND_CLAIMED = {
+    False: f"""
+    SELECT q.job_id AS text, {CLAIM_COLUMNS} FROM scheduler_job_queue q
+     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
+""",
+    True: f"""
+    SELECT q.job_id AS text, {CLAIM_COLUMNS}, {BODY_COLUMNS}
+      FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
+     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
+""",
+}
 #: Longer than any wait: no job ever rises.
 _NO_BOOST = 2**62
 
@@ -68,19 +80,14 @@ class SqliteClaimPlan:
         if not chosen:
             return []
         # the ids stay text, as the index gave them
-        token: dict[str, Any] = {"job_ids": [rank[2] for rank, _ in chosen], "claim_id": request.claim_id}
+        ids = [rank[2] for rank in chosen]
+        token: dict[str, Any] = {"job_ids": json_list(ids), "claim_id": request.claim_id}
         session.execute(TAKE, {**token, "node_id": request.node_id, "now": now})
-        rows = self._in_order(
-            session.rows(FIND_CLAIMED if bodies else FIND_CLAIMED_WITHOUT_BODIES, token), chosen
-        )
-        if any(branch.gates for _, branch in chosen):
+        found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED[bodies], token)}
+        rows = [found[job_id] for job_id in ids if job_id in found]
+        if any(branch.gates for branch in candidates):
             limits.take(session, request, [(row[0], streams[row[1]]) for row in rows], now)
         return rows
-
-    def _in_order(self, rows: list[Row], chosen: Chosen) -> list[Row]:
-        by_id = {row[0].int: row for row in rows}
-        ids = (int(rank[2].replace("-", ""), 16) for rank, _ in chosen)
-        return [by_id[job_id] for job_id in ids if job_id in by_id]
 
 
 def _anything_due(session: Session, request: ClaimRequest, now: datetime) -> bool:

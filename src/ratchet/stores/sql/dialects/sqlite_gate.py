@@ -18,6 +18,7 @@ from pathlib import Path
 
 _WAITING_ROOM = 0  # bytes of the lock file
 _DOOR = 1
+_PAUSE_TIMEOUT = 2.0  # seconds
 
 
 class FairLock:
@@ -101,6 +102,14 @@ class Gate:
         finally:
             self._turn.release()
 
+    def pause(self) -> bool:
+        """Wait until no thread of this process is inside and let none in; False if that cannot be had soon."""
+        return not self.held_here and self._turn.acquire(_PAUSE_TIMEOUT)
+
+    def resume(self) -> None:
+        """End the pause."""
+        self._turn.release()
+
     def _pass_door(self, deadline: float) -> bool:
         file = self._opened()
         # Whoever is in the waiting room leaves it at its deadline, so this wait is bounded too.
@@ -151,11 +160,31 @@ def gate_of(database: Path) -> Gate:
         return _gates[key]
 
 
-def _forget_gates() -> None:
-    # A forked child must not believe that it holds what its parent holds, nor wait for the parent's threads.
+#: Gates that a fork has taken, to be opened again in the parent.
+_forking: list[Gate] = []
+
+
+def _before_fork() -> None:
+    # SQLite keeps its locks in a table of the process, and a child inherits that table as it is. Forked in
+    # the middle of a transaction, the child would wait for ever for a writer that exists in the parent only.
+    for gate in list(_gates.values()):
+        if gate.pause():
+            _forking.append(gate)
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop().resume()
+
+
+def _after_fork_in_child() -> None:
+    # The child must not believe that it holds what its parent holds, nor wait for the parent's threads.
     global _gates_lock
     _gates_lock = threading.Lock()
     _gates.clear()
+    _forking.clear()
 
 
-os.register_at_fork(after_in_child=_forget_gates)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

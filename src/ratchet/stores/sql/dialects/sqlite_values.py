@@ -74,12 +74,17 @@ def encode_params(statement: Statement, params: Mapping[str, object]) -> dict[st
     encoded: dict[str, Any] = {}
     for name, value in params.items():
         if name in statement.lists:
-            encoded[name] = _to_json(_encode_column(list(value))).decode()  # type: ignore[call-overload]
+            encoded[name] = value if type(value) is str else json_list(value)  # type: ignore[arg-type]
         elif name in statement.rowsets:
             encoded[name] = _to_json(encode_rows(value)).decode()  # type: ignore[arg-type]
         else:
             encoded[name] = encode(value)
     return encoded
+
+
+def json_list(values: Iterable[object]) -> str:
+    """A list bind, ready to be sent (more than once)."""
+    return _to_json(_encode_column(list(values))).decode()
 
 
 def encode_rows(rows: Sequence[Sequence[object]]) -> list[tuple[Any, ...]]:

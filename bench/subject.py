@@ -1,0 +1,126 @@
+"""Ratchet as a subject of the bench, through its public API."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from bench.protocol import Subject, serve
+from ratchet import Options, Priority, Scheduler
+
+HISTORY_POSTGRESQL = """
+    WITH finished AS (
+        INSERT INTO scheduler_job
+               (job_id, root_id, target, payload, job_type, priority, stream_id, status, created_at, scheduled_at,
+                attempts, started_at, finished_at, node_id)
+        SELECT id, id, 'bench:noop', '[[1],{}]', 'SINGLE', 2, 1, 'SUCCEEDED', at, at, 1, at, at, 'bench'
+          FROM (SELECT CAST('018' || lpad(to_hex(n), 9, '0') || '7' || substr(md5(n::text), 1, 3) || '8'
+                            || substr(md5(n::text), 4, 15) AS uuid) AS id,
+                       now() - interval '1 day' + n * interval '1 millisecond' AS at
+                  FROM generate_series(1, %(jobs)s) n) made
+        RETURNING job_id, scheduled_at
+    )
+    INSERT INTO scheduler_job_execution
+           (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted)
+    SELECT job_id, job_id, 1, 'bench', scheduled_at, scheduled_at, scheduled_at, 'SUCCEEDED', true FROM finished
+"""
+
+
+class Ratchet(Subject):
+    """The scheduler with its default options."""
+
+    OPEN = "SELECT EXISTS (SELECT 1 FROM scheduler_job_queue)"
+    DONE = "SELECT count(*) FROM scheduler_job_execution"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.scheduler = Scheduler(url, options=Options(auto_migrate=True))
+
+        @self.scheduler.job(name="bench:noop")
+        def noop(number: int) -> None:
+            self.ran += 1
+
+        @self.scheduler.job(name="bench:noop_async")
+        async def noop_async(number: int) -> None:
+            self.ran += 1
+
+        @self.scheduler.job(name="bench:stamp")
+        def stamp(sent: int) -> None:
+            self.note(sent)
+
+        @self.scheduler.job(name="bench:stamp_async")
+        async def stamp_async(sent: int) -> None:
+            self.note(sent)
+
+        self.jobs = {False: noop, True: noop_async}
+        self.ranked = [self._ranked(priority) for priority in Priority]
+        self.stamps = {False: stamp, True: stamp_async}
+
+    def _ranked(self, priority: Priority) -> Any:
+        @self.scheduler.job(name=f"bench:noop_{priority.name}", priority=priority)
+        def ranked(number: int) -> None:
+            self.ran += 1
+
+        return ranked
+
+    def prepare(self) -> None:
+        """Make the schema; open a connection."""
+        self.scheduler.migrate()
+        self.scheduler.jobs.counts()
+
+    def enqueue(self, jobs: int, awaiting: bool = False) -> float:
+        """Submit jobs one by one; the seconds that took."""
+        if awaiting:
+            return asyncio.run(self._enqueue_awaiting(jobs))
+        noop, enqueue = self.jobs[False], self.scheduler.enqueue_now
+        enqueue(noop, 0)
+        begun = time.perf_counter()
+        for number in range(jobs):
+            enqueue(noop, number)
+        return time.perf_counter() - begun
+
+    async def _enqueue_awaiting(self, jobs: int) -> float:
+        noop, enqueue = self.jobs[False], self.scheduler.aio.enqueue_now
+        await enqueue(noop, 0)
+        begun = time.perf_counter()
+        for number in range(jobs):
+            await enqueue(noop, number)
+        return time.perf_counter() - begun
+
+    def bulk(self, jobs: int, coroutines: bool = False, mixed: bool = False) -> float:
+        """Submit jobs at once, over five priorities if *mixed*; the seconds that took."""
+        noop = self.jobs[coroutines]
+        begun = time.perf_counter()
+        if mixed:
+            share = [(number,) for number in range(jobs // len(self.ranked))]
+            for ranked in self.ranked:
+                self.scheduler.enqueue_many(ranked, share)
+        else:
+            self.scheduler.enqueue_many(noop, [(number,) for number in range(jobs)])
+        return time.perf_counter() - begun
+
+    def begin(self, coroutines: bool = False) -> None:
+        """Start to work."""
+        self.scheduler.start()
+
+    def end(self) -> None:
+        """Stop."""
+        self.scheduler.stop(drain=True)
+
+    def stamp(self, coroutines: bool = False) -> None:
+        """Submit a job that carries the time of its submission."""
+        self.scheduler.enqueue_now(self.stamps[coroutines], time.monotonic_ns())
+
+    def history(self, jobs: int) -> None:
+        """Have so many finished jobs."""
+        import psycopg
+
+        with psycopg.connect(self.url) as connection:
+            connection.execute(HISTORY_POSTGRESQL, {"jobs": jobs})
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+
+
+if __name__ == "__main__":
+    serve(Ratchet)

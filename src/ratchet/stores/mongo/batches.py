@@ -1,0 +1,172 @@
+"""Batches in MongoDB; the counters that the end of a child moves are changed by the rules that end it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from ratchet.model.composition import BatchMetrics, BatchRecord
+from ratchet.model.decision import CanceledJob
+from ratchet.model.job import JobSpec
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.changes import Effects, is_complete
+from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.rows import Cost
+from ratchet.stores.memory.values import check, check_spec
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.jobs import load_submission, retried
+from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import BATCHES, COSTS, Work
+from ratchet.stores.sql.validation import validate
+
+#: Children that one transaction cancels or retries.
+_PORTION: Final = 500
+
+_UNENDED: Final = [
+    status.value for status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.WAITING)
+]
+_NIL: Final = UUID(int=0)
+
+
+class MongoBatches:
+    """Counts the children of batches and releases their parents."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
+        """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
+        for spec in specs:
+            check_spec(spec)
+        self._database.streams.make(validate(specs, now=now))
+
+        def work(work: Work) -> bool:
+            load_submission(work, specs, (), None)
+            return Rules(work).append_children(batch_id, specs, now=now)
+
+        return self._database.run(work)
+
+    def seal(self, batch_id: UUID, *, now: datetime) -> bool:
+        """No more children will come; completes the batch at once if all have ended. False: already sealed."""
+        return self._database.run(lambda work: Rules(work).seal(batch_id, now=now))
+
+    def batch(self, batch_id: UUID) -> BatchRecord | None:
+        """The counters; None if there is no such batch."""
+        found = self._database.read(lambda c: c[Names.BATCHES].find_one({"_id": batch_id}))
+        return None if found is None else BATCHES.value(found)
+
+    def batches(self, *, limit: int = 50) -> list[BatchRecord]:
+        """The newest batches."""
+        return self._database.read(
+            lambda c: [BATCHES.value(one) for one in c[Names.BATCHES].find().sort("_id", -1).limit(limit)]
+        )
+
+    def unfinished(self, *, limit: int = 100) -> list[BatchRecord]:
+        """Batches whose children have all ended but whose parent was not released."""
+        open_ones = {"finished_at": None, "sealed": True}
+        ended = {"$add": ["$completed", "$failed", "$canceled"]}
+        complete = {**open_ones, "$expr": {"$gte": [ended, "$total"]}}
+        return self._database.read(
+            lambda c: [
+                record
+                for one in c[Names.BATCHES].find(complete).sort("_id", 1).limit(limit)
+                if is_complete(record := BATCHES.value(one))
+            ]
+        )
+
+    def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
+        """Batches to which more children may come, oldest first."""
+        growing = {"sealed": False}
+        return self._database.read(
+            lambda c: [
+                BATCHES.value(one) for one in c[Names.BATCHES].find(growing).sort("_id", 1).limit(limit)
+            ]
+        )
+
+    def finish(self, batch_id: UUID, *, now: datetime) -> bool:
+        """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
+        return self._database.run(lambda work: Rules(work).finish(batch_id, now=now))
+
+    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+        """
+        Cancel every child that has not ended and the parent; the batch is sealed.
+
+        The parent goes first, so that the last child cannot release it. Children go in portions, each
+        in a transaction of its own: called again, it goes on where it was interrupted.
+        """
+        check((now, reason), "the reason")
+
+        def stop(work: Work) -> list[CanceledJob] | None:
+            batch = work.batches.get(batch_id)
+            if batch is None:
+                return None
+            Rules(work).seal(batch_id, now=now)
+            parent, effects = work.jobs.get(batch.parent_id), Effects()
+            if parent is not None and not parent.status.is_terminal:
+                cancel(work, parent, effects, reason=reason, now=now)
+            return effects.canceled
+
+        canceled = self._database.run(stop)
+        if canceled is None:
+            return []
+        after: UUID | None = _NIL
+        while after is not None:
+
+            def portion(work: Work, after: UUID = after) -> tuple[list[CanceledJob], UUID | None]:
+                effects = Effects()
+                ids = _children(work, batch_id, after, _UNENDED)
+                work.load_jobs(ids)
+                for job_id in ids:
+                    row = work.jobs[job_id]  # a cascade may have reached it meanwhile
+                    if row.ended_as is None:
+                        cancel(work, row, effects, reason=reason, now=now)
+                return effects.canceled, ids[-1] if ids else None
+
+            more, after = self._database.run(portion)
+            canceled += more
+        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        return canceled
+
+    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+        """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""
+        check(now, "now")
+        done = 0
+        after: UUID | None = _NIL
+        while after is not None:
+
+            def portion(work: Work, after: UUID = after) -> tuple[int, UUID | None]:
+                ids = _children(work, batch_id, after, [JobStatus.FAILED.value])
+                work.load_jobs(ids)
+                return sum(retried(work, job_id, now) for job_id in ids), ids[-1] if ids else None
+
+            more, after = self._database.run(portion)
+            done += more
+        return done
+
+    def batch_metrics(self, batch_id: UUID) -> BatchMetrics | None:
+        """Run time and number of runs of a batch's children; None if there is no such batch."""
+
+        def ask(collections: Collections) -> BatchMetrics | None:
+            batch = collections[Names.BATCHES].find_one({"_id": batch_id})
+            if batch is None:
+                return None
+            found = collections[Names.BATCH_METRICS].find_one({"_id": batch_id})
+            cost = Cost() if found is None else COSTS.value(found)
+            return BatchMetrics(
+                batch_id=batch_id,
+                started_at=cost.started_at,
+                finished_at=BATCHES.value(batch).finished_at,
+                run_time=cost.run_time,
+                runs=cost.runs,
+            )
+
+        return self._database.read(ask)
+
+
+def _children(work: Work, batch_id: UUID, after: UUID, statuses: list[str]) -> list[UUID]:
+    query = {"batch_id": batch_id, "_id": {"$gt": after}, "status": {"$in": statuses}}
+    found = work.collection(Names.JOBS).find(query, {"_id": 1}, session=work.session)
+    return [one["_id"] for one in found.sort("_id", 1).limit(_PORTION)]

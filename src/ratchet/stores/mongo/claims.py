@@ -1,0 +1,357 @@
+"""
+Claims in MongoDB: which jobs are due, in which order, and whose they are.
+
+Heads of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
+are still PENDING, and a read by the token says which they were: no transaction, and nobody waits. Jobs
+whose resource has permits are claimed in a short transaction beside it, which counts and takes them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from pymongo.errors import OperationFailure
+
+from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.errors import CommitUnknown, Conflict
+from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.stores.memory.changes import Effects, change
+from ratchet.stores.memory.permits import Allowances
+from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
+from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
+from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
+from ratchet.stores.mongo.gates import (
+    BRANCHES,
+    Gates,
+    absorb_heads,
+    head_stages,
+    read_gates,
+    resources_of,
+)
+from ratchet.stores.mongo.job_documents import row_of
+from ratchet.stores.mongo.reasons import Reason, reasons
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import Work
+from ratchet.stores.sql.claim_order import Branch, Chosen, branches, choose
+
+#: Heads that one round trip reads, at most, unless a single branch needs more.
+HEADS: Final = 5_000
+#: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
+PATIENCE: Final = 0.25
+AVOIDED: Final = 1.0
+#: Seconds that claims of one limit go on trying to be the one that counts.
+PERMIT_PATIENCE: Final = 1.0
+
+_TYPES: Final = {kind.value: kind for kind in JobType}
+_PRIORITIES: Final = {int(priority): priority for priority in Priority}
+_LIGHT: Final = dict.fromkeys(
+    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout"), 1
+)
+
+
+class MongoClaims:
+    """Takes due jobs for one node, atomically."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
+        self._avoided: dict[UUID, float] = {}
+
+    def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
+        """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
+        return [
+            ClaimedJob(claim=_claim(document, request, now), body=self._body(document))
+            for document in self._claim(request, now, None)
+        ]
+
+    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
+        """The same claim without reading bodies; load them with `bodies`."""
+        return [_claim(document, request, now) for document in self._claim(request, now, _LIGHT)]
+
+    def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
+        """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
+        held = {(claim.job_id, claim.claim_id) for claim in claims}
+        query = {"_id": {"$in": [claim.job_id for claim in claims]}, "status": JobStatus.RUNNING.value}
+
+        def ask(collections: Collections) -> list[Document]:
+            return list(collections[Names.JOBS].find(query))
+
+        found = self._database.read(ask) if claims else []
+        return {one["_id"]: self._body(one) for one in found if (one["_id"], one["claim_id"]) in held}
+
+    def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
+        """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
+        check(now, "now")
+
+        def ask(collections: Collections) -> list[datetime]:
+            gates, _ = read_gates(collections, request, now)
+            streams = [
+                stream_id
+                for stream_id in gates.open_streams(request)
+                if all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
+            ]
+            wanted = [(Branch(s, b.priority), 1) for s in streams for b in _branches_of(s)]
+            found: list[datetime] = []
+            for document in _heads(collections, wanted, None):
+                tokens = [gates.next_token_at(name) for name in gates.limits_of(document["stream_id"])]
+                found.append(max([time_of(document["due_at"]), *(at for at in tokens if at is not None)]))
+            return found
+
+        return min(self._database.read(ask), default=None)
+
+    def claims_of(self, node_id: str) -> dict[UUID, UUID]:
+        """Job id to claim id of everything RUNNING under *node_id*."""
+        return self._database.read(lambda collections: claims_of(collections, node_id))
+
+    def explain(self, job_id: UUID, *, now: datetime) -> list[Reason]:
+        """Why a claim at *now* by a node that takes every lane and queue would not return this job."""
+        check(now, "now")
+        return self._database.read(lambda collections: reasons(collections, self._database, job_id, now))
+
+    # --- the claim ------------------------------------------------------------------------------
+
+    def _claim(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
+        check(now, "now")
+        if request.limit <= 0:
+            return []
+        chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
+        free: list[UUID] = []
+        gated: list[UUID] = []
+        for rank, branch in chosen:
+            permits = resources_of(gates.streams[branch.stream_id])
+            (gated if permits else free).append(rank[2])
+        held = self._take(free, request, now, fields) if free else []
+        if gated:
+            held += self._take_with_permits(gated, request, now, fields)
+        place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
+        return sorted(held, key=lambda document: place[document["_id"]])
+
+    def _choose(self, collections: Collections, request: ClaimRequest, now: datetime) -> tuple[Chosen, Gates]:
+        kind = (request.lane, request.suspects, request.queues, request.parked_targets)
+        guessed = [branch for stream_id in self._open.get(kind, ()) for branch in _branches_of(stream_id)]
+        ahead, avoided = _ahead(guessed, request.limit), self._avoid()
+        gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
+        absorb_heads(ahead, documents, request.boost_interval, now)
+        streams = gates.open_streams(request)
+        self._open[kind] = streams if len(streams) * len(_branches_of(0)) <= BRANCHES else []
+        for stream_id in streams:
+            self._database.streams.knows(stream_id, gates.streams[stream_id])
+        candidates = gates.branches(streams)
+        read_before = {(branch.stream_id, branch.priority): branch for branch, _ in ahead}
+
+        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+            missing: list[tuple[Branch, int]] = []
+            for branch, count in wanted:
+                known = read_before.pop((branch.stream_id, branch.priority), None)
+                if known is not None:
+                    branch.ranks, branch.ended = known.ranks, known.ended
+                if not branch.ended and len(branch.ranks) < count:
+                    missing.append((branch, count))
+                elif known is None:
+                    missing.append((branch, count))
+            if missing:
+                missing = _deepened(missing, request.limit)
+                absorb_heads(missing, _heads(collections, missing, now, avoided), request.boost_interval, now)
+
+        allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
+        return choose(candidates, request.limit, allowances, read), gates
+
+    def _take(
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+    ) -> list[Document]:
+        """Write the token on those of these jobs that are still there for the taking."""
+        due = {"_id": {"$in": list(ids)}, "status": JobStatus.PENDING.value, "due_at": {"$lte": micros(now)}}
+        taken = {
+            "$set": {
+                "status": JobStatus.RUNNING.value,
+                "claim_id": request.claim_id,
+                "claimed_at": micros(now),
+                "node_id": request.node_id,
+            },
+            "$unset": {"held_claim_id": "", "held_until": ""},
+            "$inc": {"rev": 1},
+        }
+
+        def take(collections: Collections) -> list[Document]:
+            if not _update_many(collections, due, taken):
+                self._avoid(ids)
+            return list(
+                collections[Names.JOBS].find(
+                    {"_id": {"$in": list(ids)}, "claim_id": request.claim_id}, fields
+                )
+            )
+
+        return self._database.write(take)
+
+    def _take_with_permits(
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+    ) -> list[Document]:
+        """Claim jobs of limited resources: permits are counted, taken and written in one transaction."""
+
+        def work(work: Work) -> list[UUID]:
+            work.jobs.load(ids)
+            allowances = Allowances(work, now=now)
+            taken: list[UUID] = []
+            for job_id in ids:
+                row = work.jobs.get(job_id)
+                if row is not None and _is_due(row, now) and allowances.admit(row.stream):
+                    allowances.take(row.stream)
+                    _take_row(work, row, request, now)
+                    taken.append(job_id)
+            allowances.spend()
+            return taken
+
+        try:
+            taken = self._database.run(work, patience=PERMIT_PATIENCE)
+        except Conflict:
+            return []  # other claims of the resource were faster, again and again
+        query = {"_id": {"$in": taken}, "claim_id": request.claim_id}
+        return self._database.read(lambda c: list(c[Names.JOBS].find(query, fields))) if taken else []
+
+    def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:
+        """Jobs that an open transaction has changed: claims pass them by for a moment."""
+        with self._lock:
+            now = time.monotonic()
+            self._avoided = {job_id: until for job_id, until in self._avoided.items() if until > now}
+            self._avoided.update(dict.fromkeys(more, now + AVOIDED))
+            return set(self._avoided)
+
+    def _body(self, document: Document) -> JobBody:
+        row = row_of(document, self._database.streams.key_of)
+        spec = row.spec
+        return JobBody(
+            job_id=spec.job_id,
+            target=spec.target,
+            payload=spec.payload,
+            created_at=row.created_at,
+            root_id=row.root_id,
+            queue=row.stream.queue,
+            params=spec.params,
+            backoff=spec.backoff,
+            backoff_base=spec.backoff_base,
+            jitter=spec.jitter,
+            no_retry_for=spec.no_retry_for,
+            business_key=spec.business_key,
+            batch_id=spec.batch_id,
+            parent_id=spec.parent_id,
+            schedule=spec.schedule,
+            on_success=spec.on_success,
+            on_failure=spec.on_failure,
+            resource=row.stream.resource,
+            breaker=row.stream.breaker,
+            expires_at=spec.expires_at,
+            state=row.state,
+            signal=row.signal,
+            caller=spec.caller,
+            has_conditions=bool(document.get("has_conditions")),
+        )
+
+
+def claims_of(collections: Collections, node_id: str) -> dict[UUID, UUID]:
+    """Job id to claim id of everything RUNNING under *node_id*."""
+    running = {"node_id": node_id, "status": JobStatus.RUNNING.value}
+    return {one["_id"]: one["claim_id"] for one in collections[Names.JOBS].find(running, {"claim_id": 1})}
+
+
+def _update_many(collections: Collections, query: Document, update: Document) -> bool:
+    """
+    Change every document that matches; False where the server has stopped in the middle.
+
+    A document that an open transaction has changed is waited for, and a user's transaction may be open for
+    long. The driver's own method has no limit of time for the server, so the command is spelled out.
+    """
+    command = {
+        "update": Names.JOBS,
+        "updates": [{"q": query, "u": update, "multi": True}],
+        "writeConcern": DURABLE.document,
+        "maxTimeMS": int(PATIENCE * 1000),
+    }
+    try:
+        answer = collections.database.command(command, codec_options=CODEC)
+    except OperationFailure as error:
+        if is_time_up(error):
+            return False
+        raise
+    for refused in answer.get("writeErrors", ()):
+        if refused.get("code") == TIMED_OUT:
+            return False
+        raise OperationFailure(str(refused.get("errmsg")), refused.get("code"), refused)
+    if "writeConcernError" in answer:
+        raise CommitUnknown(f"a claim was made, but not by a majority yet: {answer['writeConcernError']}")
+    return True
+
+
+def _heads(
+    collections: Collections,
+    wanted: Sequence[tuple[Branch, int]],
+    now: datetime | None,
+    avoided: Iterable[UUID] = (),
+) -> Iterator[Document]:
+    """The next jobs of these branches, a few hundred branches in one round trip."""
+    for start in range(0, len(wanted), BRANCHES):
+        stages = head_stages(wanted[start : start + BRANCHES], now, list(avoided))
+        first = stages[0]["$unionWith"]["pipeline"]
+        yield from collections[Names.JOBS].aggregate([*first, *stages[1:]])
+
+
+def _branches_of(stream_id: int) -> list[Branch]:
+    return branches([stream_id])
+
+
+def _ahead(guessed: Sequence[Branch], limit: int) -> list[tuple[Branch, int]]:
+    """How much of each branch to read before it is known whether its stream is open."""
+    each = min(limit, max(4, HEADS // max(len(guessed), 1)))
+    return [(branch, each) for branch in guessed]
+
+
+def _deepened(wanted: Sequence[tuple[Branch, int]], limit: int) -> list[tuple[Branch, int]]:
+    """Read as much at once as can be needed: a round trip costs more than a few hundred index entries."""
+    each = min(limit, HEADS // max(len(wanted), 1))
+    return [(branch, count if branch.most is not None else max(count, each)) for branch, count in wanted]
+
+
+def _is_due(row: Row, now: datetime) -> bool:
+    return row.status is JobStatus.PENDING and row.due_at <= now
+
+
+def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> None:
+    claim: dict[str, Any] = {
+        "status": JobStatus.RUNNING,
+        "claim_id": request.claim_id,
+        "claimed_at": now,
+        "node_id": request.node_id,
+        "held_claim_id": None,
+        "held_until": None,
+    }
+    change(work, row, Effects(), now=now, **claim)
+    for name in resources_of(row.stream):
+        permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
+        work.permits.assume_absent([(name, row.job_id, request.claim_id)])
+        work.permits.put((name, row.job_id, request.claim_id), permit)
+        work.touch(Names.LIMITS, name)
+
+
+def _claim(document: Document, request: ClaimRequest, now: datetime) -> JobClaim:
+    timeout = document.get("timeout")
+    return JobClaim(
+        job_id=document["_id"],
+        claim_id=request.claim_id,
+        node_id=request.node_id,
+        stream_id=document["stream_id"],
+        type=_TYPES[document.get("type", JobType.SINGLE.value)],
+        priority=_PRIORITIES[document["priority"]],
+        scheduled_at=time_of(document["due_at"]),
+        claimed_at=now,
+        attempts=document.get("attempts", 0),
+        crashes=document.get("crashes", 0),
+        max_retries=document.get("max_retries", 0),
+        timeout=None if timeout is None else duration_of(timeout),
+    )

@@ -1,0 +1,242 @@
+"""Nodes and locks in MongoDB: beats, rescue, goodbye."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
+
+from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.claims import claims_of
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import LOCKS, NODES, Work
+
+_DEAD: Final = NodeState.DEAD.value
+_RUNNING: Final = JobStatus.RUNNING.value
+
+#: How long after its end the server removes a lock that nobody gave back.
+_FORGOTTEN: Final = timedelta(days=1)
+
+
+class MongoCluster:
+    """Nodes, and the locks they take."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # --- beats ----------------------------------------------------------------------------------
+
+    def register(self, node: NodeSpec, *, now: datetime) -> None:
+        """Create the node's document with beat 0, ACTIVE; one of the same incarnation is left alone."""
+        check((now, node), "now")
+        record = NodeRecord(
+            node_id=node.node_id,
+            name=node.name,
+            host=node.host,
+            pid=node.pid,
+            version=node.version,
+            state=NodeState.ACTIVE,
+            beat=0,
+            beat_interval=node.beat_interval,
+            silence=node.silence,
+            started_at=now,
+            last_beat_at=now,
+            info=node.info,
+        )
+
+        def register(collections: Collections) -> None:
+            try:
+                collections[Names.NODES].insert_one(NODES.document(record))
+            except DuplicateKeyError:
+                pass  # this very call, sent again after a lost answer
+
+        self._database.write(register)
+
+    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+        """
+        Raise the beat counter and read back the node's claims; a DEAD or missing document is not changed.
+
+        The claims are read after the beat: a rescue that comes between has taken them all, and is told
+        by the next beat.
+        """
+        check(now, "now")
+
+        def beat(collections: Collections) -> BeatAnswer:
+            found = collections[Names.NODES].find_one_and_update(
+                {"_id": node_id, "state": {"$ne": _DEAD}},
+                _beaten(now),
+                {"clock": 1},
+                return_document=ReturnDocument.AFTER,
+            )
+            if found is None:
+                return BeatAnswer(alive=False)
+            claims = claims_of(collections, node_id)
+            return BeatAnswer(alive=True, claims=claims, database_time=found["clock"])
+
+        return self._database.write(beat)
+
+    def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
+        """Raise the counters of several nodes without reading claims; those that are alive."""
+        check(now, "now")
+        alive = {"_id": {"$in": list(node_ids)}, "state": {"$ne": _DEAD}}
+
+        def beat(collections: Collections) -> set[str]:
+            nodes = collections[Names.NODES]
+            if not node_ids or not nodes.update_many(alive, _beaten(now)).matched_count:
+                return set()
+            return {str(one["_id"]) for one in nodes.find(alive, {"_id": 1})}
+
+        return self._database.write(beat)
+
+    def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
+        """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
+        check(now, "now")
+        if state is NodeState.DEAD:
+            raise ValueError(
+                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
+            )
+        living = {"_id": node_id, "state": {"$ne": _DEAD}}
+        change = {"$set": {"state": state.value}}
+        return self._database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
+
+    def nodes(self) -> list[NodeRecord]:
+        """All nodes, by start time, with the number of jobs each is running."""
+
+        def ask(collections: Collections) -> list[NodeRecord]:
+            found = [NODES.value(one) for one in collections[Names.NODES].find()]
+            grouped = collections[Names.JOBS].aggregate(
+                [{"$match": {"status": _RUNNING}}, {"$group": {"_id": "$node_id", "jobs": {"$sum": 1}}}]
+            )
+            running = {one["_id"]: int(one["jobs"]) for one in grouped}
+            found.sort(key=lambda node: (node.started_at, node.node_id))
+            return [replace(node, running=running.get(node.node_id, 0)) for node in found]
+
+        return self._database.read(ask)
+
+    def database_time(self) -> datetime:
+        """The primary's clock."""
+        return self._database.clock()
+
+    # --- the end of nodes -----------------------------------------------------------------------
+
+    def rescue(
+        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+    ) -> Rescue | None:
+        """Declare a node dead and take its work back, in one transaction."""
+        check(now, "now")
+        silent = {"_id": node_id, "beat": seen_beat, "state": {"$ne": _DEAD}}
+        if self._database.read(lambda c: c[Names.NODES].find_one(silent, {"_id": 1})) is None:
+            return None
+        self._make_suspect_streams(node_id)
+
+        def work(work: Work) -> Rescue | None:
+            node = work.nodes.get(node_id)
+            if node is not None and node.beat == seen_beat:
+                _load_running(work, node_id)
+            return Rules(work).rescue(node_id, seen_beat=seen_beat, by=by, max_crashes=max_crashes, now=now)
+
+        return self._database.run(work)
+
+    def strays(self) -> list[str]:
+        """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living document."""
+
+        def ask(collections: Collections) -> list[str]:
+            holders = set(collections[Names.JOBS].distinct("node_id", {"status": _RUNNING}))
+            holders |= set(collections[Names.LINGERING].distinct("node_id"))
+            alive = collections[Names.NODES].find({"state": {"$ne": _DEAD}}, {"_id": 1})
+            return sorted(holders - {one["_id"] for one in alive})
+
+        return self._database.read(ask)
+
+    def deregister(self, node_id: str, *, now: datetime) -> int:
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the document."""
+        check(now, "now")
+
+        def work(work: Work) -> int:
+            _load_running(work, node_id)
+            return Rules(work).deregister(node_id, now=now)
+
+        return self._database.run(work)
+
+    def purge_nodes(self, *, before: datetime) -> int:
+        """Delete DEAD documents older than *before*, unless a late claim has left jobs with them."""
+        old = {"state": _DEAD, "rescued_at": {"$lt": micros(before)}}
+
+        def purge(collections: Collections) -> int:
+            dead = [one["_id"] for one in collections[Names.NODES].find(old, {"_id": 1})]
+            if not dead:
+                return 0
+            holding = collections[Names.JOBS].distinct(
+                "node_id", {"node_id": {"$in": dead}, "status": _RUNNING}
+            )
+            free = [node_id for node_id in dead if node_id not in holding]
+            return collections[Names.NODES].delete_many({"_id": {"$in": free}, **old}).deleted_count
+
+        return self._database.write(purge)
+
+    def _make_suspect_streams(self, node_id: str) -> None:
+        """Before the transaction: a stream is made outside of it."""
+        crashed = {"node_id": node_id, "status": _RUNNING, "crashes": {"$gte": SUSPECT_AFTER - 1}}
+        ids = self._database.read(lambda c: c[Names.JOBS].distinct("stream_id", crashed))
+        streams = self._database.streams
+        streams.make(
+            self._database.read(lambda _: {replace(streams.key_of(one), suspect=True) for one in ids})
+        )
+
+    # --- locks ----------------------------------------------------------------------------------
+
+    def acquire_lock(self, name: str, *, holder: str, token: UUID, ttl: timedelta, now: datetime) -> bool:
+        """Take the lock if it is free or expired; True also where *token* holds it already (renewed)."""
+        check((now, name, holder), "now")
+        record = LockRecord(name=name, holder=holder, token=token, locked_at=now, expires_at=now + ttl)
+        # by the wall clock: the server compares it with its own, and `now` may be a test's
+        forget_at = datetime.now(UTC) + ttl + _FORGOTTEN
+        fresh = {**LOCKS.document(record), "forget_at": forget_at}
+        renewal = {"holder": holder, "expires_at": micros(now + ttl), "forget_at": forget_at}
+
+        def acquire(collections: Collections) -> bool:
+            locks = collections[Names.LOCKS]
+            if locks.update_one({"_id": name, "token": token}, {"$set": renewal}).matched_count:
+                return True
+            expired = {"_id": name, "expires_at": {"$lte": micros(now)}}
+            try:
+                locks.update_one(expired, {"$set": fresh}, upsert=True)
+            except DuplicateKeyError:
+                return False  # it is held
+            return True
+
+        return self._database.write(acquire)
+
+    def release_lock(self, name: str, *, token: UUID) -> bool:
+        """Give the lock back, if *token* still holds it."""
+        held = {"_id": name, "token": token}
+        return self._database.write(lambda c: c[Names.LOCKS].delete_one(held).deleted_count > 0)
+
+    def lock(self, name: str) -> LockRecord | None:
+        """Who holds the lock; a read, so that an idle node writes nothing."""
+        found = self._database.read(lambda c: c[Names.LOCKS].find_one({"_id": name}))
+        return None if found is None else LOCKS.value(found)
+
+
+def _beaten(now: datetime) -> list[Document]:
+    """One beat more; what the server's clock says comes back with it."""
+    values = {"beat": {"$add": ["$beat", 1]}, "last_beat_at": micros(now), "clock": "$$NOW"}
+    return [{"$set": values}]
+
+
+def _load_running(work: Work, node_id: str) -> None:
+    ids = work.running_on.of(node_id)
+    work.load_jobs(ids)
+    work.alerts_of.load(ids)
+    work.permits.load_all({"node_id": node_id})

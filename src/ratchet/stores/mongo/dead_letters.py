@@ -1,0 +1,106 @@
+"""Dead letters and alerts in MongoDB; both are written by the transaction that fails the job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.errors import InvalidJob
+from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
+from ratchet.model.status import JobStatus
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.documents import Document, micros, time_of
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.search import places, query_of
+from ratchet.stores.mongo.work import ALERTS
+
+_LETTER = dict.fromkeys(
+    ("target", "error", "error_type", "dead_letter_reason", "attempts", "crashes", "dead_lettered_at"), 1
+)
+
+
+class MongoDeadLetters:
+    """Reads dead letters and alerts."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def dead_letters(
+        self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[DeadLetter]:
+        """FAILED jobs, latest failure first, each with its alerts."""
+        wanted = where or JobFilter()
+        after = None if cursor is None else _position(cursor)
+
+        def ask(collections: Collections) -> Page[DeadLetter]:
+            criteria: list[Document] = [
+                query_of(collections, wanted),
+                {"status": JobStatus.FAILED.value, "dead_lettered_at": {"$exists": True}},
+            ]
+            if after is not None:
+                at, job_id = after
+                criteria.append(
+                    {
+                        "$or": [
+                            {"dead_lettered_at": {"$lt": at}},
+                            {"dead_lettered_at": at, "_id": {"$lt": job_id}},
+                        ]
+                    }
+                )
+            order = [("dead_lettered_at", -1), ("_id", -1)]
+            found: list[Document] = []
+            for name in places(wanted):
+                found += collections[name].find({"$and": criteria}, _LETTER).sort(order).limit(limit + 1)
+            found.sort(key=lambda one: (one["dead_lettered_at"], one["_id"].int), reverse=True)
+            page = found[:limit]
+            alerts = _alerts_of(collections, [one["_id"] for one in page])
+            letters = [_letter(one, alerts.get(one["_id"], [])) for one in page]
+            more = letters and len(found) > limit
+            return Page(
+                letters, f"{letters[-1].failed_at.isoformat()} {letters[-1].job_id}" if more else None
+            )
+
+        return self._database.read(ask)
+
+    def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
+        """The latest alerts, newest first."""
+        query: Document = {} if since is None else {"created_at": {"$gte": micros(since)}}
+        order = [("created_at", -1), ("_id", -1)]
+        return self._database.read(
+            lambda c: [ALERTS.value(one) for one in c[Names.ALERTS].find(query).sort(order).limit(limit)]
+        )
+
+    def alerts_of(self, job_id: UUID) -> list[Alert]:
+        """The alerts of one job, oldest first."""
+        return self._database.read(lambda c: _alerts_of(c, [job_id]).get(job_id, []))
+
+
+def _alerts_of(collections: Collections, job_ids: list[UUID]) -> dict[UUID, list[Alert]]:
+    found: dict[UUID, list[Alert]] = {}
+    order = [("created_at", 1), ("_id", 1)]
+    if job_ids:
+        for one in collections[Names.ALERTS].find({"job_id": {"$in": job_ids}}).sort(order):
+            found.setdefault(one["job_id"], []).append(ALERTS.value(one))
+    return found
+
+
+def _letter(document: Document, alerts: list[Alert]) -> DeadLetter:
+    return DeadLetter(
+        job_id=document["_id"],
+        target=document["target"],
+        error=document.get("error"),
+        reason=document.get("dead_letter_reason", ""),
+        attempts=document.get("attempts", 0),
+        failed_at=time_of(document["dead_lettered_at"]),
+        alerts=tuple(alerts),
+        crashes=document.get("crashes", 0),
+        error_type=document.get("error_type"),
+    )
+
+
+def _position(cursor: str) -> tuple[int, UUID]:
+    failed_at, _, job_id = cursor.partition(" ")
+    try:
+        return micros(datetime.fromisoformat(failed_at)), UUID(job_id)
+    except (ValueError, TypeError):
+        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None

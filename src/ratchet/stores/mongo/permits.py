@@ -1,0 +1,89 @@
+"""Resource limits and circuit breakers in MongoDB; how a claim takes permits is in `claims`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import BREAKERS, LIMITS
+
+
+class MongoPermits:
+    """Limits and breakers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def set_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        """Create or change a limit; what is None is left as it was."""
+        check((now, name), "now")
+        self._database.run(
+            lambda work: Rules(work).set_limit(name, concurrent=concurrent, rate=rate, period=period, now=now)
+        )
+
+    def remove_limit(self, name: str, *, now: datetime) -> bool:
+        """Forget a limit; jobs of the resource are no longer held back."""
+        return self._database.write(lambda c: c[Names.LIMITS].delete_one({"_id": name}).deleted_count > 0)
+
+    def limits(self) -> list[LimitRecord]:
+        """All limits with the number of permits held."""
+
+        def ask(collections: Collections) -> list[LimitRecord]:
+            grouped = collections[Names.PERMITS].aggregate(
+                [{"$group": {"_id": "$_id.resource", "held": {"$sum": 1}}}]
+            )
+            held = {one["_id"]: int(one["held"]) for one in grouped}
+            limits = (LIMITS.value(one) for one in collections[Names.LIMITS].find())
+            return [
+                LimitRecord(
+                    name=limit.name,
+                    concurrent=limit.concurrent,
+                    rate=limit.rate,
+                    period=limit.period,
+                    held=held.get(limit.name, 0),
+                )
+                for limit in sorted(limits, key=lambda limit: limit.name)
+            ]
+
+        return self._database.read(ask)
+
+    def release_permits(self, claims: Sequence[JobClaim]) -> int:
+        """Free the permits of these runs, by (job_id, claim_id)."""
+        if not claims:
+            return 0
+        runs = [{"_id.job_id": claim.job_id, "_id.claim_id": claim.claim_id} for claim in claims]
+        return self._database.write(lambda c: c[Names.PERMITS].delete_many({"$or": runs}).deleted_count)
+
+    # --- breakers -------------------------------------------------------------------------------
+
+    def breaker(self, service: str) -> BreakerRecord | None:
+        """One breaker; None if it was never used."""
+        found = self._database.read(lambda c: c[Names.BREAKERS].find_one({"_id": service}))
+        return None if found is None else BREAKERS.value(found)
+
+    def breakers(self) -> list[BreakerRecord]:
+        """All breakers by service."""
+        return self._database.read(
+            lambda c: [BREAKERS.value(one) for one in c[Names.BREAKERS].find().sort("_id", 1)]
+        )
+
+    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
+        """Store a breaker's state if its version still is *expected_version* (0: create)."""
+        check((now, record), "now")
+        return self._database.run(
+            lambda work: Rules(work).save_breaker(record, expected_version=expected_version, now=now)
+        )

@@ -1,0 +1,108 @@
+"""Why a job is not running: the claim's own gates, asked about one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.composition import EdgeState
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.rows import Row
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.gates import NO_LIMIT, Gates, absorb_heads, head_stages, read_gates
+from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.sql.claim_order import Branch, choose
+
+Reason = tuple[str, str, datetime | None]
+
+#: The node that the question is about: any, with nothing running.
+_ASKING = UUID(int=0)
+
+
+def reasons(collections: Collections, database: Database, job_id: UUID, now: datetime) -> list[Reason]:
+    """Everything that keeps a claim at *now* from returning this job; empty: it would."""
+    document = collections[Names.JOBS].find_one({"_id": job_id}, WITHOUT_BODY) or collections[
+        Names.ARCHIVE
+    ].find_one({"_id": job_id}, WITHOUT_BODY)
+    if document is None:
+        return [("not_found", f"there is no job {job_id}", None)]
+    row = row_of(document, database.streams.key_of)
+    if row.status is JobStatus.WAITING:
+        return list(_of_waiting(collections, row))
+    if row.status is JobStatus.RUNNING:
+        return [("running", f"it is running on node {row.node_id}", None)]
+    if row.status is JobStatus.PAUSED:
+        return [("paused", "it is paused; resume it", None)]
+    if row.status is not JobStatus.PENDING:
+        return [(row.status.value.lower(), f"it has ended as {row.status}", None)]
+    key = row.stream
+    asking = ClaimRequest(node_id="", claim_id=_ASKING, limit=1, lane=key.lane, suspects=key.suspect)
+    gates, _ = read_gates(collections, asking, now)
+    found = list(_of_stream(row, gates, now))
+    return found or list(_of_limits(collections, row, gates, asking, now))
+
+
+def _of_waiting(collections: Collections, row: Row) -> Iterator[Reason]:
+    awaits = row.awaits_signal and row.spec.signal is not None
+    if awaits and row.spec.signal is not None:
+        yield "waiting_signal", f"it waits for the signal {row.spec.signal.key!r}", row.signal_due_at
+    settled = {"$in": [EdgeState.SATISFIED.value, EdgeState.BROKEN.value]}
+    unsettled = {"_id.child_id": row.job_id, "state": {"$not": settled}}
+    parents = [one["_id"]["parent_id"] for one in collections[Names.DEPENDENCIES].find(unsettled).limit(3)]
+    if parents or not awaits:
+        named = ", ".join(str(parent_id) for parent_id in parents) or "its batch"
+        yield "waiting_parent", f"it waits for {named}", None
+
+
+def _of_stream(row: Row, gates: Gates, now: datetime) -> Iterator[Reason]:
+    key = row.stream
+    if row.due_at > now:
+        held = "for the code of its last run to end, at the latest " if row.held_until is not None else ""
+        yield "not_due", f"it waits {held}until {row.due_at.isoformat()}", row.due_at
+    if key.queue in gates.paused:
+        yield "queue_paused", f"the queue {key.queue!r} is paused; resume it", None
+    if key.parked_target is not None:
+        yield "parked", f"no node that claimed it could import {key.parked_target}; start one that can", None
+    if key.suspect:
+        text = f"it was running in {row.crashes} crashes, so a node runs it only when no other suspect runs there"
+        yield "suspect", text, None
+    if key.breaker is not None and key.breaker in gates.breakers:
+        yield "breaker_open", f"the circuit breaker {key.breaker!r} is open", gates.breakers[key.breaker]
+
+
+def _of_limits(
+    collections: Collections, row: Row, gates: Gates, asking: ClaimRequest, now: datetime
+) -> Iterator[Reason]:
+    names = gates.limits_of(row.stream_id) if row.stream_id in gates.streams else ()
+    closed = [name for name in names if gates.allowance(name) <= 0]
+    if names and not closed and not _has_its_turn(collections, row, gates, asking, now):
+        closed = [min(names, key=gates.allowance)]  # open, but for fewer jobs than wait
+    for name in closed:
+        if gates.slots(name) <= gates.allowance(name):
+            yield "no_permit", f"as many jobs of {name!r} run as its limit allows", None
+        else:
+            text = f"as many jobs of {name!r} have started as its rate allows"
+            yield "rate_limited", text, gates.next_token_at(name)
+
+
+def _has_its_turn(
+    collections: Collections, row: Row, gates: Gates, asking: ClaimRequest, now: datetime
+) -> bool:
+    """True where a claim of any size would reach the job before the limits are used up."""
+    if min(gates.allowance(name) for name in gates.limits_of(row.stream_id)) >= NO_LIMIT:
+        return True
+    rivals = [branch for branch in gates.branches(gates.open_streams(asking)) if branch.gates]
+
+    def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+        stages = head_stages(wanted, now)
+        if stages:
+            found = collections[Names.JOBS].aggregate([*stages[0]["$unionWith"]["pipeline"], *stages[1:]])
+            absorb_heads(wanted, found, asking.boost_interval, now)
+
+    most = sum(branch.most or 0 for branch in rivals)
+    allowances = {name: gates.allowance(name) for branch in rivals for name in branch.gates}
+    chosen = choose(rivals, most, allowances, read)
+    return row.job_id in {rank[2] for rank, _ in chosen}

@@ -1,0 +1,127 @@
+"""Recurring schedules and their fire times in MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
+from ratchet.model.job import JobSpec
+from ratchet.stores.memory.values import check, check_spec
+from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.documents import micros
+from ratchet.stores.mongo.jobs import load_submission
+from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import FIRES, SCHEDULES, Work
+from ratchet.stores.sql.validation import validate
+
+
+class MongoRecurring:
+    """Schedules, and what became of their fire times."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+        """Create the schedule or change it to *spec*; equal specs change nothing."""
+        check((now, spec), "now")
+        return self._database.run(lambda work: Rules(work).upsert_schedule(spec, now=now))
+
+    def schedule(self, name: str) -> ScheduleRecord | None:
+        """One schedule; None if there is none."""
+        found = self._database.read(lambda c: c[Names.SCHEDULES].find_one({"_id": name}))
+        return None if found is None else SCHEDULES.value(found)
+
+    def schedules(self) -> list[ScheduleRecord]:
+        """All schedules by name."""
+        return self._database.read(
+            lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find().sort("_id", 1)]
+        )
+
+    def remove_schedule(self, name: str) -> bool:
+        """Forget a schedule and its fire times; its runs stay."""
+
+        def work(work: Work) -> bool:
+            removed = work.schedules.remove(name) is not None
+            fires = {"_id.schedule": name}
+            work.afterwards(Names.FIRES, lambda found: found.delete_many(fires, session=work.session))
+            return removed
+
+        return self._database.run(work)
+
+    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+        """Stop firing; True also if it was paused."""
+        return self._database.run(lambda work: Rules(work).pause_schedule(name, now=now))
+
+    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+        """Fire again from *next_fire_at* on; False if it was not paused."""
+        return self._database.run(lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now))
+
+    def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
+        """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
+        check(now, "now")
+        due = {"next_fire_at": {"$lte": micros(now)}, "paused": {"$ne": True}}
+        order = [("next_fire_at", 1), ("_id", 1)]
+        return self._database.read(
+            lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find(due).sort(order).limit(limit)]
+        )
+
+    # --- fires ----------------------------------------------------------------------------------
+
+    def advance(
+        self,
+        name: str,
+        *,
+        expected: datetime,
+        fires: Sequence[Fire],
+        next_fire_at: datetime | None,
+        now: datetime,
+    ) -> list[FireRecord] | None:
+        """
+        Record *fires*, insert their runs and move ``next_fire_at``, in one transaction; what was recorded.
+
+        None: somebody else was faster, or the schedule is paused.
+        """
+        runs = self._prepare(fires, now)
+
+        def work(work: Work) -> list[FireRecord] | None:
+            record = work.schedules.get(name)
+            if record is None or record.paused or record.next_fire_at != expected:
+                return None
+            work.touch(Names.SCHEDULES, name)
+            work.fires.load((name, fire.fire_at) for fire in fires)
+            load_submission(work, runs, (), None)
+            return Rules(work).advance(
+                name, expected=expected, fires=fires, next_fire_at=next_fire_at, now=now
+            )
+
+        return self._database.run(work)
+
+    def fires(self, name: str, *, limit: int = 50) -> list[FireRecord]:
+        """The latest recorded fire times, newest first."""
+        return self._database.read(
+            lambda c: [
+                FIRES.value(one).record
+                for one in c[Names.FIRES].find({"_id.schedule": name}).sort("_id.fire_at", -1).limit(limit)
+            ]
+        )
+
+    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+        """Record and insert one run outside the timetable; None if there is no such schedule."""
+        runs = self._prepare([fire], now)
+
+        def work(work: Work) -> FireRecord | None:
+            work.touch(Names.SCHEDULES, name)  # it may be removed at this moment
+            load_submission(work, runs, (), None)
+            return Rules(work).trigger(name, fire, now=now)
+
+        return self._database.run(work)
+
+    def _prepare(self, fires: Iterable[Fire], now: datetime) -> list[JobSpec]:
+        check((now, *fires), "now")
+        runs = [fire.spec for fire in fires if fire.spec is not None]
+        for spec in runs:
+            check_spec(spec)
+        self._database.streams.make(validate(runs, now=now))
+        return runs

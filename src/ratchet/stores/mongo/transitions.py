@@ -1,0 +1,241 @@
+"""
+Transitions in MongoDB: every change of a job's state.
+
+**The fence** is compared twice, and nothing can come between: the rules compare (job_id, claim_id) in the
+transaction's snapshot, and the update of the job's document names the claim and the state that they saw.
+A document that was changed since the snapshot cannot be written at all; the work is then done again and
+finds the claim gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ratchet.model.claim import SUSPECT_AFTER, JobClaim
+from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
+from ratchet.model.job import Progress, StreamKey
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.completion import held_by
+from ratchet.stores.memory.dead_letters import ALERT_WINDOW
+from ratchet.stores.memory.runs import resources_of
+from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.work import Work
+
+#: Completions that one transaction takes; a call with more of them is several transactions.
+PORTION: Final = 1_000
+
+_EXPIRES: Final = [JobStatus.PENDING.value, JobStatus.PAUSED.value, JobStatus.WAITING.value]
+
+
+class MongoTransitions:
+    """Ends, retries, pauses, hand-backs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def complete(
+        self,
+        completions: Sequence[Completion],
+        *,
+        now: datetime,
+        alert_window: timedelta = ALERT_WINDOW,
+        within: object | None = None,
+    ) -> list[CompletionAnswer]:
+        """
+        Apply many completions, each whole; one answer per completion, in order.
+
+        All in one transaction, up to a thousand: MongoDB ends transactions that take too long, and a
+        call with more is made of several. What cannot be stored is found before any of them.
+        """
+        check(now, "now")
+        for completion in completions:
+            check(completion)
+        if completions:
+            self._database.streams.make(self._streams_of(completions))
+        answers: list[CompletionAnswer] = []
+        size = max(len(completions), 1) if within is not None else PORTION
+        for start in range(0, len(completions), size):
+            portion = completions[start : start + size]
+
+            def work(work: Work, portion: Sequence[Completion] = portion) -> list[CompletionAnswer]:
+                load_completions(work, portion)
+                return Rules(work).complete(portion, now=now, alert_window=alert_window)
+
+            answers += self._database.run(work, within=within)
+        return answers
+
+    def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+        """Cancel a PENDING, PAUSED, WAITING or RUNNING job and, depth-first, all its dependants."""
+
+        def work(work: Work) -> list[CanceledJob]:
+            work.load_jobs([job_id])
+            return Rules(work).cancel(job_id, reason=reason, now=now)
+
+        return self._database.run(work)
+
+    def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
+        """The code of these ended runs has really ended: free keys and permits that still wait for it."""
+        runs = [{"job_id": claim.job_id, "claim_id": claim.claim_id} for claim in claims]
+
+        def waits(collections: Collections) -> bool:
+            return collections[Names.LINGERING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
+
+        if claims and self._database.read(waits):
+            self._database.run(lambda work: Rules(work).settle(claims, now=now))
+
+    def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
+        """
+        Cancel what has expired and fail what waited for its signal too long, at most *limit*.
+
+        Looks first, so that a sweep that finds nothing writes nothing.
+        """
+        at = micros(now)
+
+        def find(collections: Collections) -> list[UUID]:
+            jobs = collections[Names.JOBS]
+            due: list[tuple[int, UUID]] = []
+            for name, states in (("expiry_due_at", _EXPIRES), ("signal_due_at", [JobStatus.WAITING.value])):
+                found = jobs.find({name: {"$lte": at}, "status": {"$in": states}}, {name: 1})
+                due += [(one[name], one["_id"]) for one in found.sort(name, 1).limit(limit)]
+            return list(
+                dict.fromkeys(job_id for _, job_id in sorted(due, key=lambda one: (one[0], one[1].int)))
+            )
+
+        ids = self._database.read(find)[:limit]
+        if not ids:
+            return []
+
+        def work(work: Work) -> list[CanceledJob]:
+            work.load_jobs(ids)
+            return Rules(work).expire(now=now, limit=limit)
+
+        return self._database.run(work)
+
+    # --- back and aside -------------------------------------------------------------------------
+
+    def retry(self, job_id: UUID, *, now: datetime) -> bool:
+        """FAILED (also paused from FAILED) to PENDING: attempts and crashes 0, error cleared, due now."""
+
+        def work(work: Work) -> bool:
+            work.load_jobs([job_id])
+            return Rules(work).retry(job_id, now=now)
+
+        return self._database.run(work)
+
+    def pause(self, job_id: UUID, *, now: datetime) -> bool:
+        """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
+        return self._database.run(lambda work: Rules(work).pause(job_id, now=now))
+
+    def resume(self, job_id: UUID, *, now: datetime) -> bool:
+        """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
+        return self._database.run(lambda work: Rules(work).resume(job_id, now=now))
+
+    # --- runs that do not end -------------------------------------------------------------------
+
+    def hand_back(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
+        """Return unstarted claims to PENDING with their old due time; how many were still held."""
+        if not claims:
+            return 0
+
+        def work(work: Work) -> int:
+            load_claims(work, claims)
+            return Rules(work).hand_back(claims, now=now)
+
+        return self._database.run(work)
+
+    def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]:
+        """
+        Return RUNNING jobs of *node_id* whose claim id is not among *known*: their answer was lost.
+
+        A claim that timed out here may be carried out by the server later, so a node asks again and again;
+        it looks first, and mostly finds nothing.
+        """
+
+        def looks_strange(collections: Collections) -> bool:
+            strange = {"node_id": node_id, "claim_id": {"$nin": list(known)}}
+            lost = {"node_id": node_id, "_id.claim_id": {"$nin": list(known)}}
+            running = {"status": JobStatus.RUNNING.value, **strange}
+            return (
+                collections[Names.JOBS].find_one(running, {"_id": 1}) is not None
+                or collections[Names.LINGERING].find_one(lost, {"_id": 1}) is not None
+            )
+
+        if not self._database.read(looks_strange):
+            return []
+        return self._database.run(lambda work: Rules(work).hand_back_unknown(node_id, known, now=now))
+
+    def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
+        """Return a claimed job whose target this node cannot import to a stream parked for that target."""
+        return self._database.run(lambda work: Rules(work).park(claim, target, now=now))
+
+    def save_progress(
+        self, claim: JobClaim, progress: Progress, *, now: datetime, within: object | None = None
+    ) -> bool:
+        """Store a run's progress, if *claim* still holds the job."""
+        check((now, progress), "progress")
+        change: Document = {"progress": progress.fraction, "progress_message": progress.message}
+        return self._save(claim, change, within)
+
+    def save_state(self, claim: JobClaim, state: str, *, now: datetime) -> bool:
+        """Store a run's checkpoint (JSON), if *claim* still holds the job."""
+        check((now, state), "the checkpoint")
+        return self._save(claim, {"state": state}, None)
+
+    def _save(self, claim: JobClaim, change: Document, within: object | None) -> bool:
+        """One document, so one statement; the fence is in it."""
+        fence = {"_id": claim.job_id, "claim_id": claim.claim_id, "status": JobStatus.RUNNING.value}
+        if within is not None:
+
+            def work(work: Work) -> bool:
+                done = work.write(
+                    Names.JOBS, lambda jobs: jobs.update_one(fence, {"$set": change}, session=work.session)
+                )
+                return bool(done.matched_count)
+
+            return self._database.run(work, within=within)
+        return self._database.write(
+            lambda collections: collections[Names.JOBS].update_one(fence, {"$set": change}).matched_count > 0
+        )
+
+    def _streams_of(self, completions: Iterable[Completion]) -> set[StreamKey]:
+        """The streams that these completions may need."""
+        wanted = {one.callback.stream for one in completions if one.callback is not None}
+        for one in completions:
+            if isinstance(one.decision, CountCrash) and one.claim.crashes + 1 >= SUSPECT_AFTER:
+                try:
+                    wanted.add(replace(self._database.streams.key_of(one.claim.stream_id), suspect=True))
+                except KeyError:
+                    pass  # a claim that was never given out: it holds nothing
+        return wanted
+
+
+def load_claims(work: Work, claims: Iterable[JobClaim]) -> None:
+    """Read the jobs of these claims, and their permits, together."""
+    claims = list(claims)
+    work.load_jobs([claim.job_id for claim in claims])
+    rows = [(claim, row) for claim in claims if (row := held_by(work, claim)) is not None]
+    work.permits.load(
+        (name, claim.job_id, claim.claim_id) for claim, row in rows for name in resources_of(row)
+    )
+
+
+def load_completions(work: Work, completions: Sequence[Completion]) -> None:
+    """Read together what these completions will ask for one by one."""
+    load_claims(work, [one.claim for one in completions])
+    callbacks = [one.callback.job_id for one in completions if one.callback is not None]
+    work.load_new(callbacks)
+    failing = [one.claim.job_id for one in completions if isinstance(one.decision, Fail | CountCrash)]
+    work.alerts_of.load(failing)
+    lost = [one.claim for one in completions if held_by(work, one.claim) is None]
+    work.executions.load((claim.job_id, claim.claim_id) for claim in lost)

@@ -1,0 +1,171 @@
+"""Timeouts and cancellation really stop work, and the node goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from ratchet import JobCanceledError, JobFailedError, JobStatus, Options, Scheduler, call
+from tests.lifecycle import jobs
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Nothing is left over from another test."""
+    jobs.gate.clear()
+    jobs.started.clear()
+    jobs.calls.clear()
+    yield
+    jobs.gate.set()
+
+
+class TestTimeouts:
+    @pytest.mark.parametrize(
+        ("target", "seconds"),
+        [(jobs.sleep_async, 60.0), (jobs.sleep_in_python, 60.0), (jobs.sleep_in_c, 4.0)],
+        ids=["async", "python", "blocking"],
+    )
+    def test_a_job_that_exceeds_its_timeout_fails_within_two_seconds(
+        self, scheduler: Scheduler, target: object, seconds: float
+    ) -> None:
+        """Async, Python and blocking code alike; and the node goes on working."""
+        with scheduler:
+            begun = time.monotonic()
+            handle = scheduler.enqueue(target, seconds).with_timeout(1.0).submit()  # type: ignore[call-overload]
+            with pytest.raises(JobFailedError, match="timeout of 1s"):
+                handle.result(timeout=10)
+            assert time.monotonic() - begun < 2.5
+            assert scheduler.enqueue_now(jobs.double, 21).result(timeout=10) == 42
+            assert [run.status for run in scheduler.jobs.executions(handle.id)] == ["TIMED_OUT"]
+
+    def test_a_process_job_is_killed(self, scheduler: Scheduler) -> None:
+        """A job in the process lane that exceeds its timeout is gone within two seconds."""
+        slow = scheduler.job(lane="process", name="slow")(jobs.sleep_in_c)
+        with scheduler:
+            # The first child has to start: that is not the job's time.
+            scheduler.job(lane="process", name="where")(jobs.where).enqueue().submit().result(timeout=30)
+            begun = time.monotonic()
+            handle = slow.enqueue(60.0).with_timeout(1.0).submit()
+            with pytest.raises(JobFailedError, match="timeout of 1s"):
+                handle.result(timeout=10)
+            assert time.monotonic() - begun < 2.5
+
+    def test_a_stuck_thread_gives_its_slot_to_another(self, url: str) -> None:
+        """With one slot, code that ignores its interruption does not keep other jobs from running."""
+        scheduler = Scheduler(url, allow=["tests.lifecycle"], options=Options(concurrency=1))
+        with scheduler:
+            stuck = scheduler.enqueue(jobs.ignore_everything).with_timeout(0.3).submit()
+            with pytest.raises(JobFailedError):
+                stuck.result(timeout=10)
+            assert scheduler.enqueue_now(jobs.double, 4).result(timeout=10) == 8
+            jobs.gate.set()
+        assert stuck.status() is JobStatus.FAILED
+        scheduler.close()
+
+    def test_a_timeout_is_retried_like_any_failure(self, scheduler: Scheduler) -> None:
+        """Two attempts, both timed out, then a dead letter."""
+        with scheduler:
+            handle = scheduler.enqueue(jobs.sleep_async, 30.0).with_timeout(0.2).with_max_retries(1).submit()
+            with pytest.raises(JobFailedError):
+                handle.result(timeout=15)
+            assert [run.status for run in scheduler.jobs.executions(handle.id)] == ["TIMED_OUT", "TIMED_OUT"]
+            assert scheduler.jobs.get(handle.id).attempts == 2
+
+
+class TestCancel:
+    def test_a_running_job_is_stopped_and_its_result_discarded(self, scheduler: Scheduler) -> None:
+        """Canceled by the process that runs it: at once."""
+        with scheduler:
+            handle = scheduler.enqueue(jobs.hold).with_business_key("one").submit()
+            assert jobs.started.wait(10)
+            assert handle.cancel()
+            with pytest.raises(JobCanceledError):
+                handle.result(timeout=5)
+            assert not handle.cancel()
+            self._key_is_free_again(scheduler)
+
+    def test_a_key_stays_taken_while_the_canceled_code_runs(self, scheduler: Scheduler) -> None:
+        """One live holder per key means: also no code of a canceled one."""
+        from ratchet import BusinessKeyBusy
+
+        with scheduler:
+            handle = scheduler.enqueue(jobs.ignore_everything).with_business_key("one").submit()
+            assert jobs.started.wait(10)
+            assert handle.cancel()
+            assert handle.status() is JobStatus.CANCELED
+            with pytest.raises(BusinessKeyBusy):
+                scheduler.enqueue(jobs.double, 1).with_business_key("one").submit()
+            time.sleep(1.0)  # well past the grace: the slot is replaced, the code goes on
+            with pytest.raises(BusinessKeyBusy):
+                scheduler.enqueue(jobs.double, 1).with_business_key("one").submit()
+            jobs.gate.set()
+            self._key_is_free_again(scheduler)
+
+    def test_a_cancel_by_another_process_is_learned_with_the_beat(self, url: str) -> None:
+        """Another scheduler cancels; the node that runs the job stops it soon."""
+        node = Scheduler(url, allow=["tests.lifecycle"], options=Options(heartbeat=0.3, silence=5))
+        other = Scheduler(url, allow=["tests.lifecycle"])
+        with node:
+            handle = node.enqueue(jobs.hold).submit()
+            assert jobs.started.wait(10)
+            assert other.cancel_job(handle.id)
+            deadline = time.monotonic() + 5
+            while not node.health().ok or node._core.node is None or not node._core.node.is_idle:  # noqa: SLF001
+                assert time.monotonic() < deadline, "the canceled run goes on"
+                time.sleep(0.05)
+        assert handle.status() is JobStatus.CANCELED
+        node.close()
+        other.close()
+
+    @staticmethod
+    def _key_is_free_again(scheduler: Scheduler) -> None:
+        from ratchet import BusinessKeyBusy
+
+        deadline = time.monotonic() + 5
+        while True:
+            try:
+                scheduler.enqueue(jobs.double, 1).with_business_key("one").submit()
+            except BusinessKeyBusy:
+                assert time.monotonic() < deadline, "the key was never freed"
+                time.sleep(0.02)
+            else:
+                return
+
+
+class TestProcessLane:
+    def test_cpu_bound_work_uses_another_core(self, scheduler: Scheduler) -> None:
+        """It runs in a process of its own, one per slot."""
+        import os
+
+        where = scheduler.job(lane="process", name="where")(jobs.where)
+        with scheduler:
+            pids = {handle.result(timeout=30) for handle in [where.enqueue().submit() for _ in range(4)]}
+        assert os.getpid() not in pids
+
+
+class TestStop:
+    def test_draining_lets_running_jobs_finish(self, scheduler: Scheduler) -> None:
+        """stop() waits for what runs, and hands back what has not started."""
+        scheduler.start()
+        handle = scheduler.enqueue(jobs.sleep_in_python, 0.5).submit()
+        while handle.status() is not JobStatus.RUNNING:
+            time.sleep(0.01)
+        later = scheduler.enqueue(call(jobs.double, 1)).with_delay(timedelta(hours=1)).submit()
+        scheduler.stop(drain=True, timeout=10)
+        assert handle.status() is JobStatus.SUCCEEDED
+        assert later.status() is JobStatus.PENDING
+        assert scheduler.nodes.list() == []
+
+    def test_a_job_that_does_not_finish_in_time_is_handed_back_unpunished(self, scheduler: Scheduler) -> None:
+        """Neither an attempt nor a crash: it runs again elsewhere."""
+        scheduler.start()
+        handle = scheduler.enqueue(jobs.sleep_in_python, 60.0).submit()
+        while handle.status() is not JobStatus.RUNNING:
+            time.sleep(0.01)
+        scheduler.stop(drain=True, timeout=0.2)
+        job = handle.job()
+        assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
+        assert [run.status for run in scheduler.jobs.executions(handle.id, all=True)] == ["HANDED_BACK"]

@@ -1,0 +1,27 @@
+"""The kinds of store that end-to-end tests run on, in one place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ratchet.model.options import Options
+from ratchet.stores import open_store
+
+#: Every test that takes `fresh_url` runs on each of these.
+KINDS = ("sqlite", "postgresql")
+
+_FIXTURES = {"postgresql": "postgresql_url", "mysql": "mysql_url", "mongodb": "mongodb_url"}
+
+
+def fresh_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """The URL of an empty store of this kind, with its schema."""
+    if kind == "sqlite":
+        url = f"sqlite:///{folder / 'jobs.db'}"
+    else:
+        url = request.getfixturevalue(_FIXTURES[kind])
+    store = open_store(url, Options())
+    store.migrate()
+    store.close()
+    return url

@@ -1,0 +1,134 @@
+"""The pacemaker beats for those that live, for no others, and does not give up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from ratchet.cli.beats import Pacemaker
+from ratchet.cli.messages import Ready
+from ratchet.model.errors import StoreUnavailable
+
+READY = Ready(
+    node_id="n",
+    url="sqlite:///x",
+    options={"schema": "jobs", "pool_size": 50},
+    heartbeat=0.02,
+    drain_timeout=1,
+)
+
+
+class BeatBook:
+    """A store that writes down who was beaten for."""
+
+    def __init__(self) -> None:
+        self.beats: list[list[str]] = []
+        self.released: list[str] = []
+        self.away = False
+        self.closed = False
+        self.beaten = threading.Event()
+
+    def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
+        self._require()
+        assert now.tzinfo is not None
+        self.beats.append(list(node_ids))
+        self.beaten.set()
+        return set(node_ids)
+
+    def deregister(self, node_id: str, *, now: datetime) -> int:
+        self._require()
+        self.released.append(node_id)
+        return 2
+
+    def database_time(self) -> datetime:
+        return datetime.now(UTC)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _require(self) -> None:
+        if self.away:
+            raise StoreUnavailable("postgresql://app:hunter2@db is away")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.book = BeatBook()
+        self.alive: list[str] = ["a", "b"]
+        self.opened: list[tuple[str, Any]] = []
+
+        def open_store(url: str, options: Any) -> Any:
+            self.opened.append((url, options))
+            return self.book
+
+        self.pacemaker = Pacemaker(lambda: self.alive, open_store=open_store)
+
+
+def test_it_beats_for_those_that_live_again_and_again() -> None:
+    """At every interval, asking anew who lives; nobody alive: no statement."""
+    bench = Bench()
+    bench.pacemaker.start(READY)
+    assert bench.book.beaten.wait(5)
+    bench.alive = ["b"]
+    deadline = time.monotonic() + 5
+    while bench.book.beats[-1] != ["b"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    bench.alive = []
+    time.sleep(0.1)
+    count = len(bench.book.beats)
+    time.sleep(0.1)
+    assert len(bench.book.beats) == count
+    bench.pacemaker.close()
+    assert bench.book.closed
+
+
+def test_the_store_is_opened_once_with_the_options_of_the_app() -> None:
+    """The first child that is ready names it; the pool is small, since one connection is enough."""
+    bench = Bench()
+    bench.pacemaker.start(READY)
+    bench.pacemaker.start(READY)
+    bench.pacemaker.close()
+    [(url, options)] = bench.opened
+    assert url == READY.url
+    assert options.schema == "jobs"
+    assert options.pool_size == 3
+
+
+def test_a_store_of_one_process_needs_no_beats() -> None:
+    """Where no other process can see the store, nobody could rescue and nothing is opened."""
+    bench = Bench()
+    bench.pacemaker.start(Ready(node_id="n", url="", options={}, heartbeat=2, drain_timeout=1, shared=False))
+    bench.pacemaker.close()
+    assert bench.opened == []
+
+
+def test_a_database_that_is_away_is_said_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Beats go on when it is back; the log is not filled meanwhile."""
+    bench = Bench()
+    bench.book.away = True
+    with caplog.at_level(logging.WARNING):
+        bench.pacemaker.start(READY)
+        time.sleep(0.2)
+        assert len(caplog.records) == 1
+        bench.book.away = False
+        assert bench.book.beaten.wait(5)
+    bench.pacemaker.close()
+
+
+def test_what_a_killed_child_held_is_handed_back() -> None:
+    """A node that was told to leave is released by name; a database that is away only costs a warning."""
+    bench = Bench()
+    bench.pacemaker.release("too early: no store is known")
+    bench.pacemaker.start(READY)
+    bench.pacemaker.release("a")
+    bench.book.away = True
+    bench.pacemaker.release("b")
+    bench.pacemaker.close()
+    assert bench.book.released == ["a"]
