@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit services format clean
+.PHONY: help venv demo test check unit docs services format clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -43,6 +43,9 @@ unit: $(STAMP)  ## Only the tests that need no server
 format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
+
+docs: $(STAMP)  ## Generate the reference pages from the code
+	@$(BIN)/python docs/generate.py
 
 services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print their URLs
 	@$(BIN)/python -m tests.services up --pgbouncer

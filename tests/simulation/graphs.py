@@ -226,9 +226,7 @@ def _is_odd_batch(context: BatchContext) -> bool:
 class GraphWorld(World):
     """A world of graphs and batches instead of single jobs."""
 
-    def __init__(
-        self, seed: int, *, nodes: int = 3, store_class: Callable[..., Any] = MemoryStore
-    ) -> None:
+    def __init__(self, seed: int, *, nodes: int = 3, store_class: Callable[..., Any] = MemoryStore) -> None:
         self.graphs: list[Plan] = []
         self.batches: list[BatchPlan] = []
         self.hand_canceled: set[UUID] = set()
@@ -272,8 +270,15 @@ class GraphWorld(World):
 
     def _chaos_step(self) -> None:
         action = self.dice.choices(
-            (self._submit, self._node_step, self._let_time_pass, self._control, self._kill, self._freeze)
-            + (self._stream_step,),
+            (
+                self._submit,
+                self._node_step,
+                self._let_time_pass,
+                self._control,
+                self._kill,
+                self._freeze,
+                self._stream_step,
+            ),
             (6, 66, 12, 6, 2, 2, 6),
         )[0]
         action()
@@ -400,9 +405,7 @@ class GraphWorld(World):
             batch.token = self.ids()
             batch.unsent = [items[start : start + 2] for start in range(2, len(items), 2)]
             name = lease_name(batch.batch_id)
-            self.store.acquire_lock(
-                name, holder="sim", token=batch.token, ttl=LEASE, now=self.clock.now()
-            )
+            self.store.acquire_lock(name, holder="sim", token=batch.token, ttl=LEASE, now=self.clock.now())
             batch.items = items[:2]
         if self._insert(*self._batch_specs(batch)):
             self.batches.append(batch)

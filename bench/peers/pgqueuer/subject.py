@@ -87,17 +87,20 @@ class Pgqueuer(Subject):
     async def _manager(self) -> QueueManager:
         manager = QueueManager(AsyncpgDriver(await asyncpg.connect(self.url)))
 
-        @manager.entrypoint("noop")
-        def noop(job: Job) -> None:
+        def work() -> None:
             self.ran += 1
+
+        @manager.entrypoint("noop")
+        async def noop(job: Job) -> None:
+            await asyncio.to_thread(work)  # pgqueuer's own advice for code that is not async
 
         @manager.entrypoint("noop_async")
         async def noop_async(job: Job) -> None:
             self.ran += 1
 
         @manager.entrypoint("stamp")
-        def stamp(job: Job) -> None:
-            self.note(int(job.payload or b"0"))
+        async def stamp(job: Job) -> None:
+            await asyncio.to_thread(self.note, int(job.payload or b"0"))
 
         @manager.entrypoint("stamp_async")
         async def stamp_async(job: Job) -> None:

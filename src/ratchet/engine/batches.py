@@ -129,9 +129,7 @@ class BatchRecovery:
         if held is not None and held.expires_at > now:
             return False
         token = self._ids()
-        if not self._store.acquire_lock(
-            name, holder=self._identity.node_id, token=token, ttl=LEASE, now=now
-        ):
+        if not self._store.acquire_lock(name, holder=self._identity.node_id, token=token, ttl=LEASE, now=now):
             return False
         try:
             latest = self._store.batch(batch.batch_id)

@@ -28,6 +28,10 @@ logger = logging.getLogger("ratchet.engine")
 #: A fire time that is at most this late is on time.
 GRACE = timedelta(seconds=5)
 BATCH = 100
+#: Fire times that one transaction records, and how many missed ones are recorded one by one at all.
+PORTION = 1000
+MOST_RECORDED = 100_000
+
 
 class RecurringRuns:
     """Fires schedules that are due."""
@@ -64,10 +68,20 @@ class RecurringRuns:
             return 0
         due, upcoming = self._due(record, expected, now)
         fires = plan(record.spec, due, now, self._run_for)
-        answer = self._store.advance(
-            record.spec.name, expected=expected, fires=fires, next_fire_at=upcoming, now=now
-        )
-        return len([fire for fire in answer or () if _is_run(fire)])
+        created = 0
+        for start in range(0, len(fires), PORTION):
+            portion, rest = fires[start : start + PORTION], fires[start + PORTION :]
+            answer = self._store.advance(
+                record.spec.name,
+                expected=portion[0].fire_at,
+                fires=portion,
+                next_fire_at=rest[0].fire_at if rest else upcoming,
+                now=now,
+            )
+            if answer is None:  # another node goes on with it, or somebody changed the schedule
+                break
+            created += len([fire for fire in answer if _is_run(fire)])
+        return created
 
     @staticmethod
     def _due(
@@ -79,8 +93,13 @@ class RecurringRuns:
             if fire > now:
                 return due, fire
             due.append(fire)
-            if len(due) > 100_000:
-                # Years of seconds: what is older than this is not worth listing one by one.
+            if len(due) > MOST_RECORDED:
+                logger.warning(
+                    "schedule %s missed more than %d fire times; those after %s are not recorded one by one",
+                    record.spec.name,
+                    MOST_RECORDED,
+                    fire,
+                )
                 return due, next_fire(record.spec, now, record.created_at)
         return due, None
 

@@ -32,8 +32,9 @@ ALIASES = {
 #: Where the search for a syntax error begins; any time would do.
 _EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001  # a time on the wall has no zone
 _MINUTE = timedelta(minutes=1)
-#: No clock is put forward by more than this (Troll: two hours; a day was left out by Samoa in 2011).
+#: No clock is put forward by more than a day (Samoa left one out in 2011), and mostly by an hour or two.
 _LONGEST_GAP = timedelta(hours=25)
+_USUAL_GAP = timedelta(hours=3)
 
 
 class Timetable(Protocol):
@@ -84,7 +85,7 @@ class CronTable:
     def _fixed(self, begin: datetime) -> Iterator[datetime]:
         """Times on the wall, each at the one instant that stands for it."""
         # A time in a gap becomes one after it, so the search begins before any gap that ends here.
-        wall = (begin + self._offset(begin)).replace(tzinfo=None) - _LONGEST_GAP
+        wall = (begin + self._offset(begin)).replace(tzinfo=None) - _USUAL_GAP
         for local in CronSim(self._cron, wall):
             instant = local.replace(tzinfo=self._zone).astimezone(UTC)
             if instant.astimezone(self._zone).replace(tzinfo=None) != local:
@@ -100,9 +101,7 @@ class CronTable:
             for wall in CronSim(self._cron, local):
                 instant = wall.replace(tzinfo=UTC) - offset
                 if self._offset(instant) != offset:
-                    # A second earlier on the new wall: the first minute after the change may match.
-                    change = self._change(before, instant)
-                    begin = change
+                    begin = self._change(before, instant)
                     break
                 yield instant
                 before = instant

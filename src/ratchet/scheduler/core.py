@@ -221,7 +221,7 @@ class Core:
 
     def fire_times(self, spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
         """The fire times of a schedule after *after*."""
-        from ratchet.engine.recurring import fire_times
+        from ratchet.engine.timetable import fire_times
 
         return iter(fire_times(spec, after, anchor))
 

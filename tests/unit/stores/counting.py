@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ratchet.stores.sql.dialects.postgresql import PostgresqlSession
-from ratchet.stores.sql.dialects.sqlite import SqliteSession
+from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
+from ratchet.stores.sql.dialects.sqlite_session import SqliteSession
 
 _SENDERS = ("execute", "rows", "insert_rows", "update_rows")
 

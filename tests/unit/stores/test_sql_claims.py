@@ -252,17 +252,26 @@ class TestGates:
 
 
 class TestNothingToDo:
-    def test_an_idle_claim_writes_nothing(self, postgresql: SqlStore, postgresql_url: str) -> None:
-        """Not even a transaction id is used up: jobs that are not due yet, and claims that find nothing."""
+    @pytest.mark.parametrize("gated", [False, True])
+    def test_an_idle_claim_writes_nothing(self, postgresql: SqlStore, gated: bool) -> None:
+        """Not even a transaction id is used up by a claim that finds nothing, with limits or without."""
         store = postgresql
-        insert(store, [(2, NOW + timedelta(hours=1), StreamKey())] * 100)
-        with psycopg.connect(postgresql_url, autocommit=True) as observer:
-            before = observer.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone()
-            for _ in range(20):
-                assert claim(store) == []
-            store.next_due_at(request(), now=NOW)
-            # the two reads of the observer itself use none
-            assert observer.execute("SELECT pg_snapshot_xmax(pg_current_snapshot())").fetchone() == before
+        key = StreamKey(resource="gateway") if gated else StreamKey()
+        insert(store, [(2, NOW + timedelta(hours=1), key)] * 100)
+        if gated:
+            store.set_limit("gateway", concurrent=0, now=NOW)
+            insert(store, [(2, NOW, key)])
+        plan = postgresql_claims.PostgresqlClaimPlan()
+
+        def work(session: Session) -> tuple[list[Any], bool]:
+            found = plan._claim(session, request(), NOW, bodies=True)
+            return found, session.value("SELECT pg_current_xact_id_if_assigned() IS NULL AS is_clean")
+
+        if gated:
+            # locking the limit's row is a write, so a limit that is used up is seen before it is locked
+            assert store.database.run(work) == ([], True)
+        else:
+            assert store.database.run(work) == ([], True)
 
     def test_an_idle_claim_takes_no_write_lock(self, tmp_path: Path) -> None:
         """On SQLite it succeeds while somebody else is in the middle of a long write."""

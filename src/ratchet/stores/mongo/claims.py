@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -24,6 +24,7 @@ from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
 from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
@@ -31,18 +32,18 @@ from ratchet.stores.mongo.gates import (
     BRANCHES,
     Gates,
     absorb_heads,
+    depth_of,
     head_stages,
     read_gates,
+    read_heads,
+    read_on,
     resources_of,
 )
 from ratchet.stores.mongo.job_documents import row_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.sql.claim_order import Branch, Chosen, branches, choose
 
-#: Heads that one round trip reads, at most, unless a single branch needs more.
-HEADS: Final = 5_000
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
 PATIENCE: Final = 0.25
 AVOIDED: Final = 1.0
@@ -98,9 +99,9 @@ class MongoClaims:
                 for stream_id in gates.open_streams(request)
                 if all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
             ]
-            wanted = [(Branch(s, b.priority), 1) for s in streams for b in _branches_of(s)]
+            wanted = [(branch, 1) for stream_id in streams for branch in branches_of(stream_id)]
             found: list[datetime] = []
-            for document in _heads(collections, wanted, None):
+            for document in read_heads(collections, wanted, None):
                 tokens = [gates.next_token_at(name) for name in gates.limits_of(document["stream_id"])]
                 found.append(max([time_of(document["due_at"]), *(at for at in tokens if at is not None)]))
             return found
@@ -135,31 +136,29 @@ class MongoClaims:
         return sorted(held, key=lambda document: place[document["_id"]])
 
     def _choose(self, collections: Collections, request: ClaimRequest, now: datetime) -> tuple[Chosen, Gates]:
+        """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
-        guessed = [branch for stream_id in self._open.get(kind, ()) for branch in _branches_of(stream_id)]
-        ahead, avoided = _ahead(guessed, request.limit), self._avoid()
+        avoided = self._avoid()
+        guessed = {
+            (branch.stream_id, branch.priority): branch
+            for stream_id in self._open.get(kind, ())
+            for branch in branches_of(stream_id)
+        }
+        depth = depth_of(len(guessed), request.limit)
+        ahead = [(branch, depth) for branch in guessed.values()]
         gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
         absorb_heads(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
-        self._open[kind] = streams if len(streams) * len(_branches_of(0)) <= BRANCHES else []
+        self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
         for stream_id in streams:
             self._database.streams.knows(stream_id, gates.streams[stream_id])
         candidates = gates.branches(streams)
-        read_before = {(branch.stream_id, branch.priority): branch for branch, _ in ahead}
+        for branch in candidates:
+            if (known := guessed.get((branch.stream_id, branch.priority))) is not None:
+                branch.ranks, branch.ended = known.ranks, known.ended
 
-        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
-            missing: list[tuple[Branch, int]] = []
-            for branch, count in wanted:
-                known = read_before.pop((branch.stream_id, branch.priority), None)
-                if known is not None:
-                    branch.ranks, branch.ended = known.ranks, known.ended
-                if not branch.ended and len(branch.ranks) < count:
-                    missing.append((branch, count))
-                elif known is None:
-                    missing.append((branch, count))
-            if missing:
-                missing = _deepened(missing, request.limit)
-                absorb_heads(missing, _heads(collections, missing, now, avoided), request.boost_interval, now)
+        def read(wanted: Sequence[Branch]) -> None:
+            read_on(collections, wanted, request, now, avoided)
 
         allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
         return choose(candidates, request.limit, allowances, read), gates
@@ -287,35 +286,6 @@ def _update_many(collections: Collections, query: Document, update: Document) ->
     if "writeConcernError" in answer:
         raise CommitUnknown(f"a claim was made, but not by a majority yet: {answer['writeConcernError']}")
     return True
-
-
-def _heads(
-    collections: Collections,
-    wanted: Sequence[tuple[Branch, int]],
-    now: datetime | None,
-    avoided: Iterable[UUID] = (),
-) -> Iterator[Document]:
-    """The next jobs of these branches, a few hundred branches in one round trip."""
-    for start in range(0, len(wanted), BRANCHES):
-        stages = head_stages(wanted[start : start + BRANCHES], now, list(avoided))
-        first = stages[0]["$unionWith"]["pipeline"]
-        yield from collections[Names.JOBS].aggregate([*first, *stages[1:]])
-
-
-def _branches_of(stream_id: int) -> list[Branch]:
-    return branches([stream_id])
-
-
-def _ahead(guessed: Sequence[Branch], limit: int) -> list[tuple[Branch, int]]:
-    """How much of each branch to read before it is known whether its stream is open."""
-    each = min(limit, max(4, HEADS // max(len(guessed), 1)))
-    return [(branch, each) for branch in guessed]
-
-
-def _deepened(wanted: Sequence[tuple[Branch, int]], limit: int) -> list[tuple[Branch, int]]:
-    """Read as much at once as can be needed: a round trip costs more than a few hundred index entries."""
-    each = min(limit, HEADS // max(len(wanted), 1))
-    return [(branch, count if branch.most is not None else max(count, each)) for branch, count in wanted]
 
 
 def _is_due(row: Row, now: datetime) -> bool:

@@ -7,7 +7,7 @@ jobs of the streams that were open last time; so a claim that finds nothing is o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,15 +18,17 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.permits import refilled, tokens
 from ratchet.stores.memory.rows import Limit
+from ratchet.stores.mongo.claim_order import Branch, branches_of
 from ratchet.stores.mongo.database import Collections
 from ratchet.stores.mongo.documents import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.streams import key_of
 from ratchet.stores.mongo.work import LIMITS
-from ratchet.stores.sql.claim_order import Branch, branches
 
 #: Branches whose heads one aggregation reads; the server takes at most a thousand stages.
 BRANCHES: Final = 300
+#: Heads that one round trip reads, about.
+HEADS: Final = 5_000
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 NO_LIMIT: Final = 2**31
@@ -90,7 +92,7 @@ class Gates:
             gates = self.limits_of(stream_id)
             most = min((self.allowance(name) for name in gates), default=None)
             if most is None or most > 0:
-                found += [Branch(stream_id, one.priority, gates, most) for one in branches([stream_id])]
+                found += [Branch(stream_id, one.priority, gates, most) for one in branches_of(stream_id)]
         return found
 
 
@@ -154,6 +156,36 @@ def _count_permits(collections: Collections, gates: Gates) -> None:
             ]
         )
         gates.held = {one["_id"]: int(one["held"]) for one in grouped}
+
+
+def depth_of(count: int, limit: int) -> int:
+    """How far to read in each of *count* branches: as far as can be needed, unless they are many."""
+    return min(limit, max(4, HEADS // max(count, 1)))
+
+
+def read_heads(
+    collections: Collections,
+    wanted: Sequence[tuple[Branch, int]],
+    now: datetime | None,
+    avoided: Collection[UUID] = (),
+) -> Iterator[Document]:
+    """The next jobs of these branches, a few hundred branches in one round trip."""
+    for start in range(0, len(wanted), BRANCHES):
+        first, *others = head_stages(wanted[start : start + BRANCHES], now, avoided)
+        yield from collections[Names.JOBS].aggregate([*first["$unionWith"]["pipeline"], *others])
+
+
+def read_on(
+    collections: Collections,
+    wanted: Sequence[Branch],
+    request: ClaimRequest,
+    now: datetime,
+    avoided: Collection[UUID] = (),
+) -> None:
+    """Read on in each branch."""
+    depth = depth_of(len(wanted), request.limit)
+    counted = [(one, depth if one.most is None else min(depth, one.most - len(one.ranks))) for one in wanted]
+    absorb_heads(counted, read_heads(collections, counted, now, avoided), request.boost_interval, now)
 
 
 def head_stages(

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.composition import EdgeState
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
+from ratchet.stores.mongo.claim_order import Branch, choose
 from ratchet.stores.mongo.database import Collections, Database
-from ratchet.stores.mongo.gates import NO_LIMIT, Gates, absorb_heads, head_stages, read_gates
+from ratchet.stores.mongo.gates import NO_LIMIT, Gates, read_gates, read_on
 from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.sql.claim_order import Branch, choose
 
 Reason = tuple[str, str, datetime | None]
 
@@ -96,13 +98,12 @@ def _has_its_turn(
         return True
     rivals = [branch for branch in gates.branches(gates.open_streams(asking)) if branch.gates]
 
-    def read(wanted: Sequence[tuple[Branch, int]]) -> None:
-        stages = head_stages(wanted, now)
-        if stages:
-            found = collections[Names.JOBS].aggregate([*stages[0]["$unionWith"]["pipeline"], *stages[1:]])
-            absorb_heads(wanted, found, asking.boost_interval, now)
-
     most = sum(branch.most or 0 for branch in rivals)
+    asking = replace(asking, limit=most)
+
+    def read(wanted: Sequence[Branch]) -> None:
+        read_on(collections, wanted, asking, now)
+
     allowances = {name: gates.allowance(name) for branch in rivals for name in branch.gates}
     chosen = choose(rivals, most, allowances, read)
     return row.job_id in {rank[2] for rank, _ in chosen}

@@ -91,7 +91,8 @@ class MongoTransitions:
         def waits(collections: Collections) -> bool:
             return collections[Names.LINGERING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
 
-        if claims and self._database.read(waits):
+        waiting = bool(runs) and self._database.read(waits)
+        if waiting:
             self._database.run(lambda work: Rules(work).settle(claims, now=now))
 
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:

@@ -43,7 +43,7 @@ FIND_HEADS = f"""
            (SELECT q.scheduled_time FROM scheduler_job_queue q
              WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
-      FROM scheduler_stream s CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p
+      FROM scheduler_stream s CROSS JOIN {{priorities}}
      WHERE {OPEN_STREAM}
 """
 
@@ -100,13 +100,7 @@ class SqlClaims(SqlPart):
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
 
-        def look(session: Session) -> list[datetime]:
-            rows = session.rows(FIND_HEADS, stream_params(request, now))
-            heads = [(open_stream(*row[:3]), row[3]) for row in rows if row[3] is not None]
-            limits = Limits.seen(session, [stream for stream, _ in heads], now)
-            return list(_openings(heads, limits, now))
-
-        return min(self.database.read(look), default=None)
+        return self.database.read(lambda session: next_opening(session, request, now))
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
@@ -147,6 +141,14 @@ class SqlClaims(SqlPart):
             caller=row[18],
             has_conditions=row[19],
         )
+
+
+def next_opening(session: Session, request: ClaimRequest, now: datetime) -> datetime | None:
+    """The earliest time at which an open stream has a due job that its limits let through; None: unknown."""
+    rows = session.rows(FIND_HEADS, stream_params(request, now))
+    heads = [(open_stream(*row[:3]), row[3]) for row in rows if row[3] is not None]
+    limits = Limits.seen(session, [stream for stream, _ in heads], now)
+    return min(_openings(heads, limits, now), default=None)
 
 
 def _openings(

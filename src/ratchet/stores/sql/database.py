@@ -17,6 +17,10 @@ Transactions on a SQL database, without the differences between the products.
 ``{greatest}(a, b)`` ``{least}(a, b)`` arguments must not be NULL (SQLite answers NULL, PostgreSQL skips it)
 ``{instr}(text, :part) > 0``           position of a part, case-sensitive everywhere
 ``{clock}``                            the server's clock, a time: ``SELECT {clock} AS now_at``
+``{priorities}``                       a row set ``p`` whose ``p.column1`` is each priority, highest first
+``{current}``                          at the end of a SELECT that must see what others have committed, although
+                                       the caller's transaction (``within=``) may have an older snapshot
+``{short text}``                       the type of a column that is a key
 =====================================  ==========================================================
 
 ``true``, ``false``, ``NOT flag``, ``LIMIT :n``, ``RETURNING``, ``ON CONFLICT (…) DO NOTHING | DO UPDATE``,

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, branches
-from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.claim_order import Branch, Rank, Read, branches, choose, owners
+from ratchet.stores.sql.database import Row, Session
 
 QUEUE_PAUSED = "EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND u.paused)"
 # OPEN without a time is open until somebody closes it
@@ -35,7 +35,6 @@ FIND_OPEN_STREAMS = f"""
     SELECT s.stream_id, s.resource, s.limit_key FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
 """
 
-LIMIT_NAMES = "SELECT resource FROM scheduler_resource_limit WHERE resource {in names text}"
 # A limit that another claim is counting right now is closed for this one: two claims never wait for each other.
 LOCK_LIMITS = """
     SELECT resource, max_concurrent, rate, period_us, tokens, refilled_at
@@ -97,20 +96,21 @@ class Limit:
     def allowance(self) -> int:
         """How many jobs may be claimed now."""
         slots = math.inf if self.concurrent is None else self.concurrent
-        starts = math.inf if self.tokens is None else math.floor(self.tokens)
+        starts = math.inf if self.tokens is None else math.floor(self.tokens + _WHOLE)
         left = min(slots, starts)
         return max(int(left), 0) if left != math.inf else _NO_LIMIT
 
     @property
     def next_token(self) -> timedelta | None:
         """How long until another job may start, where the rate is what holds it back."""
-        if self.tokens is None or self.tokens >= 1 or not self.rate or self.period is None:
+        if self.tokens is None or self.tokens + _WHOLE >= 1 or not self.rate or self.period is None:
             return None
         return self.period * ((1 - self.tokens) / self.rate)
 
 
 _NO_LIMIT = 2**31
 _CLOSED = 0
+_WHOLE = 1e-6  # a token that lacks no more than this is whole: times are microseconds, tokens are not
 
 
 class Limits:
@@ -118,22 +118,18 @@ class Limits:
 
     def __init__(self, limits: Mapping[str, Limit], busy: Collection[str] = ()) -> None:
         self._limits = limits
-        self._busy = busy  # being counted by another claim
-
-    @classmethod
-    def locked(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
-        """The limits of *streams*, locked until this transaction ends; those that another claim has locked are closed."""
-        names = sorted({name for stream in streams for name in stream.limits})
-        if not names or not (known := {row[0] for row in session.rows(LIMIT_NAMES, {"names": names})}):
-            return cls({})
-        found = _limits(session, LOCK_LIMITS, sorted(known), now)
-        return cls(found, known - found.keys())
+        self._busy = busy  # closed for now: not locked here, perhaps by another claim
 
     @classmethod
     def seen(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
-        """The same without locks, for reading."""
+        """The limits of *streams* as they are, without locks: good for looking, not for taking."""
         names = sorted({name for stream in streams for name in stream.limits})
         return cls(_limits(session, READ_LIMITS, names, now) if names else {})
+
+    def locked(self, session: Session, names: Collection[str], now: datetime) -> Limits:
+        """The same, with *names* counted anew under a lock until this transaction ends; all others are closed."""
+        found = _limits(session, LOCK_LIMITS, sorted(names), now)
+        return Limits(found, self._limits.keys() - found.keys())
 
     def of(self, stream: OpenStream) -> list[Limit]:
         """The limits that a stream has."""
@@ -198,6 +194,44 @@ def _tokens(
     if tokens is None or refilled_at is None:
         return float(rate)
     return min(float(rate), tokens + rate * max((now - refilled_at) / period, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a claim is going to take, behind which limits."""
+
+    ranks: list[Rank]  # in claim order
+    branches: list[Branch]
+    limits: Limits
+    streams: dict[int, OpenStream]
+
+    def permits(self, session: Session, request: ClaimRequest, rows: Sequence[Row], now: datetime) -> None:
+        """Take the permits of the claimed *rows* (job id and stream id first)."""
+        if any(branch.gates for branch in self.branches):
+            self.limits.take(session, request, [(row[0], self.streams[row[1]]) for row in rows], now)
+
+
+def choose_gated(session: Session, request: ClaimRequest, now: datetime, read: Read) -> Choice:
+    """
+    The next jobs of all open streams, limits included.
+
+    First without locks, because a claim that finds nothing must not write, and a lock is a write.
+    Then, if jobs behind limits are among the chosen, again with those limits locked.
+    """
+    streams = open_streams(session, request, now)
+    limits = Limits.seen(session, streams, now)
+    choice = _choice(request, streams, limits, read)
+    owner = owners(branch for branch in choice.branches if branch.gates)
+    names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
+    if not names or session.dialect.one_writer:
+        return choice
+    return _choice(request, streams, limits.locked(session, names, now), read)
+
+
+def _choice(request: ClaimRequest, streams: Sequence[OpenStream], limits: Limits, read: Read) -> Choice:
+    candidates = gated_branches(streams, limits)
+    ranks = choose(candidates, request.limit, limits.allowances(), read)
+    return Choice(ranks, candidates, limits, {stream.stream_id: stream for stream in streams})
 
 
 def gated_branches(streams: Sequence[OpenStream], limits: Limits) -> list[Branch]:

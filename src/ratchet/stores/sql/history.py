@@ -35,7 +35,8 @@ OLDEST_RUNS = """
            (j.job_id IS NULL OR j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED')) AS has_ended
       FROM (SELECT job_id, claim_id, finished_at, started_at, scheduled_at
               FROM scheduler_job_execution
-             WHERE (job_id, claim_id) > (CAST(:job_id AS {uuid}), CAST(:claim_id AS {uuid}))
+             WHERE job_id >= CAST(:job_id AS {uuid})
+               AND (job_id, claim_id) > (CAST(:job_id AS {uuid}), CAST(:claim_id AS {uuid}))
              ORDER BY job_id, claim_id
              LIMIT :step) e
       LEFT JOIN scheduler_job j ON j.job_id = e.job_id

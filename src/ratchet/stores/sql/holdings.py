@@ -29,6 +29,7 @@ FIND_HOLDERS = """
     SELECT business_key, job_id, claim_id
       FROM scheduler_business_key_reservation
      WHERE business_key {in keys text}
+    {current}
 """
 
 TAKE_OVER_KEYS = """

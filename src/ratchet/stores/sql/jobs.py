@@ -53,9 +53,10 @@ FORGET = (
     # a child that still waits for others counts on what this parent has settled
     """DELETE FROM scheduler_dependency
         WHERE parent_id = :job_id
-          AND child_id NOT IN (SELECT c.job_id
-                                 FROM scheduler_job c JOIN scheduler_dependency d ON d.child_id = c.job_id
-                                WHERE d.parent_id = :job_id AND c.status = 'WAITING')""",
+          AND child_id NOT IN (SELECT w.job_id
+                                 FROM (SELECT DISTINCT c.job_id
+                                         FROM scheduler_job c JOIN scheduler_dependency d ON d.child_id = c.job_id
+                                        WHERE d.parent_id = :job_id AND c.status = 'WAITING') w)""",
     "DELETE FROM scheduler_dependency WHERE child_id = :job_id",
     "DELETE FROM scheduler_job WHERE job_id = :job_id",
     "DELETE FROM scheduler_job_archive WHERE job_id = :job_id",

@@ -40,6 +40,7 @@ READ_LEDGER = """
     SELECT idempotency_key, job_id
       FROM scheduler_idempotency_key
      WHERE idempotency_key {in keys text}
+    {current}
 """
 
 LEAVE_LEDGER = """

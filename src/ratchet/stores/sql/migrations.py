@@ -22,8 +22,8 @@ VERSION_TABLE = "ratchet_schema_version"
 
 CREATE_VERSION_TABLE = """
     CREATE TABLE ratchet_schema_version (
-        script      {text} PRIMARY KEY,
-        checksum    {text} NOT NULL,
+        script      {short text} PRIMARY KEY,
+        checksum    {short text} NOT NULL,
         applied_at  {time} NOT NULL
     )
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from ratchet.model.job import JobRecord, JobResultRow, Progress
+from ratchet.model.job import JobRecord, JobResultRow, Progress, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.streams import StreamRegistry
@@ -35,6 +35,9 @@ ARCHIVED_COLUMNS = f"""{_FIXED},
 """
 ARCHIVED_JOBS = "scheduler_job_archive j"
 
+#: Where the stream's id stands in both.
+STREAM_ID = 34
+
 FIND_JOB = f"SELECT {LIVE_COLUMNS} FROM {LIVE_JOBS} WHERE j.job_id = :job_id"
 
 FIND_ARCHIVED_JOB = f"SELECT {ARCHIVED_COLUMNS} FROM {ARCHIVED_JOBS} WHERE j.job_id = :job_id"
@@ -62,7 +65,8 @@ def find_record(session: Session, streams: StreamRegistry, job_id: UUID) -> JobR
         row, archived = session.row(FIND_ARCHIVED_JOB, {"job_id": job_id}), True
     if row is None:
         return None
-    return record_of(session, streams, row, find_tags(session, [job_id]).get(job_id, ()), archived=archived)
+    key = streams.key_of(row[STREAM_ID], session)
+    return record_of(row, key, find_tags(session, [job_id]).get(job_id, ()), archived=archived)
 
 
 def find_tags(session: Session, job_ids: Sequence[UUID]) -> dict[UUID, tuple[str, ...]]:
@@ -86,9 +90,7 @@ def find_results(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, JobRes
     return found
 
 
-def record_of(
-    session: Session, streams: StreamRegistry, row: Row, tags: tuple[str, ...], *, archived: bool
-) -> JobRecord:
+def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: bool) -> JobRecord:
     """The record of a row of `LIVE_COLUMNS` or `ARCHIVED_COLUMNS`."""
     (job_id, target, payload, job_type, priority, params, created_at, finished_at, expires_at, *rest) = row
     (
@@ -118,7 +120,7 @@ def record_of(
     (superseded_by, canceled_reason, paused_from, signal_key, dead_letter_reason, caller, status, *rest) = (
         rest
     )
-    (stream_id, scheduled_at, started_at, attempts, crashes, node_id, claim_id) = rest
+    (_, scheduled_at, started_at, attempts, crashes, node_id, claim_id) = rest
     return JobRecord(
         job_id=job_id,
         target=target,
@@ -126,7 +128,7 @@ def record_of(
         status=JobStatus(status),
         type=JobType(job_type),
         priority=Priority(priority),
-        stream=streams.key_of(stream_id, session),
+        stream=stream,
         tags=tags,
         params=params,
         created_at=created_at,

@@ -32,8 +32,9 @@ FIND_READY = """
        AND (j.signal_key IS NULL OR j.signal IS NOT NULL)
        AND j.needs <= (SELECT count(*)
                          FROM scheduler_dependency d
-                        WHERE d.child_id = j.job_id AND d.state = 'SATISFIED')
+                        WHERE d.child_id = j.job_id AND d.state = 'SATISFIED' {current})
      ORDER BY j.job_id
+    {current}
 """
 
 

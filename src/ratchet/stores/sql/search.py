@@ -16,6 +16,7 @@ from ratchet.stores.sql.records import (
     ARCHIVED_JOBS,
     LIVE_COLUMNS,
     LIVE_JOBS,
+    STREAM_ID,
     find_tags,
     record_of,
 )
@@ -116,7 +117,10 @@ def find_page(
         found.sort(key=lambda one: one[0][0], reverse=True)
     page = found[:limit]
     tags = find_tags(session, [row[0] for row, _ in page])
-    records = [record_of(session, streams, row, tags.get(row[0], ()), archived=old) for row, old in page]
+    keys = {
+        stream_id: streams.key_of(stream_id, session) for stream_id in {row[STREAM_ID] for row, _ in page}
+    }
+    records = [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
     return Page(records, str(page[-1][0][0]) if page and len(found) > limit else None)
 
 

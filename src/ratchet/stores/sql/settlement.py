@@ -30,6 +30,7 @@ FIND_OPEN_EDGES = """
       FROM scheduler_dependency
      WHERE parent_id {in ids uuid} AND state = 'OPEN'
      ORDER BY parent_id, position, child_id
+    {current}
 """
 
 SETTLE_EDGES = """
@@ -46,6 +47,7 @@ COUNT_EDGES = """
       FROM scheduler_dependency
      WHERE child_id {in ids uuid}
      GROUP BY child_id
+    {current}
 """
 
 

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import json
 
-from ratchet.model.job import JobSpec
+from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus
 from ratchet.stores.sql.database import Session
 
@@ -105,7 +105,7 @@ class Flags:
 def store_specs(
     session: Session,
     specs: Sequence[JobSpec],
-    stream_ids: Mapping[Any, int],
+    stream_ids: Mapping[StreamKey, int],
     *,
     now: datetime,
     flags: Flags | None = None,
@@ -130,7 +130,7 @@ def store_specs(
 
 
 def _table(
-    specs: Sequence[JobSpec], stream_ids: Mapping[Any, int], now: datetime, flags: Flags | None
+    specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], now: datetime, flags: Flags | None
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
     names = list(_REQUIRED)
     columns: list[Sequence[object]] = [
@@ -140,7 +140,7 @@ def _table(
         [spec.payload for spec in specs],
         [spec.type.value for spec in specs],
         [int(spec.priority) for spec in specs],
-        [stream_ids[spec.stream] for spec in specs],
+        _stream_ids(specs, stream_ids),
         [spec.status.value for spec in specs],
         [now] * len(specs),
         [spec.scheduled_at for spec in specs],
@@ -159,6 +159,12 @@ def _table(
         columns.append([spec.job_id in flags.dependants for spec in specs])
         columns.append([spec.job_id in flags.conditions for spec in specs])
     return tuple(names), list(zip(*columns, strict=True))
+
+
+def _stream_ids(specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int]) -> list[int]:
+    # by identity: the specs of a bulk share their key, and hashing it a thousand times takes time
+    known = {id(key): stream_ids[key] for key in {id(spec.stream): spec.stream for spec in specs}.values()}
+    return [known[id(spec.stream)] for spec in specs]
 
 
 @lru_cache(maxsize=256)

@@ -69,7 +69,7 @@ def translate(sql: str, dialect: Dialect) -> Statement:
 
 
 def _expand(macro: str, statement: Statement, dialect: Dialect) -> str:
-    if word := dialect.words.get(macro):
+    if (word := dialect.words.get(macro)) is not None:
         return word
     if match := _MEMBER.fullmatch(macro):
         kind = _kind(match["kind"])

@@ -17,7 +17,7 @@ from ratchet.stores.sql.database import Database, Row, Session, SqlPart
 _COLUMNS = "queue, lane, resource, breaker, limit_key, fairness_key, suspect, parked_target"
 
 FIND_STREAMS_BY_KEY = "SELECT stream_key, stream_id FROM scheduler_stream WHERE stream_key {in keys text}"
-FIND_STREAM_BY_ID = f"SELECT {_COLUMNS} FROM scheduler_stream WHERE stream_id = :stream_id"
+FIND_STREAM_BY_ID = f"SELECT {_COLUMNS} FROM scheduler_stream WHERE stream_id = :stream_id {{current}}"
 INSERT_STREAM = f"""
     INSERT INTO scheduler_stream (stream_key, {_COLUMNS}, created_at)
     VALUES (:stream_key, :queue, :lane, :resource, :breaker, :limit_key, :fairness_key, :suspect, :parked_target,

@@ -29,7 +29,7 @@ LOCK_PARENTS = """
     {for update}
 """
 
-FIND_ARCHIVED_PARENTS = "SELECT job_id, status FROM scheduler_job_archive WHERE job_id {in ids uuid}"
+FIND_ARCHIVED_PARENTS = "SELECT job_id, status FROM scheduler_job_archive WHERE job_id {in ids uuid} {current}"
 
 MARK_PARENTS = """
     UPDATE scheduler_job
@@ -92,7 +92,7 @@ def insert_specs(
     edges = _kept_edges(edges, kept, keys)
     ended = _meet_parents(session, edges, {spec.job_id for spec in kept})
     if kept:
-        stream_ids = streams.ids_of(session, {spec.stream for spec in kept})
+        stream_ids = streams.ids_of(session, {id(spec.stream): spec.stream for spec in kept}.values())
         submission.stored = store_specs(session, kept, stream_ids, now=now, flags=_flags(edges))
     if phantoms := set(keys.reserved.values()) - submission.stored:
         drop_reservations(session, phantoms)

@@ -12,7 +12,7 @@ are in `locked`, `successes`, `holdings` and here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -95,6 +95,7 @@ class SqlTransitions(SqlPart):
         """Apply many completions in one transaction; one answer per completion, in order."""
         if not completions:
             return []
+        self._know_streams({one.claim.stream_id for one in completions})
         if within is None and (missing := self._streams_of(completions)):
             self.streams.ids_of(None, missing)
         return self.database.run(
@@ -167,6 +168,8 @@ class SqlTransitions(SqlPart):
         if not claims:
             return 0
 
+        self._know_streams({claim.stream_id for claim in claims})
+
         def work(session: Session) -> int:
             held = lock_held_rows(session, claims)
             hand_back(session, self.streams, held)
@@ -213,6 +216,14 @@ class SqlTransitions(SqlPart):
         """Store a run's checkpoint, if *claim* still holds the job."""
         values = {"job_id": claim.job_id, "state": state}
         return self.database.run(lambda session: _save(session, claim, SAVE_STATE, values))
+
+    def _know_streams(self, stream_ids: Iterable[int]) -> None:
+        """Read keys of streams that this process has not met, and keep them: inside a transaction they are not kept."""
+        for stream_id in stream_ids:
+            try:
+                self.streams.key_of(stream_id)
+            except KeyError:
+                pass  # a claim that was never given out: it holds nothing
 
     def _streams_of(self, completions: Sequence[Completion]) -> set[StreamKey]:
         """The streams that these completions may need; made before, because inside they need a second connection."""

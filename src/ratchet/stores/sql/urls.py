@@ -11,8 +11,10 @@ from ratchet.model.options import Options
 from ratchet.stores.sql.dialect import Dialect
 
 _MEMORY = ":memory:"
-_SUPPORTED = "sqlite:///file.db, sqlite:///:memory:, postgresql://user@host/database"
-_LATER = {"mysql": "MySQL", "mariadb": "MariaDB", "mongodb": "MongoDB", "mongodb+srv": "MongoDB"}
+_SUPPORTED = (
+    "sqlite:///file.db, sqlite:///:memory:, postgresql://user@host/database, mysql://user@host/database"
+)
+_LATER = {"mongodb": "MongoDB", "mongodb+srv": "MongoDB"}
 
 
 def dialect_of(url: str, options: Options) -> Dialect:
@@ -23,6 +25,8 @@ def dialect_of(url: str, options: Options) -> Dialect:
             return sqlite_dialect(url, options)
         case "postgresql" | "postgres" | "postgresql+psycopg":
             return postgresql_dialect(url, options)
+        case "mysql" | "mariadb" | "mysql+pymysql" | "mariadb+pymysql":
+            return mysql_dialect(url, options)
         case "":
             raise ConfigurationError(f"the store's URL has no scheme (no ://); supported are {_SUPPORTED}")
         case _ if scheme in _LATER:
@@ -62,3 +66,14 @@ def postgresql_dialect(url: str, options: Options) -> Dialect:
 
     # SQLAlchemy's spelling names the driver as well; libpq knows the bare one only
     return PostgresqlDialect("postgresql://" + url.partition("://")[2], options)
+
+
+def mysql_dialect(url: str, options: Options) -> Dialect:
+    """MySQL and MariaDB; `MissingDriver` names the extra if PyMySQL is not installed."""
+    if find_spec("pymysql") is None:
+        raise MissingDriver(
+            "the MySQL store needs PyMySQL, which is not installed: pip install 'ratchet-jobs[mysql]'"
+        )
+    from ratchet.stores.sql.dialects.mysql import MysqlDialect
+
+    return MysqlDialect(url, options)

@@ -134,6 +134,7 @@ class Connections:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
+        self._lent = 0
         self._slots = threading.Semaphore(self._size)
         # blocks of user code may last; the engine's own calls must not wait for them
         self._user_slots = threading.Semaphore(max(self._size - 2, 1))
@@ -151,7 +152,7 @@ class Connections:
             try:
                 return self._idle_one(purpose) or self._connect(purpose)
             except BaseException:
-                self._slots.release()
+                self._returned()
                 raise
         except BaseException:
             if for_user:
@@ -168,9 +169,14 @@ class Connections:
             else:
                 connection.shut()
         finally:
-            self._slots.release()
+            self._returned()
             if for_user:
                 self._user_slots.release()
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._lent -= 1
+        self._slots.release()
 
     def discard_idle(self) -> None:
         """Close the connections that nobody uses: after one was lost, the others are not trusted."""
@@ -186,16 +192,17 @@ class Connections:
 
     def _idle_one(self, purpose: Purpose) -> Connection | None:
         with self._lock:
+            self._lent += 1
             # the server closes what has been idle for longer
             oldest = time.monotonic() - self.idle / 2
             stale = [connection for connection in self._idle if connection.used_at < oldest]
             fresh = [connection for connection in self._idle if connection.used_at >= oldest]
-            # the one used last is the warmest; one for the other purpose is closed rather than changed
+            # the one used last is the warmest
             found = next((one for one in reversed(fresh) if one.purpose == purpose), None)
             if found is not None:
                 fresh.remove(found)
-            elif fresh and len(fresh) >= self._size:
-                stale.append(fresh.pop(0))
+            elif len(fresh) + self._lent > self._size:
+                stale.append(fresh.pop(0))  # it is for the other purpose, and makes room
             self._idle = fresh
         for connection in stale:
             connection.shut()

@@ -198,9 +198,8 @@ def _insert(text: str) -> Shape:
         values = _values(head[head.index(")") + 1 :], into["columns"])
         update = _taken(table, alias, conflict["key"], values, rest)
         return Shape(untouched, otherwise=update)
-    return Shape(
-        f"{head} ON DUPLICATE KEY UPDATE {re.sub(r'excluded[.](\w+)', r'VALUES(\1)', assignments.strip())}"
-    )
+    values_of = re.sub(r"excluded\.(\w+)", r"VALUES(\1)", assignments.strip())
+    return Shape(f"{head} ON DUPLICATE KEY UPDATE {values_of}")
 
 
 def _fresh(head: str, key: str, returning: str) -> tuple[str, int, str]:

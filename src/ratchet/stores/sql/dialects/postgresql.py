@@ -7,7 +7,7 @@ a pooler the next transaction may run on another server connection, and somebody
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,16 +20,15 @@ from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.columns import Kind, kind_in
-from ratchet.stores.sql.database import NO_PARAMS, Row, Session
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql_connections import ADAPTERS, Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
-from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, times_of
+from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
-from ratchet.stores.sql.statement import Statement, decode
 from ratchet.stores.sql.wakeups.postgresql import notify_within, postgresql_wakeups
 
 _DRIVER = "psycopg.Connection"
@@ -38,109 +37,6 @@ _SAVEPOINT = "ratchet"
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 _LOCK_WAIT = 5000  # milliseconds
-_COPY_FROM = 32  # rows; below, one statement is faster than the COPY protocol
-
-
-class PostgresqlSession(Session):
-    """A transaction on a psycopg connection, or on SQLAlchemy's face of one."""
-
-    def __init__(
-        self, dialect: PostgresqlDialect, connection: Any, cursor: Any, *, enlisted: bool = False
-    ) -> None:
-        self.dialect: PostgresqlDialect = dialect
-        self.enlisted = enlisted
-        self._connection = connection
-        self._cursor = cursor
-        self._actions: list[Callable[[], None]] = []
-
-    @property
-    def connection(self) -> Any:
-        return self._connection
-
-    def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
-        self._send(self.dialect.statement(sql), params)
-        return max(int(self._cursor.rowcount), 0)
-
-    def rows(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> list[Row]:
-        statement = self.dialect.statement(sql)
-        self._send(statement, params)
-        try:
-            found: list[Row] = self._cursor.fetchall()
-        except Exception as error:
-            raise meaning(error, statement.text) from error
-        return self._in_utc(statement, found) if self.enlisted and found else list(found)
-
-    def _send(self, statement: Statement, params: Mapping[str, object]) -> None:
-        try:
-            self._cursor.execute(statement.text, encode_params(statement, params))
-        except Exception as error:
-            raise meaning(error, statement.text) from error
-
-    def _in_utc(self, statement: Statement, found: list[Row]) -> list[Row]:
-        if statement.plan is None:
-            statement.plan = times_of([column[0] for column in self._cursor.description])
-        return decode(found, statement.plan) if statement.plan else list(found)
-
-    def insert_rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        on_conflict_do_nothing: bool = False,
-    ) -> int:
-        if not rows:
-            return 0
-        if not (on_conflict_do_nothing or self.enlisted or len(rows) < _COPY_FROM):
-            return self._copy(table, columns, rows)
-        kinds = [kind_in(table, column) for column in columns]
-        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
-        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
-        text = (
-            f"INSERT INTO {self.dialect.table(table)} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
-            f"{' ON CONFLICT DO NOTHING' if on_conflict_do_nothing else ''}"
-        )
-        try:
-            self._cursor.execute(text, binds)
-        except Exception as error:
-            raise meaning(error, text) from error
-        return max(int(self._cursor.rowcount), 0)
-
-    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        if not rows:
-            return 0
-        kinds = [kind_in(table, column) for column in columns]
-        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
-        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
-        values = ", ".join(f"{column} = r.{column}" for column in columns[1:])
-        text = (
-            f"UPDATE {self.dialect.table(table)} AS t SET {values} "
-            f"FROM unnest({lists}) AS r({', '.join(columns)}) WHERE t.{columns[0]} = r.{columns[0]}"
-        )
-        try:
-            self._cursor.execute(text, binds)
-        except Exception as error:
-            raise meaning(error, text) from error
-        return max(int(self._cursor.rowcount), 0)
-
-    def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        text = f"COPY {self.dialect.table(table)} ({', '.join(columns)}) FROM STDIN"
-        try:
-            with self._cursor.copy(text) as copy:
-                for row in rows:
-                    copy.write_row(row)
-        except Exception as error:
-            raise meaning(error, text) from error
-        return len(rows)
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        if not self.enlisted:
-            self._actions.append(action)
-
-    def committed(self) -> None:
-        """Run what was to happen after the commit."""
-        for action in self._actions:
-            action()
 
 
 class PostgresqlDialect(Dialect):
@@ -157,10 +53,13 @@ class PostgresqlDialect(Dialect):
         "int": "bigint",
         "real": "double precision",
         "text": "text",
+        "short text": "text",
         "greatest": "GREATEST",
         "least": "LEAST",
         "instr": "strpos",
         "clock": "clock_timestamp()",
+        "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
+        "current": "",
     }
 
     def __init__(self, url: str, options: Options) -> None:

@@ -11,30 +11,22 @@ import logging
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ratchet.model.errors import (
-    ConfigurationError,
-    Conflict,
-    SchemaOutOfDate,
-    StoreError,
-    StoreUnavailable,
-    UnstorableData,
-)
+from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
-from ratchet.stores.sql.database import NO_PARAMS, Row, Session
+from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.sqlite_claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite_connections import Connections
-from ratchet.stores.sql.dialects.sqlite_values import encode_params, encode_rows, plan_of
+from ratchet.stores.sql.dialects.sqlite_errors import Place, SqliteConstraints, meaning
+from ratchet.stores.sql.dialects.sqlite_session import SqliteSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
-from ratchet.stores.sql.errors import ConstraintViolated
-from ratchet.stores.sql.statement import Statement, decode
 from ratchet.stores.sql.wakeups.sqlite import SqliteWakeups
 
 _DRIVER = "sqlite3.Connection"
@@ -43,111 +35,6 @@ _SAVEPOINT = "ratchet"
 _LONG_BLOCK = 2.0  # seconds
 
 log = logging.getLogger("ratchet.stores.sql")
-
-
-class SqliteConstraints:
-    """Reads SQLite's extended error codes."""
-
-    def is_unique_violation(self, error: BaseException) -> bool:
-        """True if a unique key or primary key already exists."""
-        return _code(error) in (
-            sqlite3.SQLITE_CONSTRAINT_UNIQUE,
-            sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
-            sqlite3.SQLITE_CONSTRAINT_ROWID,
-        )
-
-    def is_foreign_key_violation(self, error: BaseException) -> bool:
-        """True if a referenced row is missing, or still referenced."""
-        return _code(error) == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY
-
-
-def _code(error: BaseException) -> int | None:
-    return getattr(error, "sqlite_errorcode", None)
-
-
-class SqliteSession(Session):
-    """A transaction on a sqlite3 connection, or on SQLAlchemy's face of one."""
-
-    def __init__(
-        self, dialect: SqliteDialect, connection: Any, cursor: Any, *, enlisted: bool = False
-    ) -> None:
-        self.dialect: SqliteDialect = dialect
-        self.enlisted = enlisted
-        self._connection = connection
-        self._cursor = cursor
-        self._actions: list[Callable[[], None]] = []
-
-    @property
-    def connection(self) -> Any:
-        return self._connection
-
-    def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
-        statement = self.dialect.statement(sql)
-        try:
-            self._cursor.execute(statement.text, encode_params(statement, params))
-            changed: int = self._cursor.rowcount
-            if self._cursor.description is not None:
-                self._cursor.fetchall()  # a RETURNING that is not read to its end has not changed everything
-                changed = self._cursor.rowcount
-        except Exception as error:
-            self.dialect.complain(error, statement.text)
-        return max(changed, 0)
-
-    def rows(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> list[Row]:
-        statement = self.dialect.statement(sql)
-        try:
-            self._cursor.execute(statement.text, encode_params(statement, params))
-            found: list[Row] = self._cursor.fetchall()
-            return self._decoded(statement, found) if found else []
-        except Exception as error:
-            self.dialect.complain(error, statement.text)
-
-    def _decoded(self, statement: Statement, found: list[Row]) -> list[Row]:
-        if statement.plan is None:
-            statement.plan = plan_of([column[0] for column in self._cursor.description])
-        return decode(found, statement.plan) if statement.plan else list(found)
-
-    def insert_rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        on_conflict_do_nothing: bool = False,
-    ) -> int:
-        if not rows:
-            return 0
-        text = (
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-            f"{' ON CONFLICT DO NOTHING' if on_conflict_do_nothing else ''}"
-        )
-        try:
-            self._cursor.executemany(text, encode_rows(rows))
-        except Exception as error:
-            self.dialect.complain(error, text)
-        return max(int(self._cursor.rowcount), 0)
-
-    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        if not rows:
-            return 0
-        key, *others = columns
-        # numbered, so that the key may come first in each row
-        values = ", ".join(f"{column} = ?{number}" for number, column in enumerate(others, 2))
-        text = f"UPDATE {table} SET {values} WHERE {key} = ?1"
-        try:
-            self._cursor.executemany(text, encode_rows(rows))
-        except Exception as error:
-            self.dialect.complain(error, text)
-        return max(int(self._cursor.rowcount), 0)
-
-    def on_commit(self, action: Callable[[], None]) -> None:
-        if not self.enlisted:
-            self._actions.append(action)
-
-    def committed(self) -> None:
-        """Run what was to happen after the commit."""
-        for action in self._actions:
-            action()
 
 
 class SqliteDialect(Dialect):
@@ -165,11 +52,14 @@ class SqliteDialect(Dialect):
         "int": "INTEGER",
         "real": "REAL",
         "text": "TEXT",
+        "short text": "TEXT",
         "greatest": "max",
         "least": "min",
         "instr": "instr",
         # exact to the millisecond, which is what SQLite's clock gives
         "clock": "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
+        "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
+        "current": "",
     }
 
     def __init__(self, path: Path | None, options: Options) -> None:
@@ -181,10 +71,9 @@ class SqliteDialect(Dialect):
             concurrent_writers=False,
             wakeups="data_version" if path is not None else None,
         )
+        self._place = Place(path, options.sqlite_busy_timeout.total_seconds())
         self._connections = Connections(
-            path,
-            synchronous=options.sqlite_synchronous,
-            busy_timeout=options.sqlite_busy_timeout.total_seconds(),
+            path, synchronous=options.sqlite_synchronous, busy_timeout=self._place.busy_timeout
         )
 
     # --- text ---------------------------------------------------------------------------------
@@ -404,71 +293,8 @@ class SqliteDialect(Dialect):
     # --- errors -------------------------------------------------------------------------------
 
     def complain(self, error: Exception, text: str, *, waited: bool = False) -> NoReturn:
-        """Raise what *error* means, by SQLite's code."""
-        if isinstance(error, StoreError | ConfigurationError):
-            raise error
-        if isinstance(error, UnicodeError | OverflowError | sqlite3.DataError):
-            raise UnstorableData(f"SQLite refused a value: {error}") from error
-        code = _code(error)
-        if code is None:
-            raise StoreError(f"{type(error).__name__}: {error}, in: {text}") from error
-        primary = code & 0xFF
-        if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise self._busy(code, waited) from error
-        if primary == sqlite3.SQLITE_CONSTRAINT:
-            raise ConstraintViolated(f"SQLite refused a row ({error}), in: {text}") from error
-        if primary in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE):
-            raise UnstorableData(f"SQLite refused a value: {error}") from error
-        if primary == sqlite3.SQLITE_ERROR and not self._schema_exists():
-            raise SchemaOutOfDate(
-                f"the tables of Ratchet are missing in {self.path or 'memory'}; run `ratchet db upgrade`"
-            ) from error
-        if primary in _UNAVAILABLE:
-            raise StoreUnavailable(f"the SQLite database {self.path} cannot be used: {error}") from error
-        raise StoreError(f"SQLite: {error}, in: {text}") from error
-
-    def _busy(self, code: int, waited: bool) -> StoreError:
-        if waited:
-            return StoreUnavailable(
-                f"another program has held the write lock of {self.path} for {self._connections.busy_timeout:g} s; "
-                f"keep write transactions short, or raise sqlite_busy_timeout"
-            )
-        if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
-            return Conflict(
-                "the transaction read the SQLite database before another one wrote to it, so it cannot write any "
-                "more; roll it back and begin it with BEGIN IMMEDIATE"
-            )
-        return Conflict(f"the SQLite database {self.path} is locked by another transaction")
-
-    def _schema_exists(self) -> bool:
-        # The code for a missing table is the same as for a mistake in the SQL, so look.
-        if self.path is None:
-            return True
-        try:
-            probe = sqlite3.connect(self.path, timeout=0.1)
-        except sqlite3.Error:
-            return True
-        try:
-            return bool(
-                probe.execute("SELECT 1 FROM sqlite_master WHERE name = 'ratchet_schema_version'").fetchone()
-            )
-        except sqlite3.Error:
-            return True
-        finally:
-            probe.close()
-
-
-_UNAVAILABLE = {
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PROTOCOL,
-}
+        """Raise what *error* means; *waited*: for the write lock, for as long as is allowed."""
+        raise meaning(error, text, self._place, waited=waited) from error
 
 
 def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, choose
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, FIND_HEADS
+from ratchet.stores.sql.claim_order import Branch
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, next_opening
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite_values import json_list, micros
-from ratchet.stores.sql.gates import Limits, gated_branches, open_streams, stream_params
+from ratchet.stores.sql.gates import choose_gated
 
 # Reads index entries only, in the index's order, and no more of them than are fetched.
 PEEK = """
@@ -46,7 +46,8 @@ class SqliteClaimPlan:
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
-        if not database.read(lambda session: _anything_due(session, request, now)):
+        opening = database.read(lambda session: next_opening(session, request, now))
+        if opening is None or opening > now:
             return []
         return database.run(lambda session: self._take(session, request, now, bodies=bodies))
 
@@ -65,34 +66,20 @@ class SqliteClaimPlan:
                 branch.ended = True
 
     def _take(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        streams = {stream.stream_id: stream for stream in open_streams(session, request, now)}
-        limits = Limits.locked(session, streams.values(), now)
-        candidates = gated_branches(list(streams.values()), limits)
-        chosen = choose(
-            candidates,
-            request.limit,
-            limits.allowances(),
-            lambda wanted: self.read(session, wanted, request, now),
-        )
-        for branch in candidates:
+        choice = choose_gated(session, request, now, lambda wanted: self.read(session, wanted, request, now))
+        for branch in choice.branches:
             if branch.source is not None:
                 branch.source.close()
-        if not chosen:
+        if not choice.ranks:
             return []
         # the ids stay text, as the index gave them
-        ids = [rank[2] for rank in chosen]
+        ids = [rank[2] for rank in choice.ranks]
         token: dict[str, Any] = {"job_ids": json_list(ids), "claim_id": request.claim_id}
         session.execute(TAKE, {**token, "node_id": request.node_id, "now": now})
         found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED[bodies], token)}
         rows = [found[job_id] for job_id in ids if job_id in found]
-        if any(branch.gates for branch in candidates):
-            limits.take(session, request, [(row[0], streams[row[1]]) for row in rows], now)
+        choice.permits(session, request, rows, now)
         return rows
-
-
-def _anything_due(session: Session, request: ClaimRequest, now: datetime) -> bool:
-    rows = session.rows(FIND_HEADS, stream_params(request, now))
-    return any(row[3] is not None and row[3] <= now for row in rows)
 
 
 def _boost(interval: timedelta | None) -> int:

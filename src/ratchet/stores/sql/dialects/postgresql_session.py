@@ -1,0 +1,119 @@
+"""A transaction on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ratchet.stores.sql.columns import kind_in
+from ratchet.stores.sql.database import NO_PARAMS, Row, Session
+from ratchet.stores.sql.dialects.postgresql_errors import meaning
+from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, times_of
+from ratchet.stores.sql.statement import Statement, decode
+
+if TYPE_CHECKING:
+    from ratchet.stores.sql.dialects.postgresql import PostgresqlDialect
+
+_COPY_FROM = 32  # rows; below, one statement is faster than the COPY protocol
+
+
+class PostgresqlSession(Session):
+    """A transaction on a psycopg connection, or on SQLAlchemy's face of one."""
+
+    def __init__(
+        self, dialect: PostgresqlDialect, connection: Any, cursor: Any, *, enlisted: bool = False
+    ) -> None:
+        self.dialect: PostgresqlDialect = dialect
+        self.enlisted = enlisted
+        self._connection = connection
+        self._cursor = cursor
+        self._actions: list[Callable[[], None]] = []
+
+    @property
+    def connection(self) -> Any:
+        return self._connection
+
+    def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
+        self._send(self.dialect.statement(sql), params)
+        return max(int(self._cursor.rowcount), 0)
+
+    def rows(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> list[Row]:
+        statement = self.dialect.statement(sql)
+        self._send(statement, params)
+        try:
+            found: list[Row] = self._cursor.fetchall()
+        except Exception as error:
+            raise meaning(error, statement.text) from error
+        return self._in_utc(statement, found) if self.enlisted and found else list(found)
+
+    def _send(self, statement: Statement, params: Mapping[str, object]) -> None:
+        try:
+            self._cursor.execute(statement.text, encode_params(statement, params))
+        except Exception as error:
+            raise meaning(error, statement.text) from error
+
+    def _in_utc(self, statement: Statement, found: list[Row]) -> list[Row]:
+        if statement.plan is None:
+            statement.plan = times_of([column[0] for column in self._cursor.description])
+        return decode(found, statement.plan) if statement.plan else list(found)
+
+    def insert_rows(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        *,
+        on_conflict_do_nothing: bool = False,
+    ) -> int:
+        if not rows:
+            return 0
+        if not (on_conflict_do_nothing or self.enlisted or len(rows) < _COPY_FROM):
+            return self._copy(table, columns, rows)
+        kinds = [kind_in(table, column) for column in columns]
+        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
+        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
+        text = (
+            f"INSERT INTO {self.dialect.table(table)} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
+            f"{' ON CONFLICT DO NOTHING' if on_conflict_do_nothing else ''}"
+        )
+        try:
+            self._cursor.execute(text, binds)
+        except Exception as error:
+            raise meaning(error, text) from error
+        return max(int(self._cursor.rowcount), 0)
+
+    def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        if not rows:
+            return 0
+        kinds = [kind_in(table, column) for column in columns]
+        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
+        lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
+        values = ", ".join(f"{column} = r.{column}" for column in columns[1:])
+        text = (
+            f"UPDATE {self.dialect.table(table)} AS t SET {values} "
+            f"FROM unnest({lists}) AS r({', '.join(columns)}) WHERE t.{columns[0]} = r.{columns[0]}"
+        )
+        try:
+            self._cursor.execute(text, binds)
+        except Exception as error:
+            raise meaning(error, text) from error
+        return max(int(self._cursor.rowcount), 0)
+
+    def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        text = f"COPY {self.dialect.table(table)} ({', '.join(columns)}) FROM STDIN"
+        try:
+            with self._cursor.copy(text) as copy:
+                for row in rows:
+                    copy.write_row(row)
+        except Exception as error:
+            raise meaning(error, text) from error
+        return len(rows)
+
+    def on_commit(self, action: Callable[[], None]) -> None:
+        if not self.enlisted:
+            self._actions.append(action)
+
+    def committed(self) -> None:
+        """Run what was to happen after the commit."""
+        for action in self._actions:
+            action()
