@@ -42,15 +42,6 @@ def slow(ledger: str, name: str, seconds: float) -> str:
     return str(os.getpid())
 
 
-def book(number: int, seconds: float) -> int:
-    """Writes a row of the database's own ledger in the transaction of its success."""
-    with JobContext.current().transaction() as transaction:
-        transaction.execute(f"INSERT INTO ledger (number) VALUES ({int(number)})")
-        time.sleep(seconds)
-        transaction.result = number
-    return number
-
-
 def deaf(ledger: str, name: str, seconds: float) -> None:
     """Sits in one C call that releases the interpreter's lock but cannot be interrupted."""
     write(ledger, "start", name, os.getpid(), JobContext.current().attempt)

@@ -18,13 +18,17 @@ _ARROWS = {
 class JobGraph:
     """Jobs and the edges between them, with the states they were in when asked."""
 
-    __slots__ = ("edges", "nodes")
+    __slots__ = ("_by_id", "_out", "edges", "nodes")
 
     def __init__(self, graph: Graph) -> None:
         self.nodes: tuple[GraphNode, ...] = tuple(sorted(graph.nodes, key=lambda node: node.job_id))
         self.edges: tuple[Edge, ...] = tuple(
             sorted(graph.edges, key=lambda edge: (edge.parent_id, edge.position, edge.child_id))
         )
+        self._by_id = {node.job_id: node for node in self.nodes}
+        self._out: dict[UUID, list[Edge]] = {}
+        for edge in self.edges:
+            self._out.setdefault(edge.parent_id, []).append(edge)
 
     def __iter__(self) -> Iterator[GraphNode]:
         return iter(self.nodes)
@@ -34,11 +38,11 @@ class JobGraph:
 
     def node(self, job_id: UUID) -> GraphNode | None:
         """One job of the graph; None if it is not part of it."""
-        return next((node for node in self.nodes if node.job_id == job_id), None)
+        return self._by_id.get(job_id)
 
     def children(self, job_id: UUID) -> list[Edge]:
         """The edges that leave a job, in definition order."""
-        return [edge for edge in self.edges if edge.parent_id == job_id]
+        return list(self._out.get(job_id, ()))
 
     def __str__(self) -> str:
         """A tree for people; a job with several parents is shown under each, once in full."""

@@ -61,6 +61,7 @@ def send(
     *within* is the caller's transaction: the commit is the caller's, so nothing is repeated and
     nobody is woken here. Inside ``ctx.transaction()`` that block's transaction is taken.
     """
+    require_shallow(submission.edges, backend.options.chain_depth_limit)
     joined = within if within is not None else enlisted_connection(backend.store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
@@ -80,6 +81,33 @@ def send(
         raise
     announce(backend, submission.specs, insertions, now)
     return insertions
+
+
+def require_shallow(edges: Sequence[Edge], limit: int) -> None:
+    """`InvalidJob` for a graph in which a job waits for itself, or more than *limit* wait for one another."""
+    children: dict[UUID, list[UUID]] = {}
+    open_edges: dict[UUID, int] = {}
+    for edge in edges:
+        children.setdefault(edge.parent_id, []).append(edge.child_id)
+        open_edges[edge.child_id] = open_edges.get(edge.child_id, 0) + 1
+    level = [parent for parent in children if parent not in open_edges]
+    depth = 1
+    while level:
+        below: list[UUID] = []
+        for child in (child for parent in level for child in children.get(parent, ())):
+            open_edges[child] -= 1
+            if not open_edges[child]:
+                del open_edges[child]
+                below.append(child)
+        level = below
+        depth += bool(below)
+    if open_edges:
+        raise InvalidJob(f"job {next(iter(open_edges))} waits for itself: the graph has a cycle")
+    if depth > limit:
+        raise InvalidJob(
+            f"{depth} jobs of the graph wait for one another, Options.chain_depth_limit is {limit}; "
+            f"let the last step submit what follows"
+        )
 
 
 def persisted(backend: Backend, write: Callable[[], T]) -> T:

@@ -118,13 +118,18 @@ def show(
         job = scheduler.jobs.get(identity)
         runs = scheduler.jobs.executions(identity, all=True)
         reasons = [] if job.status.is_terminal else scheduler.explain(identity)
+        graph = scheduler.handle(identity).graph()
         out = Output(as_json=json)
         if json:
-            out.document({"job": job, "executions": runs, "waiting_for": reasons})
+            steps = {"nodes": graph.nodes, "edges": graph.edges} if len(graph) > 1 else None
+            out.document({"job": job, "executions": runs, "waiting_for": reasons, "graph": steps})
             return
         _show_job(out, job)
         if runs:
             _show_runs(out, runs, traceback=traceback)
+        if len(graph) > 1:
+            out.heading("Graph")
+            out.text(str(graph))
         if reasons and job.status is not JobStatus.RUNNING:
             out.heading("Why it is not running")
             out.table(("code", "text", "until"), reasons)

@@ -107,6 +107,11 @@ class Options:
     chain_depth_limit: Count = count(
         1000, "Steps that a chain or workflow may have below one another.", at_least=1, at_most=100_000
     )
+    remove_undeclared: Switch = switch(
+        False,
+        "Remove schedules at start that were declared with @scheduler.recurring and are in the code no more; "
+        "only where all nodes run the same code.",
+    )
     resource_retry_delay: Interval = interval(
         _s(5), "Time until a job that found its resource at capacity asks again, where no release wakes it."
     )

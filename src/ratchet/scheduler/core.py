@@ -394,9 +394,14 @@ class Core:
                 lingering.when_ended(store.close)
 
     def store_recurrences(self) -> None:
-        """Store the schedules that were declared."""
-        for recurrence in self.recurrences:
-            recurrence.store(self)
+        """Store the schedules that were declared; by option, remove those that are declared no more."""
+        declared = {recurrence.store(self).name for recurrence in self.recurrences}
+        if not self._options.remove_undeclared:
+            return
+        for record in self.store.schedules():
+            if record.spec.declared and record.spec.name not in declared:
+                logger.info("schedule %s is not in the code any more and is removed", record.spec.name)
+                self.store.remove_schedule(record.spec.name)
 
     def _call_hooks(self, name: str, hooks: Sequence[Any]) -> None:
         for hook in hooks:

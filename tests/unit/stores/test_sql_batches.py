@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from ratchet.model.composition import BatchRecord
+from ratchet.model.composition import BatchRecord, BatchSpec
+from ratchet.model.identifiers import new_id
 from ratchet.model.status import Busy, JobStatus, JobType
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened
 
@@ -127,9 +128,6 @@ class TestAppend:
         """The total is the number of children that are really stored."""
         steps.submit(business_key="k")
         parent = steps.spec(status=JobStatus.WAITING, type=JobType.BATCH_PARENT)
-        from ratchet.model.composition import BatchSpec
-        from ratchet.model.identifiers import new_id
-
         batch_id = new_id()
         children = [
             steps.spec(type=JobType.BATCH_CHILD, batch_id=batch_id, business_key="k", busy=Busy.RETURN),

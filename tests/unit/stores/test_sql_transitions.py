@@ -93,6 +93,16 @@ class TestCost:
         claims = claimed(postgresql, 200)
         assert len(statements.of(lambda: postgresql.end_all(claims))) == 1
 
+    def test_a_node_that_submits_nothing_learns_its_streams_once(
+        self, postgresql: SqlSteps, statements: Statements
+    ) -> None:
+        """A worker's first completion looks up the stream; from the second on it is one statement."""
+        node = postgresql.another()
+        first, second = claimed(postgresql, 2)
+        node.complete([postgresql.completion(first)], now=postgresql.now)
+        completion = postgresql.completion(second)
+        assert len(statements.of(lambda: node.complete([completion], now=postgresql.now))) == 1
+
     @pytest.mark.parametrize("kind", ["success", "retry", "failure", "hand back"])
     def test_the_number_of_jobs_does_not_matter(
         self, steps: SqlSteps, statements: Statements, kind: str

@@ -215,7 +215,7 @@ class TestTwoConditions:
 class TestGraph:
     def test_it_reaches_the_archive(self, steps: SqlSteps) -> None:
         """A chain whose first steps are archived is still shown whole."""
-        one, two = steps.spec(), None
+        one = steps.spec()
         two = steps.child(root_id=one.job_id)
         steps.insert([one, two], [steps.edge(one, two)])
         end(steps, one.job_id)

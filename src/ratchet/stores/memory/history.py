@@ -33,8 +33,15 @@ def is_needed(state: State, row: Row) -> bool:
     batches = (state.batches.get(batch_id) for batch_id in (*own, *state.batches_of.of(row.job_id)))
     if any(batch is not None and batch.finished_at is None for batch in batches):
         return True
-    cause = None if row.canceled_by is None else state.jobs.get(row.canceled_by)
-    if cause is not None and cause.archived_at is None and cause.ended_as is JobStatus.FAILED:
+    cause: Row | None = row
+    while cause is not None and cause.canceled_by is not None:  # up to the end that began the cascade
+        cause = state.jobs.get(cause.canceled_by)
+    if (
+        cause is not row
+        and cause is not None
+        and cause.archived_at is None
+        and cause.ended_as is JobStatus.FAILED
+    ):
         return True  # a retry of that dead letter would revive it
     children = (state.jobs.get(child_id) for _, child_id in state.edges_out.of(row.job_id))
     return any(child is not None and child.ended_as is None for child in children)

@@ -198,15 +198,16 @@ class MongoClaims:
         def work(work: Work) -> list[UUID]:
             work.jobs.load(ids)
             allowances = Allowances(work, now=now)
-            taken: list[UUID] = []
+            taken: list[Row] = []
             for job_id in ids:
                 row = work.jobs.get(job_id)
                 if row is not None and _is_due(row, now) and allowances.admit(row.stream):
                     allowances.take(row.stream)
-                    _take_row(work, row, request, now)
-                    taken.append(job_id)
+                    taken.append(row)
             allowances.spend()
-            return taken
+            for row in taken:
+                _take_row(work, row, request, now)
+            return [row.job_id for row in taken]
 
         try:
             taken = self._database.run(work, patience=PERMIT_PATIENCE)

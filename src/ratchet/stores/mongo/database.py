@@ -171,7 +171,8 @@ class Database:
         """The primary's clock."""
 
         def ask(collections: Collections) -> datetime:
-            found: datetime = collections.database.client.admin.command("hello")["localTime"]
+            admin = collections.database.client.admin
+            found: datetime = admin.command("hello", codec_options=CODEC)["localTime"]
             return found
 
         return self.read(ask)

@@ -99,7 +99,6 @@ class SqlClaims(SqlPart):
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
-
         return self.database.read(lambda session: next_opening(session, request, now))
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:

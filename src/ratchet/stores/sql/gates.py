@@ -126,7 +126,13 @@ class Limits:
         names = sorted({name for stream in streams for name in stream.limits})
         return cls(_limits(session, READ_LIMITS, names, now) if names else {})
 
-    def locked(self, session: Session, names: Collection[str], now: datetime) -> Limits:
+    @classmethod
+    def locked(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
+        """The limits of *streams*, locked until this transaction ends; those that another claim has locked are closed."""
+        seen = cls.seen(session, streams, now)
+        return seen.under_lock(session, seen._limits.keys(), now) if seen._limits else seen
+
+    def under_lock(self, session: Session, names: Collection[str], now: datetime) -> Limits:
         """The same, with *names* counted anew under a lock until this transaction ends; all others are closed."""
         found = _limits(session, LOCK_LIMITS, sorted(names), now)
         return Limits(found, self._limits.keys() - found.keys())
@@ -225,7 +231,7 @@ def choose_gated(session: Session, request: ClaimRequest, now: datetime, read: R
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:
         return choice
-    return _choice(request, streams, limits.locked(session, names, now), read)
+    return _choice(request, streams, limits.under_lock(session, names, now), read)
 
 
 def _choice(request: ClaimRequest, streams: Sequence[OpenStream], limits: Limits, read: Read) -> Choice:

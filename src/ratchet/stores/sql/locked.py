@@ -6,6 +6,9 @@ alone. Whoever makes or removes a queue row changes the cold row's status in the
 a locked cold row is the last word on a job that has no queue row.
 
 Everybody locks in one order: queue rows by id, cold rows by id, dependants, batches, keys and permits.
+Within a graph that order is not total (a dependant of one is a parent of another), so two transactions
+that end crossing parts of one graph may still meet; the database then ends one of them, and `Database.run`
+does it again.
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ LOCK_PARENTS = """
     {for update}
 """
 
-FIND_ARCHIVED_PARENTS = "SELECT job_id, status FROM scheduler_job_archive WHERE job_id {in ids uuid} {current}"
+FIND_ARCHIVED_PARENTS = (
+    "SELECT job_id, status FROM scheduler_job_archive WHERE job_id {in ids uuid} {current}"
+)
 
 MARK_PARENTS = """
     UPDATE scheduler_job

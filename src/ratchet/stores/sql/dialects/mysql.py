@@ -176,9 +176,7 @@ class MysqlDialect(Dialect):
             self._connections.give_back(connection)
 
     @contextmanager
-    def _transaction(
-        self, purpose: Purpose, begin: str, *, for_user: bool = False
-    ) -> Iterator[MysqlSession]:
+    def _transaction(self, purpose: Purpose, begin: str, *, for_user: bool = False) -> Iterator[MysqlSession]:
         connection = self._begun(purpose, begin, for_user=for_user)
         session = self._session(connection)
         try:
@@ -324,7 +322,9 @@ class MysqlDialect(Dialect):
 
     def _enter_schema(self, session: MysqlSession) -> None:
         if self.schema is not None:
-            session.plain(f"CREATE DATABASE IF NOT EXISTS {_quoted(self.schema)} DEFAULT CHARACTER SET utf8mb4")
+            session.plain(
+                f"CREATE DATABASE IF NOT EXISTS {_quoted(self.schema)} DEFAULT CHARACTER SET utf8mb4"
+            )
             session.plain(f"USE {_quoted(self.schema)}")
 
     def run_script(self, session: Session, script: str) -> None:

@@ -15,14 +15,14 @@ from functools import lru_cache
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, choose, owners
+from ratchet.stores.sql.claim_order import Branch, first_look, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
-from ratchet.stores.sql.gates import OPEN_STREAM, Limits, OpenStream, gated_branches, open_stream, stream_params
+from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
 FIND_BRANCHES = f"""
-    SELECT s.stream_id, s.resource, s.limit_key, p.column1 AS priority,
+    SELECT s.stream_id, p.column1 AS priority,
            (SELECT q.scheduled_time FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
              WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id AND q.priority = p.column1
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
@@ -66,28 +66,30 @@ class MysqlClaimPlan:
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        streams, due = _find_branches(session, request, now)
+        due = _find_due(session, request, now)
         if not due:
             return []
         self._take_turn(session, request)
-        limits = Limits.locked(session, streams.values(), now)
-        candidates = [
-            branch
-            for branch in gated_branches(list(streams.values()), limits)
-            if (branch.stream_id, branch.priority) in due
-        ]
-        chosen = choose(
-            candidates,
-            request.limit,
-            limits.allowances(),
-            lambda wanted: self.read(session, wanted, request, now),
-        )
-        if not chosen:
+
+        # few branches of many have jobs: the others are not looked at, and these at once as far as they matter
+        most = first_look(request.limit, len(due))
+
+        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+            for branch, _ in wanted:
+                branch.ended = (branch.stream_id, branch.priority) not in due
+            asked = [
+                (branch, count if branch.most is not None else max(count, most))
+                for branch, count in wanted
+                if not branch.ended
+            ]
+            self.read(session, asked, request, now)
+
+        choice = choose_gated(session, request, now, read)
+        if not choice.ranks:
             return []
-        branch_of = owners(candidates)
-        rows = self._take(session, request, now, {rank[2]: branch_of[rank[2]] for rank in chosen})
-        if any(branch.gates for branch in candidates):
-            limits.take(session, request, [(row[0], streams[row[1]]) for row in rows], now)
+        branch_of = owners(choice.branches)
+        rows = self._take(session, request, now, {rank[2]: branch_of[rank[2]] for rank in choice.ranks})
+        choice.permits(session, request, rows, now)
         if not bodies or not rows:
             return rows
         found = session.rows(FIND_BODIES, {"job_ids": [row[0] for row in rows]})
@@ -127,19 +129,14 @@ class MysqlClaimPlan:
         return [locked[job_id] for job_id in wanted if job_id in locked]
 
 
-def _find_branches(
-    session: Session, request: ClaimRequest, now: datetime
-) -> tuple[dict[int, OpenStream], set[tuple[int, int]]]:
-    """The open streams, and the (stream, priority) of those that have jobs which are due."""
-    streams: dict[int, OpenStream] = {}
-    due: set[tuple[int, int]] = set()
-    for stream_id, resource, limit_key, priority, head_at in session.rows(
-        FIND_BRANCHES, stream_params(request, now)
-    ):
-        streams[stream_id] = open_stream(stream_id, resource, limit_key)
-        if head_at is not None and head_at <= now:
-            due.add((stream_id, priority))
-    return streams, due
+def _find_due(session: Session, request: ClaimRequest, now: datetime) -> set[tuple[int, int]]:
+    """The (stream, priority) of open streams that have jobs which are due."""
+    rows = session.rows(FIND_BRANCHES, stream_params(request, now))
+    return {
+        (stream_id, priority)
+        for stream_id, priority, head_at in rows
+        if head_at is not None and head_at <= now
+    }
 
 
 def _read_on(

@@ -13,15 +13,19 @@ import re
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
-from pymysql.connections import Connection as DriverConnection
 from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.stores.sql.errors import redacted
+
+if TYPE_CHECKING:  # generic in the stubs only
+    _DriverConnection = pymysql.connections.Connection[Any]
+else:
+    _DriverConnection = pymysql.connections.Connection
 
 Purpose = Literal["write", "read"]
 
@@ -48,8 +52,12 @@ def product_of(version: str) -> str:
     return "MariaDB" if "mariadb" in version.lower() else "MySQL"
 
 
-class Connection(DriverConnection[Any]):
+class Connection(_DriverConnection):
     """A connection of ours: what it is for, when it was last used, how much fits into a statement."""
+
+    server_version: str  # the driver's own, missing in its stubs
+    server_status: int
+    _read_timeout: float | None
 
     purpose: Purpose = "write"
     used_at: float = 0.0

@@ -175,7 +175,11 @@ class MysqlSession(Session):
 
     def _send(self, written: str, text: str) -> Any:
         connection = self._connection
-        if self._most and len(written) > self._most // 4 and len(written.encode(errors="replace")) >= self._most:
+        if (
+            self._most
+            and len(written) > self._most // 4
+            and len(written.encode(errors="replace")) >= self._most
+        ):
             raise UnstorableData(
                 f"a statement of {len(written)} characters is longer than the server takes "
                 f"(max_allowed_packet is {self._most}); send less at once, or raise it"
@@ -248,4 +252,3 @@ def _halved(statement: Statement, params: Mapping[str, object]) -> list[dict[str
     rows: Sequence[Row] = params[name]  # type: ignore[assignment]
     middle = len(rows) // 2
     return [{**params, name: rows[:middle]}, {**params, name: rows[middle:]}] if middle else []
-

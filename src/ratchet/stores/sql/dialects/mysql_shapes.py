@@ -285,4 +285,3 @@ def _locking_read(text: str, lock: str) -> Shape:
         f"{head} FORCE INDEX (PRIMARY) WHERE {among} AND ({condition}) {order} {lock}",
         candidates=f"SELECT {', '.join(key)} FROM {table} WHERE {rest} {{current}}",
     )
-

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, choose, owners
+from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.gates import OPEN_STREAM, Limits, gated_branches, open_streams, stream_params
+from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
 _LOOK = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
@@ -29,7 +29,8 @@ _LOOK = """
 # many of each branch these are. 5. `locked`, `claimed`: take so many of each.
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, s.resource IS NOT NULL OR s.limit_key IS NOT NULL AS gated
+        SELECT s.stream_id, (s.resource IS NOT NULL OR s.limit_key IS NOT NULL) AND EXISTS (
+                   SELECT 1 FROM scheduler_resource_limit l WHERE l.resource IN (s.resource, s.limit_key)) AS gated
           FROM scheduler_stream s
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
@@ -133,7 +134,7 @@ STRICT = _Statements(
 
 
 class PostgresqlClaimPlan:
-    """Claims in one statement; in three where an open stream may have a limit."""
+    """Claims in one statement; where an open stream has a limit, in a few."""
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
@@ -148,25 +149,17 @@ class PostgresqlClaimPlan:
     def _claim_gated(
         self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool
     ) -> list[Row]:
-        streams = {stream.stream_id: stream for stream in open_streams(session, request, now)}
-        limits = Limits.locked(session, streams.values(), now)
-        candidates = gated_branches(list(streams.values()), limits)
-        chosen = choose(
-            candidates,
-            request.limit,
-            limits.allowances(),
-            lambda wanted: self.read(session, wanted, request, now),
-        )
-        if not chosen:
+        choice = choose_gated(session, request, now, lambda wanted: self.read(session, wanted, request, now))
+        if not choice.ranks:
             return []
-        branch_of = owners(candidates)
-        shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in chosen)
+        branch_of = owners(choice.branches)
+        shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in choice.ranks)
         params = {
             **_claim_params(request, now),
             "chosen": [(*branch, jobs) for branch, jobs in shares.items()],
         }
         rows = session.rows(_statements(request).take[bodies], params)
-        limits.take(session, request, [(row[0], streams[row[1]]) for row in rows], now)
+        choice.permits(session, request, rows, now)
         return rows
 
     def read(

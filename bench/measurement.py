@@ -1,0 +1,101 @@
+"""What was measured, and what it is to be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(slots=True)
+class Measurement:
+    """The values of one workload for one contender, one per round."""
+
+    workload: str
+    contender: str
+    unit: str  # jobs/s, ms, MB
+    values: list[float] = field(default_factory=list)
+    details: dict[str, list[float]] = field(default_factory=dict)  # CPU microseconds per job, for one
+
+    @property
+    def median(self) -> float:
+        """The value that counts."""
+        return median(self.values)
+
+    def add(self, value: float, **details: float) -> None:
+        """One more round."""
+        self.values.append(value)
+        for name, detail in details.items():
+            self.details.setdefault(name, []).append(detail)
+
+    def document(self) -> dict[str, Any]:
+        """As it is written to a file."""
+        return {
+            "workload": self.workload,
+            "contender": self.contender,
+            "unit": self.unit,
+            "median": self.median,
+            "values": self.values,
+            "details": {name: median(values) for name, values in self.details.items()},
+        }
+
+
+class Results:
+    """All measurements of a run, by workload and contender."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Measurement] = {}
+        self.tables: dict[str, list[Mapping[str, Any]]] = {}
+
+    def of(self, workload: str, contender: str, unit: str) -> Measurement:
+        """The measurement to add to."""
+        return self._found.setdefault((workload, contender), Measurement(workload, contender, unit))
+
+    def find(self, workload: str, contender: str) -> Measurement | None:
+        """What was measured; None if it was not."""
+        return self._found.get((workload, contender))
+
+    @property
+    def all(self) -> list[Measurement]:
+        """Every measurement, in the order in which they were begun."""
+        return list(self._found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A ratio that must be reached: (workload, contender) over (workload, contender)."""
+
+    text: str
+    above: tuple[str, str]
+    below: tuple[str, str]
+    least: float
+
+    def ratio(self, results: Results) -> float | None:
+        """What was reached; None if one side was not measured. For times, small is good, so the ratio is turned."""
+        above, below = results.find(*self.above), results.find(*self.below)
+        if above is None or below is None or not above.median or not below.median:
+            return None
+        return below.median / above.median if above.unit == "ms" else above.median / below.median
+
+
+TARGETS: Sequence[Target] = (
+    Target("drain, sync jobs, 1 process / pgqueuer sync", ("drain sync 1", "ratchet"), ("drain sync 1", "pgqueuer"), 2.0),
+    Target("drain, sync jobs, 1 process / pgqueuer async", ("drain sync 1", "ratchet"), ("drain async 1", "pgqueuer"), 1.0),
+    Target("drain, async jobs, 1 process / pgqueuer async", ("drain async 1", "ratchet"), ("drain async 1", "pgqueuer"), 1.1),
+    Target("drain, async jobs, 2 processes / pgqueuer async", ("drain async 2", "ratchet"), ("drain async 2", "pgqueuer"), 1.1),
+    Target("drain, sync jobs, 2 processes / pgqueuer sync", ("drain sync 2", "ratchet"), ("drain sync 2", "pgqueuer"), 1.5),
+    Target("enqueue one by one, sync / raw INSERT", ("enqueue sync", "ratchet"), ("enqueue sync", "raw"), 0.5),
+    Target("enqueue one by one, sync / procrastinate", ("enqueue sync", "ratchet"), ("enqueue sync", "procrastinate"), 2.5),
+    Target("bulk enqueue / pgqueuer", ("bulk", "ratchet"), ("bulk", "pgqueuer"), 1.5),
+    Target("latency, other process, p50: pgqueuer /", ("latency other p50", "ratchet"), ("latency other p50", "pgqueuer"), 1.0),
+    Target("latency, other process, p99: pgqueuer /", ("latency other p99", "ratchet"), ("latency other p99", "pgqueuer"), 1.0),
+    Target("latency, same process, p50: 1 ms /", ("latency same p50", "ratchet"), ("latency same p50", "limit"), 1.0),
+    Target("drain with 1,000,000 pending / with 10,000", ("backlog 1000000", "ratchet"), ("backlog 10000", "ratchet"), 0.9),
+    Target("drain with 300,000 pending / with 10,000", ("backlog 300000", "ratchet"), ("backlog 10000", "ratchet"), 0.9),
+    Target("drain with 1,000,000 finished / with none", ("history 1000000", "ratchet"), ("history 0", "ratchet"), 0.9),
+    Target("drain under a held snapshot, after 1 minute / at the start", ("snapshot 1 min", "ratchet"), ("snapshot start", "ratchet"), 0.8),
+    Target("drain under a held snapshot, after 5 minutes / at the start", ("snapshot 5 min", "ratchet"), ("snapshot start", "ratchet"), 0.8),
+    Target("SQLite drain, 1 process / huey", ("sqlite drain 1", "ratchet"), ("sqlite drain 1", "huey"), 4.0),
+    Target("worker memory: 20 MB / growth over 500,000 jobs", ("memory", "limit"), ("memory", "ratchet"), 1.0),
+)  # fmt: skip

@@ -1,0 +1,140 @@
+"""Tables for people, JSON for machines, Markdown and a picture for the docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.measurement import TARGETS, Results
+from bench.picture import picture
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs" / "explanation"
+PAGE = DOCS / "performance.md"
+PICTURE = DOCS / "performance.svg"
+
+
+def print_tables(results: Results) -> int:
+    """Show everything; how many targets were missed."""
+    console = Console(width=None if Console().is_terminal else 160, highlight=False)
+    table = Table("workload", "contender", "median", "unit", "rounds", "Python us/job", title="measured")
+    for found in results.all:
+        cpu = found.details.get("cpu_us")
+        table.add_row(
+            found.workload,
+            found.contender,
+            _number(found.median),
+            found.unit,
+            " ".join(_number(value) for value in found.values),
+            "" if not cpu else f"{sorted(cpu)[len(cpu) // 2]:.0f}",
+        )
+    console.print(table)
+    for title, rows in results.tables.items():
+        console.print(_free_table(title, rows))
+    missed = 0
+    table = Table("target", "at least", "reached", "", title="targets")
+    for target in TARGETS:
+        ratio = target.ratio(results)
+        if ratio is not None:
+            met = ratio >= target.least
+            missed += not met
+            table.add_row(
+                target.text, f"{target.least:g}", f"{ratio:.2f}", "[green]met[/]" if met else "[red]missed[/]"
+            )
+    if table.row_count:
+        console.print(table)
+    return missed
+
+
+def write_documents(results: Results, facts: Mapping[str, Any], *, docs: bool) -> None:
+    """The raw numbers into ``bench/results``; with *docs* also the tables and the picture into the docs."""
+    folder = HERE / "results"
+    folder.mkdir(exist_ok=True)
+    document = {
+        **facts,
+        "measurements": [found.document() for found in results.all],
+        "tables": results.tables,
+        "targets": {
+            target.text: {"least": target.least, "reached": round(ratio, 3)}
+            for target in TARGETS
+            if (ratio := target.ratio(results)) is not None
+        },
+    }
+    name = str(facts["at"]).replace(":", "").replace("-", "")
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    if docs:
+        write_page(document)
+
+
+def write_page(document: Mapping[str, Any]) -> None:
+    """Replace the generated parts of the page; what a person wrote stays."""
+    text = PAGE.read_text()
+    parts = {"targets": _targets(document), "measured": _measured(document), "counts": _counts(document)}
+    for name, part in parts.items():
+        if part:
+            text = _replaced(text, name, part)
+    PAGE.write_text(text)
+    PICTURE.write_text(picture(document["measurements"]))
+
+
+def _replaced(text: str, name: str, part: str) -> str:
+    begin, end = f"<!-- bench: {name} -->", f"<!-- end {name} -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{part}\n{end}{after}"
+
+
+def _targets(document: Mapping[str, Any]) -> str:
+    rows = ["| ratio | at least | reached |", "|---|---:|---:|"]
+    for text, found in document["targets"].items():
+        bold = "**" if found["reached"] >= found["least"] else ""
+        rows.append(f"| {text} | {found['least']:g} | {bold}{found['reached']:.2f}{bold} |")
+    return "\n".join(rows) if len(rows) > 2 else ""
+
+
+def _measured(document: Mapping[str, Any]) -> str:
+    rows = [
+        f"Measured {document['at'][:10]} with Python {document['python']}, {document['rounds']} interleaved rounds, "
+        f"scale {document['scale']:g}; medians.",
+        "",
+        "| workload | contender | median | unit | worker's Python, µs per job |",
+        "|---|---|---:|---|---:|",
+    ]
+    for found in document["measurements"]:
+        if found["contender"] != "limit":
+            cpu = found["details"].get("cpu_us")
+            rows.append(
+                f"| {found['workload']} | {found['contender']} | {_number(found['median'])} | {found['unit']} "
+                f"| {'' if cpu is None else f'{cpu:.0f}'} |"
+            )
+    return "\n".join(rows) if len(rows) > 4 else ""
+
+
+def _counts(document: Mapping[str, Any]) -> str:
+    texts = []
+    for title, rows in document["tables"].items():
+        names = list(rows[0])
+        lines = ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
+        lines += ["| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows]
+        texts.append(f"**{title}**\n\n" + "\n".join(lines))
+    return "\n\n".join(texts)
+
+
+def _free_table(title: str, rows: list[Mapping[str, Any]]) -> Table:
+    table = Table(*rows[0], title=title)
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    return table
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,.3g}" if isinstance(value, float) and value < 100 else f"{value:,.0f}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
