@@ -106,7 +106,7 @@ def main() -> int:
             if "--check" not in sys.argv:
                 path.write_text(page())
     if "--check" in sys.argv and stale:
-        print(f"out of date: {', '.join(stale)}; run `make docs`")
+        sys.stderr.write(f"out of date: {', '.join(stale)}; run `make docs`\n")
         return 1
     return 0
 

@@ -6,11 +6,11 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from ratchet import JobFilter, JobStatus, Scheduler
+from ratchet import Job, JobFilter, JobStatus, Scheduler
 from tests.cluster import bank
 from tests.cluster.workers import Worker, until
 
@@ -19,10 +19,12 @@ PAUSE = 0.7
 
 
 @pytest.mark.timeout(180 + KILLS * 2)
-def test_effects_happen_exactly_once_while_workers_are_killed(url: str, start_worker: Callable[..., Worker]) -> None:
+def test_effects_happen_exactly_once_while_workers_are_killed(
+    url: str, start_worker: Callable[..., Worker]
+) -> None:
     """Three workers, one killed with -9 every 0.7 s: the ledger has each acknowledged job exactly once."""
     scheduler = Scheduler(url, allow=["tests.cluster.bank"])
-    store = scheduler._core.store  # noqa: SLF001 - the ledger lives beside the jobs
+    store = scheduler._core.store
     with store.begin() as connection:
         bank.create_ledger(connection)
     dice = random.Random(7)
@@ -34,7 +36,7 @@ def test_effects_happen_exactly_once_while_workers_are_killed(url: str, start_wo
         deadline = time.monotonic() + PAUSE
         while time.monotonic() < deadline:
             acknowledged.append(len(acknowledged))
-            scheduler.enqueue_now(bank.pay, acknowledged[-1])
+            scheduler.enqueue_now(bank.pay, acknowledged[-1], 0.02)
             time.sleep(0.005)
         victim = dice.randrange(3)
         workers[victim].kill_group()
@@ -43,6 +45,8 @@ def test_effects_happen_exactly_once_while_workers_are_killed(url: str, start_wo
     with store.begin() as connection:
         booked = Counter(bank.booked(connection))
     counts = scheduler.jobs.counts()
+    crashed = [job.id for job in _all_jobs(scheduler) if job.crashes]
+    assert crashed, "no kill hit a running job: the test has shown nothing"
     twice = [number for number, times in booked.items() if times > 1]
     assert twice == []
     assert sorted(booked) == acknowledged
@@ -53,6 +57,16 @@ def test_effects_happen_exactly_once_while_workers_are_killed(url: str, start_wo
 
 def _start(start_worker: Callable[..., Worker], number: int) -> Worker:
     return start_worker(f"worker-{number}", "--concurrency", "3", app="tests.cluster.bank:scheduler")
+
+
+def _all_jobs(scheduler: Scheduler) -> Iterator[Job]:
+    cursor = None
+    while True:
+        page = scheduler.jobs.find(JobFilter(), limit=500, cursor=cursor)
+        yield from page
+        cursor = page.next_cursor
+        if cursor is None:
+            return
 
 
 def _unended(scheduler: Scheduler) -> int:

@@ -51,7 +51,7 @@ def test_generated_pages_are_up_to_date() -> None:
     ran = subprocess.run(
         [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
-    assert ran.returncode == 0, ran.stdout
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_links_between_pages_lead_somewhere() -> None:

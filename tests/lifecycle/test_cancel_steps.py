@@ -11,7 +11,15 @@ from ratchet.testing import ManualClock, manual_scheduler
 from tests.lifecycle import jobs
 
 #: Where a job can be caught, by the store call or engine function that the step makes.
-STEPS = ["before the claim", "after the claim", "resolve", "call", "decide", "before the commit", "after the commit"]
+STEPS = [
+    "before the claim",
+    "after the claim",
+    "resolve",
+    "call",
+    "decide",
+    "before the commit",
+    "after the commit",
+]
 
 
 class TestCancelAtEveryStep:
@@ -44,7 +52,7 @@ def _catch(scheduler: Any, monkeypatch: pytest.MonkeyPatch, step: str, cancel: A
     from ratchet.engine.decide import Judge
     from ratchet.engine.task import JobTask
 
-    store_class = type(scheduler._core.store)  # noqa: SLF001 - the store is what the step calls
+    store_class = type(scheduler._core.store)
 
     def around(owner: Any, name: str, *, before: bool) -> None:
         original = getattr(owner, name)

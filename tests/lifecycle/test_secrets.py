@@ -14,7 +14,9 @@ from tests.lifecycle import jobs
 
 
 class TestCredentials:
-    def test_none_reaches_the_store_the_events_or_the_command_line(self, scheduler: Scheduler, url: str) -> None:
+    def test_none_reaches_the_store_the_events_or_the_command_line(
+        self, scheduler: Scheduler, url: str
+    ) -> None:
         """Planted in messages, arguments of exceptions, causes, tracebacks, log lines and progress."""
         heard: list[Any] = []
         jobs.calls.clear()
@@ -40,7 +42,12 @@ class TestCredentials:
         assert len(heard) >= 3
         assert jobs.calls
         runner = CliRunner()
-        for command in (["jobs", "show", str(handle.id)], ["jobs", "logs", str(handle.id)], ["dlq", "list"], ["dlq", "alerts"]):
+        for command in (
+            ["jobs", "show", str(handle.id)],
+            ["jobs", "logs", str(handle.id)],
+            ["dlq", "list"],
+            ["dlq", "alerts"],
+        ):
             shown = runner.invoke(app, [*command, "--url", url, "--json"])
             assert shown.exit_code == 0, shown.output
             json.loads(shown.stdout)

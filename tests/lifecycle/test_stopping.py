@@ -113,7 +113,7 @@ class TestCancel:
             assert jobs.started.wait(10)
             assert other.cancel_job(handle.id)
             deadline = time.monotonic() + 5
-            while not node.health().ok or node._core.node is None or not node._core.node.is_idle:  # noqa: SLF001
+            while not node.health().ok or node._core.node is None or not node._core.node.is_idle:
                 assert time.monotonic() < deadline, "the canceled run goes on"
                 time.sleep(0.05)
         assert handle.status() is JobStatus.CANCELED

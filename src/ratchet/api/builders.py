@@ -102,6 +102,11 @@ class GraphDraft(StepDraft, Generic[R]):
         more = f" and {len(self._named) - 1} more" if len(self._named) > 1 else ""
         return f"the job for {self._trunk[0].label}{more}"
 
+    def _disarm(self) -> None:
+        super()._disarm()
+        for draft in self._joined.drafts if self._joined is not None else ():
+            draft._disarm()  # refused together with this one
+
     def _require_whole(self, what: str) -> None:
         if len(self._named) > 1:
             raise InvalidJob(

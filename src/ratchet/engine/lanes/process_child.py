@@ -12,6 +12,8 @@ import importlib
 import logging
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -106,9 +108,13 @@ class PipeHandler(logging.Handler):
 
 def serve(pipe: Connection) -> None:
     """Perform calls until the parent closes the pipe."""
-    # Ctrl-C in a terminal reaches the whole group: the parent decides what becomes of its children.
+    # Ctrl-C, or a service manager's SIGTERM, reaches the whole group: the parent decides what becomes of
+    # its children, and ends them with SIGKILL.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(
+        target=_end_with_parent, args=(os.getppid(),), name="ratchet-parent", daemon=True
+    ).start()
 
     def ask(kind: str, content: Any) -> Any:
         pipe.send((kind, content))
@@ -125,6 +131,13 @@ def serve(pipe: Connection) -> None:
             _send(pipe, _perform(pipe.recv(), ask))
     except (EOFError, OSError):
         os._exit(0)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process soon after its parent is gone: nobody would take its result."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:

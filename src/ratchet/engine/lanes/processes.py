@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
@@ -221,6 +222,8 @@ class Child:
         )
         self._process.start()
         theirs.close()
+        # Before multiprocessing's own end of process, which would ask with SIGTERM, wait, and not be heard.
+        atexit.register(self.kill)
 
     @property
     def is_alive(self) -> bool:
@@ -256,3 +259,4 @@ class Child:
             self._process.kill()
         # Reaped here, so that no zombie is left where nobody joins it.
         self._process.join(2.0)
+        atexit.unregister(self.kill)

@@ -379,7 +379,11 @@ class Database:
                 # full jitter: two transactions that met once should not meet again
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
-                if reconnected:
+                # not after a server that does not answer at all: the driver has waited and tried again already
+                if (
+                    reconnected
+                    or time.monotonic() - started > self._options.statement_timeout.total_seconds()
+                ):
                     raise
                 reconnected = True
                 log.info("the connection was lost before the commit; trying once more on a new one")
