@@ -14,7 +14,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 #: No answer takes longer than this; a subject that hangs ends the run with its own words.
-PATIENCE = 900.0
+PATIENCE = 300.0
 
 
 class SubjectFailed(Exception):

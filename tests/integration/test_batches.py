@@ -25,9 +25,9 @@ from ratchet import (
 from ratchet.api.leases import LEASE, lease_name
 from ratchet.engine.batches import ABANDONED
 from ratchet.spi.store import JobStore
-from ratchet.stores import open_store
 from ratchet.testing import ManualScheduler
 from tests.integration.conftest import Stores
+from tests.store_urls import KINDS
 
 ROOT = Path(__file__).parents[2]
 ran: list[Any] = []
@@ -269,10 +269,10 @@ class TestAbandoned:
         with pytest.raises(InvalidJob, match="was canceled"):
             late.with_chunk_size(1).start()
 
+    @pytest.mark.parametrize("stores", KINDS, indirect=True)  # memory dies with its process
     def test_a_submitter_that_was_killed(self, stores: Stores, tmp_path: Path) -> None:
         """``kill -9`` in the middle of a stream: a node cancels the batch a minute later."""
-        if stores.url is None:
-            pytest.skip("a memory store dies with its process")
+        assert stores.url is not None
         script = tmp_path / "submit.py"
         script.write_text(SUBMIT)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}

@@ -85,7 +85,7 @@ class Pgqueuer(Subject):
         self.working = asyncio.run_coroutine_threadsafe(running, self.loop)
 
     async def _manager(self) -> QueueManager:
-        manager = QueueManager(AsyncpgDriver(await asyncpg.connect(self.url)))
+        manager = QueueManager(await self._connect())
 
         def work() -> None:
             self.ran += 1

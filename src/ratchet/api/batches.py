@@ -19,6 +19,7 @@ from ratchet.api.call import Call
 from ratchet.api.checks import count_of, fraction_of, text_of
 from ratchet.api.conditions import Condition
 from ratchet.api.context import enlisted_connection
+from ratchet.api.controls import Controls
 from ratchet.api.drafts import StepDraft
 from ratchet.api.leases import SubmitterLease
 from ratchet.api.steps import Step
@@ -262,6 +263,7 @@ class BatchDraft(StepDraft):
             send(self._backend, submission, self._backend.now())
             # From here on it is stored in part: the items that were read cannot be read again.
             self._spend("started")
+            submission.specs.clear()
             try:
                 while chunk := list(islice(rest, self._chunk)):
                     lease.keep()
@@ -291,7 +293,8 @@ class BatchDraft(StepDraft):
         reason = "the store was lost" if isinstance(error, StoreError) else "the source of the batch failed"
         try:
             now = self._backend.now()
-            self._backend.canceled(self._backend.store.cancel_batch(batch_id, reason=reason, now=now))
+            canceled = self._backend.store.cancel_batch(batch_id, reason=reason, now=now)
+            Controls(self._backend)._canceled(canceled, now)
         except StoreError as failure:
             # Its lease ends with this call, so that a node will cancel it.
             error.add_note(f"batch {batch_id} could not be canceled at once: {failure}")

@@ -54,6 +54,10 @@ class Harness(Steps, ABC):
     def shutdown(self) -> None:
         """Free what outlives a single contract."""
 
+    def reopen_many(self, count: int) -> list[JobStore]:
+        """Several handles from `reopen`, one for each of several nodes."""
+        return [self.reopen() for _ in range(count)]
+
     def via(self, host: str, port: int) -> JobStore:
         """Another handle on the same data that reaches `server` through this address instead."""
         raise TypeError(f"{type(self).__name__} sets `server`, so it must also define via(host, port)")

@@ -8,6 +8,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+#: How often a race is run: who wins should not always be the same.
+ROUNDS = 12
+
 #: A race that takes longer than this hangs: some call waits for another one that waits for it.
 PATIENCE = 60.0
 

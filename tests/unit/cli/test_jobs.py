@@ -70,6 +70,24 @@ def test_counts(ratchet: CommandLine, world: World) -> None:
     assert "SUCCEEDED" in ratchet("jobs", "list", "--counts").stdout
 
 
+def test_show_draws_the_graph(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """A job that was submitted with others is shown with them, as a tree with states; a single one is not."""
+    handle = (
+        scheduler.enqueue(errands.greet, "ann").then(errands.greet, "bob").then_on_failure(errands.fail, "no")
+    ).submit()
+    shown = [line.strip() for line in ratchet("jobs", "show", handle.id).stdout.splitlines()]
+    start = shown.index("tests.unit.cli.errands:greet PENDING")
+    assert shown[start : start + 3] == [
+        "tests.unit.cli.errands:greet PENDING",
+        "tests.unit.cli.errands:greet WAITING",
+        "on failure: tests.unit.cli.errands:fail WAITING",
+    ]
+    found = ratchet.json("jobs", "show", handle.id)["graph"]
+    assert (len(found["nodes"]), len(found["edges"])) == (3, 2)
+    alone = scheduler.enqueue(errands.greet, "cid").submit()
+    assert ratchet.json("jobs", "show", alone.id)["graph"] is None
+
+
 def test_show_tells_all_about_a_job(ratchet: CommandLine, world: World) -> None:
     """Call, result and runs for people; job and executions for machines."""
     shown = ratchet("jobs", "show", world.succeeded).stdout

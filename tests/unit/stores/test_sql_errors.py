@@ -215,12 +215,11 @@ class TestPostgresqlStates:
 
 
 class TestOpening:
-    @pytest.mark.parametrize("url", ["jobs.db", "", "redis://host", "mysql://host/db", "mongodb://host/db"])
+    @pytest.mark.parametrize("url", ["jobs.db", "", "redis://host", "oracle://host/db"])
     def test_urls_of_no_store(self, url: str) -> None:
-        """The message lists what is supported; what comes later says so."""
-        with pytest.raises(ConfigurationError, match=r"sqlite:///file\.db") as caught:
+        """The message lists what is supported."""
+        with pytest.raises(ConfigurationError, match=r"sqlite:///file\.db"):
             open_any_store(url)
-        assert ("not supported yet" in str(caught.value)) == url.startswith(("mysql", "mongodb"))
 
     def test_a_missing_driver_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The fix can be pasted into a shell."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from ratchet.model.errors import UnstorableData
+from ratchet.model.errors import InvalidJob, UnstorableData
 from ratchet.model.status import JobStatus, Priority
 from ratchet.stores.sql.columns import EXCEPTIONS, KINDS, kind_in
 from ratchet.stores.sql.database import Session
@@ -140,6 +140,29 @@ def test_texts_that_cannot_be_stored(store: SqlStore, text: str, way: str) -> No
     with pytest.raises(UnstorableData):
         store.database.run(work)
     assert store.database.read(lambda session: session.rows("SELECT queue FROM scheduler_queue")) == []
+
+
+@pytest.mark.parametrize("way", ["bind", "list", "rows", "insert", "many"])
+def test_times_without_a_zone(store: SqlStore, way: str) -> None:
+    """Nobody can know which zone was meant: refused however they are sent, with the form that works."""
+    naive = datetime(2026, 1, 1)
+
+    def work(session: Session) -> Any:
+        match way:
+            case "bind":
+                session.execute("UPDATE scheduler_queue SET paused_at = :at", {"at": naive})
+            case "list":
+                session.rows(
+                    "SELECT 1 AS one FROM scheduler_queue WHERE paused_at {in xs time}", {"xs": [naive]}
+                )
+            case "rows":
+                session.rows("SELECT paused_at FROM {rows r (paused_at)}", {"r": [(naive,)]})
+            case _:
+                rows = [(f"q{i}", naive) for i in range(100 if way == "many" else 1)]
+                session.insert_rows("scheduler_queue", ("queue", "paused_at"), rows)
+
+    with pytest.raises(InvalidJob, match="without a time zone"):
+        store.database.run(work)
 
 
 def test_numbers_that_do_not_fit(store: SqlStore) -> None:

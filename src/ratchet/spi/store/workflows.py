@@ -20,7 +20,8 @@ class WorkflowConditionStore(Protocol):
     A WAITING child is released (PENDING, due at the later of now and its own due time) when
     ``needs`` of its edges are satisfied. When that has become impossible it is CANCELED, with reason
     ``parent_failed``, ``parent_canceled`` or ``not_taken``, and remembers the job whose end caused
-    it, so that a retry of that job revives it. A verdict ERROR fails the child (dead letter,
+    it: the retry of a parent that makes it reachable again revives it, and a parent that is retried
+    while it still waits counts again. A verdict ERROR fails the child (dead letter,
     `ConditionFailed`). Both cascade to the child's own edges, depth-first.
     """
 

@@ -16,6 +16,7 @@ from ratchet.stores.memory.ends import cancel
 from ratchet.stores.memory.rows import Cost
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.jobs import load_submission, retried
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
@@ -167,6 +168,6 @@ class MongoBatches:
 
 
 def _children(work: Work, batch_id: UUID, after: UUID, statuses: list[str]) -> list[UUID]:
-    query = {"batch_id": batch_id, "_id": {"$gt": after}, "status": {"$in": statuses}}
+    query = {"links": link(Link.BATCH, batch_id), "_id": {"$gt": after}, "status": {"$in": statuses}}
     found = work.collection(Names.JOBS).find(query, {"_id": 1}, session=work.session)
     return [one["_id"] for one in found.sort("_id", 1).limit(_PORTION)]

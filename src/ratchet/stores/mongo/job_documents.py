@@ -2,15 +2,16 @@
 One job as one document: what was submitted, and what has become of it.
 
 ``due_at`` is what the claim compares: the later of the job's own time and the time it is held back to.
+``links`` and ``deadline_at`` are there for their indexes (see `Link`).
 ``stream_id`` changes when a job becomes a suspect or is parked; ``home_stream_id`` is then the stream it
 was submitted to. ``has_dependants`` and ``has_conditions`` save the look at edges that most jobs do not
-have, and ``rev`` is raised by transactions that decide about a job without changing it (see `work`).
+have. ``rev`` is raised by transactions that decide about a job without changing it (see `work`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,6 +22,24 @@ from ratchet.stores.mongo.documents import Coder, Document, duration_of, length,
 
 #: What no rule looks at, and what can be large.
 WITHOUT_BODY: Final = {"payload": 0, "state": 0}
+
+
+class Link:
+    """Kinds of links."""
+
+    TAG: Final = "tag"
+    ROOT: Final = "root"
+    BATCH: Final = "batch"
+    PARENT: Final = "parent"
+    SCHEDULE: Final = "schedule"
+    BUSINESS_KEY: Final = "key"
+    SIGNAL: Final = "signal"  # while the job waits for it
+
+
+def link(kind: str, to: UUID | str) -> str:
+    """How a job is found by what it belongs to."""
+    return f"{kind}:{to}"
+
 
 KeyOf = Callable[[int], StreamKey]
 
@@ -56,7 +75,6 @@ _SPEC: Final[dict[str, tuple[Coder | None, Coder | None, Any]]] = {
 
 #: Fields of the row.
 _ROW: Final[dict[str, tuple[Coder | None, Coder | None, Any]]] = {
-    "root_id": (*_AS_IS, NotImplemented),
     "stream_id": (*_AS_IS, NotImplemented),
     "status": (lambda status: status.value, JobStatus, NotImplemented),
     "created_at": (*_TIME, NotImplemented),
@@ -89,10 +107,28 @@ _ROW: Final[dict[str, tuple[Coder | None, Coder | None, Any]]] = {
 }
 
 
+def new_row(spec: JobSpec, stream_id: int, now: datetime) -> Row:
+    """A job as it is when it has just been submitted, PENDING."""
+    return Row(
+        spec=spec,
+        serial=0,
+        root_id=spec.root_id or spec.job_id,
+        stream_id=stream_id,
+        stream=spec.stream,
+        status=spec.status,
+        created_at=now,
+        scheduled_at=spec.scheduled_at,
+        needs=spec.needs,
+        expiry_due_at=spec.expires_at,
+    )
+
+
 def document_of(row: Row, home_stream_id: int) -> Document:
     """A job as it is stored."""
     spec = row.spec
     found: Document = {"_id": spec.job_id, "due_at": micros(row.due_at)}
+    if row.root_id != spec.job_id:
+        found["root_id"] = row.root_id
     for name, (encode, _, default) in _SPEC.items():
         value = getattr(spec, name)
         if value != default:
@@ -109,7 +145,7 @@ def document_of(row: Row, home_stream_id: int) -> Document:
             found["signal_deadline"] = micros(spec.signal.deadline)
     if row.progress is not None:
         found |= _progress(row.progress)
-    return found
+    return found | _looked_up(row)
 
 
 def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
@@ -124,6 +160,13 @@ def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
             gone[name] = ""
         else:
             sets[name] = value if encode is None else encode(value)
+    if after.spec.signal is not None or before.expiry_due_at != after.expiry_due_at:
+        was, now = _looked_up(before), _looked_up(after)
+        for name in ("links", "deadline_at"):
+            if name in now and now[name] != was.get(name):
+                sets[name] = now[name]
+            elif name in was and name not in now:
+                gone[name] = ""
     if before.due_at != after.due_at:
         sets["due_at"] = micros(after.due_at)
     if before.stream_id != after.stream_id:
@@ -171,9 +214,38 @@ def row_of(document: Document, key_of: KeyOf) -> Row:
             **spec,
         ),
         serial=job_id.int,
+        root_id=document.get("root_id", job_id),
         stream=stream,
         **row,
     )
+
+
+def _looked_up(row: Row) -> Document:
+    """
+    What the two indexes of a job's surroundings hold.
+
+    When one index of a collection changes with a document, the server looks at all of them. So everything
+    by which jobs are looked up, other than by the claim, shares one list of links and one deadline.
+    """
+    spec = row.spec
+    links = [link(Link.TAG, tag) for tag in row.tags]
+    if row.root_id != spec.job_id:
+        links.append(link(Link.ROOT, row.root_id))
+    if spec.batch_id is not None:
+        links.append(link(Link.BATCH, spec.batch_id))
+    if spec.parent_id is not None:
+        links.append(link(Link.PARENT, spec.parent_id))
+    if spec.schedule is not None:
+        links.append(link(Link.SCHEDULE, spec.schedule))
+    if spec.business_key is not None:
+        links.append(link(Link.BUSINESS_KEY, spec.business_key))
+    if row.awaits_signal and spec.signal is not None:
+        links.append(link(Link.SIGNAL, spec.signal.key))
+    found: Document = {"links": links} if links else {}
+    deadlines = [at for at in (row.expiry_due_at, row.signal_due_at) if at is not None]
+    if deadlines:
+        found["deadline_at"] = micros(min(deadlines))
+    return found
 
 
 def _progress(progress: Progress) -> Document:

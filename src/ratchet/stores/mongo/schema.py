@@ -63,7 +63,6 @@ ALL_NAMES: Final = tuple(
 CLAIM_INDEX: Final = "claim"
 _PENDING: Final = {"status": JobStatus.PENDING.value}
 _RUNNING: Final = {"status": JobStatus.RUNNING.value}
-_WAITING: Final = {"status": JobStatus.WAITING.value}
 
 
 def _present(name: str) -> dict[str, Any]:
@@ -77,28 +76,20 @@ def _index(name: str, *keys: str, **options: Any) -> IndexModel:
 
 #: The indexes of the first version, by collection.
 INDEXES: Final[dict[str, list[IndexModel]]] = {
+    # few, because the server looks at all of them whenever one changes, and each claim and each end changes one
     Names.JOBS: [
         # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
         _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
         _index("running", "node_id", partialFilterExpression=_RUNNING),
-        _index("root", "root_id", "_id"),
-        _index("parent", "parent_id", sparse=True),
-        _index("batch", "batch_id", "_id", partialFilterExpression=_present("batch_id")),
-        _index("business_key", "business_key", sparse=True),
-        _index("schedule", "schedule", "_id", partialFilterExpression=_present("schedule")),
-        _index("canceled_by", "canceled_by", sparse=True),
+        _index("links", "links", "_id", partialFilterExpression=_present("links")),
+        _index("deadline", "deadline_at", sparse=True),
         _index(
             "dead_letter", "dead_lettered_at", "_id", partialFilterExpression=_present("dead_lettered_at")
         ),
-        _index("expiry", "expiry_due_at", sparse=True),
-        _index("signal_due", "signal_due_at", sparse=True),
-        _index("signal_key", "signal_key", "_id", partialFilterExpression=_WAITING),
-        _index("tags", "tags", "_id", partialFilterExpression=_present("tags")),
     ],
     Names.ARCHIVE: [
         _index("archived", "archived_at", "_id"),
-        _index("root", "root_id", "_id"),
-        _index("tags", "tags", "_id", partialFilterExpression=_present("tags")),
+        _index("links", "links", "_id", partialFilterExpression=_present("links")),
     ],
     Names.STREAMS: [_index("key", "key_hash", unique=True)],
     Names.BUSINESS_KEYS: [_index("job", "job_id"), _index("lingering", "claim_id", sparse=True)],

@@ -11,6 +11,7 @@ from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.mongo.database import Collections
 from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.schema import Names
 
 
@@ -19,8 +20,6 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
     query: Document = {}
     if where.statuses is not None:
         query["status"] = {"$in": [JobStatus(status).value for status in where.statuses]}
-    if where.tags:
-        query["tags"] = {"$all": list(dict.fromkeys(where.tags))}
     if where.targets is not None:
         query["target"] = {"$in": list(where.targets)}
     if where.queue is not None:
@@ -31,9 +30,10 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
         query["type"] = {"$in": [None if one is JobType.SINGLE else one.value for one in where.types]}
     if where.priorities is not None:
         query["priority"] = {"$in": [int(one) for one in where.priorities]}
-    for name in ("business_key", "batch_id", "parent_id", "schedule", "node_id"):
-        if (value := getattr(where, name)) is not None:
-            query[name] = value
+    if where.node_id is not None:
+        query["node_id"] = where.node_id
+    if links := _links(where):
+        query["links"] = {"$all": links}
     _add_times(query, "created_at", where.created_after, where.created_before)
     _add_times(query, "due_at", where.scheduled_after, where.scheduled_before)
     if where.error_contains is not None:
@@ -53,6 +53,17 @@ def position(cursor: str) -> UUID:
         return UUID(cursor)
     except ValueError:
         raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None
+
+
+def _links(where: JobFilter) -> list[str]:
+    named: tuple[tuple[str, UUID | str | None], ...] = (
+        (Link.BATCH, where.batch_id),
+        (Link.PARENT, where.parent_id),
+        (Link.BUSINESS_KEY, where.business_key),
+        (Link.SCHEDULE, where.schedule),
+    )
+    links = [link(kind, to) for kind, to in named if to is not None]
+    return links + [link(Link.TAG, tag) for tag in dict.fromkeys(where.tags or ())]
 
 
 def _add_times(query: Document, name: str, after: Any, before: Any) -> None:

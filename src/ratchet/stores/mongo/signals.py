@@ -6,11 +6,11 @@ from datetime import datetime
 from uuid import UUID
 
 from ratchet.model.composition import SignalSpec
-from ratchet.model.status import JobStatus
 from ratchet.stores.memory.signals import REMEMBERED
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.database import Collections, Database
 from ratchet.stores.mongo.documents import micros
+from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import Work
@@ -39,7 +39,7 @@ class MongoSignals:
 
     def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
         """The jobs that wait for a key, oldest first."""
-        waiting = {"signal_key": key, "status": JobStatus.WAITING.value, "signal": {"$exists": False}}
+        waiting = {"links": link(Link.SIGNAL, key)}
         return self._database.read(
             lambda c: [
                 one["_id"] for one in c[Names.JOBS].find(waiting, {"_id": 1}).sort("_id", 1).limit(limit)

@@ -122,12 +122,14 @@ class LoadedGroup(Group[K, V, G]):
         field: str,
         narrow: Document | None = None,
         *,
+        stored: Callable[[G], Any] | None = None,
         latest: int | None = None,
         asked: Callable[[G], None] | None = None,
     ) -> None:
         super().__init__(by)
         self._field = field
         self._narrow = narrow or {}
+        self._stored = stored  # how the field spells a group; None: as it is
         self._latest = latest  # only so many of the newest documents are looked at
         self._asked = asked  # told about every group that somebody looks at
         self._complete: set[G] = set()
@@ -147,11 +149,12 @@ class LoadedGroup(Group[K, V, G]):
         missing = [group for group in dict.fromkeys(groups) if group not in self._complete]
         if not missing:
             return
+        spelled = missing if self._stored is None else [self._stored(group) for group in missing]
         if self._latest is None:
-            self._absorb({self._field: {"$in": missing}, **self._narrow})
+            self._absorb({self._field: {"$in": spelled}, **self._narrow})
         else:
-            for group in missing:
-                self._absorb({self._field: group, **self._narrow}, self._latest)
+            for one in spelled:
+                self._absorb({self._field: one, **self._narrow}, self._latest)
         self._complete.update(missing)
 
     def groups(self) -> list[G]:
@@ -162,6 +165,11 @@ class LoadedGroup(Group[K, V, G]):
     def _absorb(self, query: Mapping[str, Any], latest: int | None = None) -> None:
         for key, row in self.table.source.read(query, latest):
             self.table.absorb(key, row)
+
+    def known(self, groups: Iterable[G]) -> Iterator[K]:
+        """The keys in these groups, as far as they have been read."""
+        for group in groups:
+            yield from self._members.get(group, ())
 
     def assume_complete(self, groups: Iterable[G]) -> None:
         """Nothing more of these groups is stored: the caller knows."""

@@ -1,10 +1,11 @@
 """
 Transitions in MongoDB: every change of a job's state.
 
-**The fence** is compared twice, and nothing can come between: the rules compare (job_id, claim_id) in the
-transaction's snapshot, and the update of the job's document names the claim and the state that they saw.
-A document that was changed since the snapshot cannot be written at all; the work is then done again and
-finds the claim gone.
+**The fence.** The rules compare (job_id, claim_id) with the document in the transaction's snapshot, and what
+they decide is written to that same document in that same transaction. Nothing can come between: the server
+refuses to write a document that was changed since the snapshot, whoever changed it, and the work is then
+done again and finds the claim gone. Single statements outside of a transaction (a claim, progress, a
+checkpoint) carry the fence in their own filter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
 from ratchet.model.job import Progress, StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.completion import held_by
+from ratchet.stores.memory.completion import apply_completion, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
@@ -70,7 +71,7 @@ class MongoTransitions:
 
             def work(work: Work, portion: Sequence[Completion] = portion) -> list[CompletionAnswer]:
                 load_completions(work, portion)
-                return Rules(work).complete(portion, now=now, alert_window=alert_window)
+                return [apply_completion(work, one, now, alert_window) for one in portion]
 
             answers += self._database.run(work, within=within)
         return answers
@@ -104,16 +105,11 @@ class MongoTransitions:
         at = micros(now)
 
         def find(collections: Collections) -> list[UUID]:
-            jobs = collections[Names.JOBS]
-            due: list[tuple[int, UUID]] = []
-            for name, states in (("expiry_due_at", _EXPIRES), ("signal_due_at", [JobStatus.WAITING.value])):
-                found = jobs.find({name: {"$lte": at}, "status": {"$in": states}}, {name: 1})
-                due += [(one[name], one["_id"]) for one in found.sort(name, 1).limit(limit)]
-            return list(
-                dict.fromkeys(job_id for _, job_id in sorted(due, key=lambda one: (one[0], one[1].int)))
-            )
+            over = {"deadline_at": {"$lte": at}, "status": {"$in": _EXPIRES}}
+            found = collections[Names.JOBS].find(over, {"_id": 1}).sort([("deadline_at", 1), ("_id", 1)])
+            return [one["_id"] for one in found.limit(limit)]
 
-        ids = self._database.read(find)[:limit]
+        ids = self._database.read(find) if limit > 0 else []
         if not ids:
             return []
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -42,7 +43,7 @@ from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.tables import Group, Index, Journal, Pending
 from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
-from ratchet.stores.mongo.job_documents import WITHOUT_BODY, changes_of, document_of, row_of
+from ratchet.stores.mongo.job_documents import WITHOUT_BODY, Link, changes_of, document_of, link, row_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.tables import CodedSource, LoadedGroup, LoadedTable
 
@@ -188,10 +189,12 @@ class Work(State):
         self.by_status = Group(lambda row: None)
         self.running_on = LoadedGroup(_running_on, "node_id", {"status": JobStatus.RUNNING.value})
         self.by_root = Group(lambda row: None)
-        self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "batch_id")
-        self.live_runs = LoadedGroup(_live_run_of, "schedule", latest=LATEST_RUNS)
+        self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "links", stored=partial(link, Link.BATCH))
+        self.live_runs = LoadedGroup(
+            _live_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
+        )
         self.awaiting = LoadedGroup(
-            _awaited_signal, "signal_key", {"status": JobStatus.WAITING.value}, asked=self.pass_gate
+            _awaited_signal, "links", stored=partial(link, Link.SIGNAL), asked=self.pass_gate
         )
         self.expiring = Group(_may_expire)  # of what has been read
         self.jobs = _Jobs(
@@ -363,14 +366,20 @@ class Work(State):
         """Read the edges out of these jobs, their children, and the children's other edges."""
         parents = list(job_ids)
         self.edges_out.load(parents)
-        children = {child_id for parent in parents for _, child_id in self.edges_out.of(parent)}
+        children = {child_id for _, child_id in self.edges_out.known(parents)}
         if children:
             self.jobs.load(children)
             self.edges_in.load(children)
 
-    def load_new(self, job_ids: Iterable[UUID]) -> None:
-        """The same for jobs that are about to be stored: those that are not there have nothing around them."""
+    def load_new(self, job_ids: Iterable[UUID], *, fresh: bool = False) -> None:
+        """
+        The same for jobs that are about to be stored: those that are not there have nothing around them.
+
+        With *fresh* nobody looks whether they are there; the server will say so when they are written.
+        """
         ids = list(job_ids)
+        if fresh:
+            self.jobs.assume_absent(ids)
         self.jobs.load(ids)
         absent = [job_id for job_id in ids if job_id not in self.jobs]
         self.edges_out.assume_complete(absent)
@@ -454,9 +463,7 @@ class Work(State):
                     update.setdefault("$set", {})["has_dependants"] = True
                 if job_id in conditions:
                     update.setdefault("$set", {})["has_conditions"] = True
-                # the fence: the state and the claim that the rules have seen
-                fence = {"_id": job_id, "status": was.status.value, "claim_id": was.claim_id}
-                updates.append(UpdateOne(fence, update))
+                updates.append(UpdateOne({"_id": job_id}, update))  # an id alone needs no plan
             dependants.discard(job_id)
         jobs = self._names[Names.JOBS]
         if new:

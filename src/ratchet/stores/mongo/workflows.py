@@ -8,6 +8,7 @@ from ratchet.model.composition import Edge, Graph, GraphNode
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.mongo.database import Collections, Database
 from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import EDGES
 
@@ -45,7 +46,9 @@ class MongoWorkflows:
             nodes = {
                 one["_id"]: _node(one)
                 for name in (Names.ARCHIVE, Names.JOBS)
-                for one in collections[name].find({"root_id": root_id}, _NODE)
+                for one in collections[name].find(
+                    {"$or": [{"_id": root_id}, {"links": link(Link.ROOT, root_id)}]}, _NODE
+                )
             }
             ids = sorted(nodes, key=lambda job_id: job_id.int)
             found = collections[Names.DEPENDENCIES].find({"_id.child_id": {"$in": ids}})

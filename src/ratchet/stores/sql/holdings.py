@@ -79,12 +79,13 @@ SETTLE_PERMITS = """
                                                  FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
 """
 
-# A retry that was held back keeps its own due time in the cold row meanwhile.
+# A retry that was held back keeps its own due time in the cold row meanwhile. Not "= 'PENDING'": without
+# statistics PostgreSQL would then walk the index of everything that waits.
 BRING_FORWARD = """
     UPDATE scheduler_job_queue
        SET held_claim_id = NULL, picked_by = NULL,
            scheduled_time = (SELECT j.scheduled_at FROM scheduler_job j WHERE j.job_id = scheduler_job_queue.job_id)
-     WHERE job_id {in ids uuid} AND status = 'PENDING' AND held_claim_id IS NOT NULL
+     WHERE job_id {in ids uuid} AND status <> 'RUNNING' AND held_claim_id IS NOT NULL
        AND /* fence */ ((job_id, held_claim_id) IN (SELECT run.job_id, run.claim_id
                                                       FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
 """
@@ -92,7 +93,7 @@ BRING_FORWARD = """
 LOCK_HELD_BACK = """
     SELECT job_id, stream_id
       FROM scheduler_job_queue
-     WHERE job_id {in ids uuid} AND status = 'PENDING' AND held_claim_id IS NOT NULL
+     WHERE job_id {in ids uuid} AND status <> 'RUNNING' AND held_claim_id IS NOT NULL
      ORDER BY job_id
     {for update}
 """

@@ -99,7 +99,11 @@ class SqlJobs(SqlPart):
 
         def store(session: Session) -> Submission:
             try:
-                return insert_specs(session, self.streams, specs, now=now, edges=edges, batch=batch)
+                made = insert_specs(session, self.streams, specs, now=now, edges=edges, batch=batch)
+                if session.enlisted and any(insertion.created for insertion in made.insertions):
+                    # Only the caller's commit makes these jobs visible: the wakeup must wait for it too.
+                    session.dialect.announce(session)
+                return made
             except LockTimeout as error:
                 raise SubmissionBlocked(
                     "a key or a parent of this submission is held by another transaction that is still open; "

@@ -8,10 +8,11 @@ from uuid import UUID
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.holdings import BRING_FORWARD
 
+# Not "= 'PENDING'": without statistics PostgreSQL would then walk the index of everything that waits.
 LOCK_HELD_BACK_FOR_NODE = """
     SELECT job_id, held_claim_id
       FROM scheduler_job_queue
-     WHERE picked_by = :node_id AND status = 'PENDING' AND held_claim_id {not in known uuid}
+     WHERE picked_by = :node_id AND status <> 'RUNNING' AND held_claim_id {not in known uuid}
      ORDER BY job_id
     {for update}
 """

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
-from uuid import UUID
 
 import pytest
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, NodeState
-from ratchet.model.decision import Decision
+from ratchet.model.cluster import NodeState
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import Insertion, SignalWait
-from ratchet.model.status import Busy, JobStatus, JobType
+from ratchet.model.job import Insertion
+from ratchet.model.status import Busy, JobStatus
 from ratchet.spi.store import JobStore
 from ratchet.tck.harness import Harness
-from ratchet.tck.race import race, results
-
-ROUNDS = 12
-
-
-def handles(harness: Harness, count: int) -> list[JobStore]:
-    """One handle per racer, as if each were a node."""
-    return [harness.reopen() for _ in range(count)]
+from ratchet.tck.race import ROUNDS, race, results
 
 
 class TestClaimRace:
@@ -43,7 +33,7 @@ class TestClaimRace:
                 short = 0 if batch else short + 1
             return taken
 
-        stores = handles(harness, 8)
+        stores = harness.reopen_many(8)
         taken = results([partial(empty_queue, store, f"node-{i}") for i, store in enumerate(stores)])
         counted = Counter(claim.job_id for claims in taken for claim in claims)
         assert set(counted.values()) == {1}
@@ -68,7 +58,7 @@ class TestClaimRace:
 
     def test_one_job_many_nodes(self, harness: Harness) -> None:
         """A single job is claimed by exactly one of four, again and again."""
-        stores = handles(harness, 4)
+        stores = harness.reopen_many(4)
         for _ in range(ROUNDS):
             job_id = harness.submit()
             claims = results(
@@ -81,7 +71,7 @@ class TestClaimRace:
     def test_a_limit_is_never_exceeded(self, harness: Harness) -> None:
         """Six nodes claim for three permits at once: no more than three run."""
         harness.store.set_limit("gateway", concurrent=3, now=harness.now)
-        stores = handles(harness, 6)
+        stores = harness.reopen_many(6)
         for _ in range(4):
             harness.submit_many(8, resource="gateway")
             claims = [
@@ -99,7 +89,7 @@ class TestClaimRace:
 
     def test_pausing_against_claiming(self, harness: Harness) -> None:
         """The job is either claimed or paused, never both, and the loser is told."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             job_id = harness.submit()
             runners: list[Callable[[], object]] = [
@@ -119,7 +109,7 @@ class TestClaimRace:
 
     def test_canceling_against_claiming(self, harness: Harness) -> None:
         """Canceled in the end, and the canceler knows whether there is a run to interrupt."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             job_id = harness.submit()
             runners: list[Callable[[], object]] = [
@@ -136,7 +126,7 @@ class TestClaimRace:
 
     def test_pausing_a_queue_against_claiming(self, harness: Harness) -> None:
         """Once the pause has returned, no later claim takes a job of the queue."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             harness.submit_many(2, queue="emails")
             runners: list[Callable[[], object]] = [
@@ -152,7 +142,7 @@ class TestClaimRace:
 class TestSubmissionRace:
     def test_one_idempotency_key(self, harness: Harness) -> None:
         """One job is stored, all callers get its id, one of them created it, nobody gets an exception."""
-        stores = handles(harness, 6)
+        stores = harness.reopen_many(6)
         for number in range(ROUNDS):
             key = f"request-{number}"
 
@@ -166,7 +156,7 @@ class TestSubmissionRace:
 
     def test_several_keys_in_different_order(self, harness: Harness) -> None:
         """Two bulk submissions name the same keys the other way round: no deadlock, one job per key."""
-        stores = handles(harness, 4)
+        stores = harness.reopen_many(4)
         for number in range(ROUNDS):
             keys = [f"{number}-{i}" for i in range(5)]
 
@@ -183,7 +173,7 @@ class TestSubmissionRace:
 
     def test_one_business_key(self, harness: Harness) -> None:
         """One winner; every other caller gets BusinessKeyBusy with the winner's id."""
-        stores = handles(harness, 6)
+        stores = harness.reopen_many(6)
         for number in range(ROUNDS):
 
             def submit(store: JobStore, number: int = number) -> Insertion:
@@ -200,7 +190,7 @@ class TestSubmissionRace:
     @pytest.mark.parametrize("busy", [Busy.RETURN, Busy.REPLACE])
     def test_one_live_holder(self, harness: Harness, busy: Busy) -> None:
         """However the racers meet, one live job holds the key in the end."""
-        stores = handles(harness, 4)
+        stores = harness.reopen_many(4)
         for number in range(ROUNDS):
 
             def submit(store: JobStore, number: int = number) -> Insertion:
@@ -216,7 +206,7 @@ class TestSubmissionRace:
 
     def test_the_same_id(self, harness: Harness) -> None:
         """A submission sent twice at once, after a lost answer: stored once, and both are told so."""
-        stores = handles(harness, 3)
+        stores = harness.reopen_many(3)
         for number in range(ROUNDS):
             spec = harness.spec(tags=("t",), business_key=f"b{number}", idempotency_key=f"i{number}")
             answers = results([partial(s.insert, [spec], now=harness.now) for s in stores])
@@ -225,7 +215,7 @@ class TestSubmissionRace:
 
     def test_new_streams(self, harness: Harness) -> None:
         """Many nodes use a queue for the first time at once: one stream, every job in it."""
-        stores = handles(harness, 6)
+        stores = harness.reopen_many(6)
 
         def submit(store: JobStore) -> list[Insertion]:
             return store.insert(harness.specs(3, queue="brand-new"), now=harness.now)
@@ -244,7 +234,7 @@ class TestEndRace:
 
     def test_canceling_against_completing(self, harness: Harness) -> None:
         """Succeeded or canceled: exactly one of the two made the change, and the job says which."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running(business_key=str(new_id()))
             answer, canceled = self.run_race(
@@ -258,7 +248,7 @@ class TestEndRace:
 
     def test_rescuing_against_completing(self, harness: Harness) -> None:
         """Succeeded or requeued: never both, never neither."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
             claim = harness.running(node=node)
@@ -277,7 +267,7 @@ class TestEndRace:
 
     def test_rescuing_against_beating(self, harness: Harness) -> None:
         """Either the beat came first and nobody is rescued, or the node is dead and learns it."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
             claim = harness.running(node=node)
@@ -295,7 +285,7 @@ class TestEndRace:
 
     def test_two_rescuers(self, harness: Harness) -> None:
         """One of them rescues; the jobs have crashed once, not twice."""
-        stores = handles(harness, 3)
+        stores = harness.reopen_many(3)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
             claim = harness.running(node=node)
@@ -309,7 +299,7 @@ class TestEndRace:
 
     def test_one_completion_sent_twice_at_once(self, harness: Harness) -> None:
         """Both are told that it is won, one by repetition; the run counts once."""
-        stores = handles(harness, 3)
+        stores = harness.reopen_many(3)
         for _ in range(ROUNDS):
             claim = harness.running()
             answers = results([partial(harness.complete, claim, store=store) for store in stores])
@@ -319,7 +309,7 @@ class TestEndRace:
 
     def test_old_and_new_claim_at_once(self, harness: Harness) -> None:
         """The stale run and the live one end at the same moment: the live one wins, always."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             old = harness.running()
             harness.store.hand_back([old], now=harness.now)
@@ -335,7 +325,7 @@ class TestEndRace:
 
     def test_retrying_twice_at_once(self, harness: Harness) -> None:
         """One caller retried the job; the other found it PENDING."""
-        stores = handles(harness, 3)
+        stores = harness.reopen_many(3)
         for _ in range(ROUNDS):
             job_id = harness.failed()
             assert sum(results([partial(s.retry, job_id, now=harness.now) for s in stores])) == 1
@@ -343,7 +333,7 @@ class TestEndRace:
 
     def test_handing_back_against_completing(self, harness: Harness) -> None:
         """Succeeded or handed back, never both."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running()
             answer, back = self.run_race(
@@ -358,7 +348,7 @@ class TestEndRace:
 
     def test_resuming_against_canceling(self, harness: Harness) -> None:
         """CANCELED in the end; a resumed job that is canceled is never claimed."""
-        one, two = handles(harness, 2)
+        one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             job_id = harness.paused()
             self.run_race(
@@ -368,253 +358,3 @@ class TestEndRace:
             )
             assert harness.status(job_id) is JobStatus.CANCELED
             assert harness.claim() == []
-
-
-class TestCompositionRace:
-    def test_two_parents_complete_a_join(self, harness: Harness) -> None:
-        """The last two parents end at the same moment: the join is released, once."""
-        stores = handles(harness, 3)
-        for _ in range(ROUNDS):
-            parents = harness.specs(3)
-            join = harness.child(needs=3, type=JobType.WORKFLOW_JOIN)
-            harness.insert(
-                [*parents, join], [harness.edge(p, join, position=i) for i, p in enumerate(parents)]
-            )
-            claims = harness.claim()
-            answers = results(
-                [partial(harness.complete, c, store=s) for c, s in zip(claims, stores, strict=True)]
-            )
-            assert [job_id for answer in answers for job_id in answer.released] == [join.job_id]
-            harness.end(harness.claim_job(join.job_id))
-
-    def test_success_and_failure_of_two_parents(self, harness: Harness) -> None:
-        """One parent of two fails while the other succeeds: the join is canceled, once."""
-        one, two = handles(harness, 2)
-        for _ in range(ROUNDS):
-            a, b = harness.specs(2)
-            join = harness.child(needs=2)
-            harness.insert([a, b, join], [harness.edge(a, join), harness.edge(b, join, position=1)])
-            first, second = harness.claim()
-            answers = results(
-                [
-                    partial(harness.complete, first, store=one),
-                    partial(harness.complete, second, harness.failure(), store=two),
-                ]
-            )
-            assert [job.job_id for answer in answers for job in answer.canceled] == [join.job_id]
-            assert harness.status(join.job_id) is JobStatus.CANCELED
-
-    def test_children_finish_a_batch_once(self, harness: Harness) -> None:
-        """Eight nodes end the children of a batch: the counters are exact, the parent is released once."""
-        stores = handles(harness, 8)
-        for _ in range(4):
-            batch, _ = harness.batch_of(24)
-            claims = harness.claim()
-
-            def finish(store: JobStore, mine: list[JobClaim]) -> list[UUID]:
-                decisions: list[Decision] = [harness.success(), harness.failure(), harness.success()]
-                return [
-                    batch_id
-                    for claim, decision in zip(mine, decisions, strict=True)
-                    for batch_id in harness.complete(claim, decision, store=store).finished_batches
-                ]
-
-            finished = results([partial(finish, s, claims[i::8]) for i, s in enumerate(stores)])
-            assert [b for batch_ids in finished for b in batch_ids] == [batch.batch_id]
-            record = harness.store.batch(batch.batch_id)
-            assert record is not None
-            assert (record.completed, record.failed, record.canceled) == (16, 8, 0)
-            harness.end(harness.claim_job(batch.parent.job_id))
-
-    def test_flushes_that_touch_the_same_batches(self, harness: Harness) -> None:
-        """Two nodes flush children of two batches in opposite order: no deadlock, exact counters."""
-        one, two = handles(harness, 2)
-        for _ in range(ROUNDS):
-            batches = [harness.batch_of(4)[0] for _ in range(2)]
-            claims = harness.claim()
-            first, second = claims[::2], claims[1::2][::-1]
-            results(
-                [
-                    partial(one.complete, [harness.completion(c) for c in first], now=harness.now),
-                    partial(two.complete, [harness.completion(c) for c in second], now=harness.now),
-                ]
-            )
-            for batch in batches:
-                record = harness.store.batch(batch.batch_id)
-                assert record is not None
-                assert (record.completed, record.finished_at) == (4, harness.now)
-            harness.end_all(harness.claim())
-
-    def test_canceling_a_parent_against_completing_it(self, harness: Harness) -> None:
-        """The child follows the winner: released after the success, canceled after the cancellation."""
-        one, two = handles(harness, 2)
-        for _ in range(ROUNDS):
-            parent, child = harness.spec(), harness.child()
-            harness.insert([parent, child], [harness.edge(parent, child)])
-            claim = harness.claim_job(parent.job_id)
-            runners: list[Callable[[], object]] = [
-                partial(harness.complete, claim, store=one),
-                partial(two.cancel, parent.job_id, reason="r", now=harness.now),
-            ]
-            results(runners)
-            succeeded = harness.status(parent.job_id) is JobStatus.SUCCEEDED
-            assert harness.status(child.job_id) is (JobStatus.PENDING if succeeded else JobStatus.CANCELED)
-            harness.end_all(harness.claim())
-
-    def test_an_edge_to_a_parent_that_is_just_ending(self, harness: Harness) -> None:
-        """A child attached while its parent ends is released, by one side or the other."""
-        one, two = handles(harness, 2)
-        for _ in range(ROUNDS):
-            claim = harness.running()
-            child = harness.child()
-            edge = harness.edge(claim.job_id, child)
-            runners: list[Callable[[], object]] = [
-                partial(harness.complete, claim, store=one),
-                partial(two.insert, [child], now=harness.now, edges=[edge]),
-            ]
-            results(runners)
-            assert harness.status(child.job_id) is JobStatus.PENDING
-            harness.end(harness.claim_job(child.job_id))
-
-    def test_appending_against_sealing(self, harness: Harness) -> None:
-        """Appended and counted, or refused and not stored; the batch ends either way."""
-        one, two = handles(harness, 2)
-        for _ in range(ROUNDS):
-            batch, _ = harness.batch_of(1, sealed=False)
-            child = harness.spec(type=JobType.BATCH_CHILD, batch_id=batch.batch_id)
-            runners: list[Callable[[], object]] = [
-                partial(one.append_children, batch.batch_id, [child], now=harness.now),
-                partial(two.seal, batch.batch_id, now=harness.now),
-            ]
-            appended, sealed = results(runners)
-            assert sealed
-            assert (harness.store.get(child.job_id) is not None) == appended
-            harness.end_all(harness.claim())
-            record = harness.store.batch(batch.batch_id)
-            assert record is not None
-            assert record.total == record.completed == (2 if appended else 1)
-            harness.end(harness.claim_job(batch.parent.job_id))
-
-    def test_a_signal_against_the_job_that_waits_for_it(self, harness: Harness) -> None:
-        """Sent while the job is submitted: it is released or it consumes the signal, but it never misses it."""
-        one, two = handles(harness, 2)
-        for number in range(ROUNDS):
-            spec = harness.spec(status=JobStatus.WAITING, signal=SignalWait(key=f"go-{number}"))
-            runners: list[Callable[[], object]] = [
-                partial(one.insert, [spec], now=harness.now),
-                partial(two.send_signal, harness.signal(f"go-{number}"), now=harness.now),
-            ]
-            results(runners)
-            assert harness.status(spec.job_id) is JobStatus.PENDING
-
-    def test_one_signal_two_jobs(self, harness: Harness) -> None:
-        """A kept signal is consumed by one of two jobs that come at once."""
-        one, two = handles(harness, 2)
-        for number in range(ROUNDS):
-            key = f"go-{number}"
-            harness.store.send_signal(harness.signal(key), now=harness.now)
-            specs = [harness.spec(status=JobStatus.WAITING, signal=SignalWait(key=key)) for _ in range(2)]
-            results(
-                [
-                    partial(one.insert, specs[:1], now=harness.now),
-                    partial(two.insert, specs[1:], now=harness.now),
-                ]
-            )
-            statuses = harness.statuses(spec.job_id for spec in specs)
-            assert sorted(statuses) == [JobStatus.PENDING, JobStatus.WAITING]
-
-
-class TestClusterRace:
-    def test_one_lock(self, harness: Harness) -> None:
-        """Of four that want it, one gets it."""
-        stores = handles(harness, 4)
-        for number in range(ROUNDS):
-            name, ttl = f"lock-{number}", timedelta(seconds=30)
-            got = results(
-                [
-                    partial(s.acquire_lock, name, holder="n", token=new_id(), ttl=ttl, now=harness.now)
-                    for s in stores
-                ]
-            )
-            assert sum(got) == 1
-
-    def test_one_expired_lock(self, harness: Harness) -> None:
-        """Of four that find it expired, one takes it over."""
-        stores = handles(harness, 4)
-        ttl = timedelta(seconds=30)
-        for number in range(ROUNDS):
-            name = f"lock-{number}"
-            assert harness.store.acquire_lock(name, holder="o", token=new_id(), ttl=ttl, now=harness.now)
-            harness.advance(seconds=31)
-            got = results(
-                [
-                    partial(s.acquire_lock, name, holder="n", token=new_id(), ttl=ttl, now=harness.now)
-                    for s in stores
-                ]
-            )
-            assert sum(got) == 1
-
-    def test_one_fire_time(self, harness: Harness) -> None:
-        """Four nodes fire a schedule that is due: one run, one record, one advance."""
-        stores = handles(harness, 4)
-        harness.store.upsert_schedule(harness.schedule_spec(overlap="ALLOW"), now=harness.now)
-        for number in range(1, ROUNDS + 1):
-            at, following = harness.now, harness.after(hours=1)
-            answers = results(
-                [
-                    partial(
-                        s.advance,
-                        "nightly",
-                        expected=at,
-                        fires=[harness.fire()],
-                        next_fire_at=following,
-                        now=at,
-                    )
-                    for s in stores
-                ]
-            )
-            assert sum(answer is not None for answer in answers) == 1
-            assert len(harness.store.fires("nightly")) == number
-            assert harness.store.counts()[JobStatus.PENDING] == number
-            harness.now = following
-
-    def test_one_declaration(self, harness: Harness) -> None:
-        """Four nodes declare the same schedule at start: one schedule, and nobody fails."""
-        stores = handles(harness, 4)
-        spec = harness.schedule_spec()
-        records = results([partial(s.upsert_schedule, spec, now=harness.now) for s in stores])
-        assert all(record.spec == spec for record in records)
-        assert len(harness.store.schedules()) == 1
-
-    def test_one_breaker(self, harness: Harness) -> None:
-        """Of four that saw the same version, one changes the breaker."""
-        stores = handles(harness, 4)
-        for _ in range(ROUNDS):
-            seen = harness.store.breaker("bank")
-            version = seen.version if seen else 0
-            record = BreakerRecord(service="bank", state="OPEN")
-            saved = results(
-                [partial(s.save_breaker, record, expected_version=version, now=harness.now) for s in stores]
-            )
-            assert sum(saved) == 1
-
-    def test_one_signal_sent_twice_at_once(self, harness: Harness) -> None:
-        """The same signal from two sides releases the job once."""
-        one, two = handles(harness, 2)
-        for number in range(ROUNDS):
-            job_id = harness.waiting(signal=SignalWait(key=f"go-{number}"))
-            signal = harness.signal(f"go-{number}")
-            released = results([partial(s.send_signal, signal, now=harness.now) for s in (one, two)])
-            assert [j for batch in released for j in batch] == [job_id]
-
-    def test_beats_are_counted(self, harness: Harness) -> None:
-        """A supervisor and its child beat for one node at once: no beat is lost."""
-        stores = handles(harness, 4)
-        harness.register()
-
-        def beat(store: JobStore) -> None:
-            for _ in range(10):
-                assert store.beat("node-1", now=harness.now).alive
-
-        results([partial(beat, store) for store in stores])
-        assert harness.beat_of("node-1") == 40

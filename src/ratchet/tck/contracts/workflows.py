@@ -368,6 +368,38 @@ class TestRevive:
         finish(harness, b.job_id, "success")
         assert harness.status(join.job_id) is C
 
+    @pytest.mark.parametrize("last", [0, 1], ids=["the first that failed", "the second"])
+    def test_the_retry_that_makes_a_join_reachable_revives_it(self, harness: Harness, last: int) -> None:
+        """Two parents failed and both are retried: whichever comes last brings the join back."""
+        a, b, join = harness.spec(), harness.spec(), harness.child(needs=2)
+        harness.insert([a, b, join], [harness.edge(a, join), harness.edge(b, join, position=1)])
+        finish(harness, a.job_id, "failure")
+        finish(harness, b.job_id, "failure")
+        order = [b, a] if last == 0 else [a, b]
+        assert harness.store.retry(order[0].job_id, now=harness.now)
+        finish(harness, order[0].job_id, "success")
+        assert harness.status(join.job_id) is C
+        assert harness.store.retry(order[1].job_id, now=harness.now)
+        assert harness.status(join.job_id) is W
+        finish(harness, order[1].job_id, "success")
+        assert harness.status(join.job_id) is P
+
+    def test_a_join_that_still_waits_counts_on_a_retried_parent_again(self, harness: Harness) -> None:
+        """Two of three: one fails, is retried and succeeds, one succeeds, one fails: that is two."""
+        parents = [harness.spec() for _ in range(3)]
+        join = harness.child(needs=2)
+        harness.insert(
+            [*parents, join], [harness.edge(each, join, position=n) for n, each in enumerate(parents)]
+        )
+        finish(harness, parents[0].job_id, "failure")
+        assert harness.status(join.job_id) is W
+        assert harness.store.retry(parents[0].job_id, now=harness.now)
+        finish(harness, parents[0].job_id, "success")
+        finish(harness, parents[1].job_id, "failure")
+        assert harness.status(join.job_id) is W
+        finish(harness, parents[2].job_id, "success")
+        assert harness.status(join.job_id) is P
+
     def test_a_condition_is_asked_again(self, harness: Harness) -> None:
         """Not taken for the failure, taken for the success after the retry."""
         parent, branch = harness.spec(), harness.child()

@@ -32,6 +32,9 @@ Purpose = Literal["write", "read"]
 #: Connections inherited by a fork; closing them would end the parent's sessions.
 _abandoned: list[Any] = []
 
+#: TLS contexts by what was asked for; they can be shared.
+_contexts: dict[Any, Any] = {}
+
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _LOCK_WAIT = 5  # seconds
 _SHORTEST_IDLE = 10  # seconds that the server waits for the next statement of one of our own connections
@@ -62,6 +65,13 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
+
+    def _create_ssl_ctx(self, sslp: Any) -> Any:
+        # reading the system's certificates takes longer than everything else in connecting
+        key = tuple(sorted(sslp.items())) if isinstance(sslp, dict) else sslp
+        if key not in _contexts:
+            _contexts[key] = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # missing in the stubs
+        return _contexts[key]
 
     @property
     def product(self) -> str:

@@ -170,7 +170,7 @@ class MysqlSession(Session):
             text = text.replace(CURRENT, _LOCKED_READ)
         try:
             return text % self._writer.binds(statement, params)
-        except (TypeError, KeyError) as error:
+        except Exception as error:
             raise meaning(error, statement.text) from error
 
     def _send(self, written: str, text: str) -> Any:

@@ -128,6 +128,8 @@ def _real(value: float) -> str:
 def moment(value: datetime) -> str:
     """A time as MySQL writes it."""
     if value.tzinfo is not UTC:
+        if value.tzinfo is None:
+            raise UnstorableData(f"the time {value!r} has no time zone; give it one, such as datetime.UTC")
         value = value.astimezone(UTC)
     return value.replace(tzinfo=None).isoformat(" ", "microseconds")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from ratchet.model.errors import (
-    ConfigurationError,
     Conflict,
+    RatchetError,
     SchemaOutOfDate,
     StoreError,
     StoreUnavailable,
@@ -37,7 +37,7 @@ class PostgresqlConstraints:
 
 def meaning(error: Exception, text: str) -> Exception:
     """What to raise for a driver's *error*; the caller keeps it as the cause."""
-    if isinstance(error, StoreError | ConfigurationError):
+    if isinstance(error, RatchetError):
         return error
     if isinstance(error, UnicodeError | OverflowError):
         return UnstorableData(f"a value cannot be sent to PostgreSQL: {error}")

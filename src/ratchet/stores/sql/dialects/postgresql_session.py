@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.postgresql_errors import meaning
-from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, times_of
+from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, require_zones, times_of
 from ratchet.stores.sql.statement import Statement, decode
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class PostgresqlSession(Session):
         return max(int(self._cursor.rowcount), 0)
 
     def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        require_zones(rows)
         text = f"COPY {self.dialect.table(table)} ({', '.join(columns)}) FROM STDIN"
         try:
             with self._cursor.copy(text) as copy:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
 from ratchet.stores.sql.columns import Kind, kind_of
 from ratchet.stores.sql.statement import Plan, Statement
@@ -29,6 +30,10 @@ def _int(value: Any) -> str:
     return str(int(value))
 
 
+def _time(value: datetime) -> str:
+    return value.isoformat() if value.tzinfo is not None else require_aware(value, "a time").isoformat()
+
+
 def _hex(value: Any) -> str:
     text: str = value.hex
     return text
@@ -36,7 +41,7 @@ def _hex(value: Any) -> str:
 
 _ELEMENTS: dict[Kind, Callable[[Any], str]] = {
     "uuid": _hex,
-    "time": datetime.isoformat,
+    "time": _time,
     "bool": lambda value: "t" if value else "f",
     "int": _int,
     "real": lambda value: repr(float(value)),
@@ -59,6 +64,9 @@ def arrays(rows: Sequence[Sequence[Any]], kinds: Sequence[Kind]) -> list[str]:
 
 def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping[str, object]:
     """All binds of a statement; a row set becomes one array per column, named ``<set>__<number>``."""
+    for value in params.values():
+        if type(value) is datetime and value.tzinfo is None:
+            require_aware(value, "a time")  # psycopg would send it as the server's local time
     if not statement.lists and not statement.rowsets:
         return params
     encoded: dict[str, object] = {}
@@ -71,6 +79,14 @@ def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping
         else:
             encoded[name] = value
     return encoded
+
+
+def require_zones(rows: Sequence[Sequence[Any]]) -> None:
+    """Refuse rows that hold a time without a zone."""
+    for row in rows:
+        for value in row:
+            if type(value) is datetime and value.tzinfo is None:
+                require_aware(value, "a time")
 
 
 def _in_utc(column: Iterable[Any]) -> list[Any]:

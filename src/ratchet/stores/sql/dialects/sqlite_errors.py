@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ratchet.model.errors import (
-    ConfigurationError,
     Conflict,
+    RatchetError,
     SchemaOutOfDate,
     StoreError,
     StoreUnavailable,
@@ -61,7 +61,7 @@ def _code(error: BaseException) -> int | None:
 
 def meaning(error: Exception, text: str, place: Place, *, waited: bool = False) -> Exception:
     """What to raise for a driver's *error*; the caller keeps it as the cause."""
-    if isinstance(error, StoreError | ConfigurationError):
+    if isinstance(error, RatchetError):
         return error
     if isinstance(error, UnicodeError | OverflowError | sqlite3.DataError):
         return UnstorableData(f"SQLite refused a value: {error}")

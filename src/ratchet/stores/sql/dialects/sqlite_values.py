@@ -18,6 +18,7 @@ from uuid import UUID
 
 import msgspec
 
+from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
 from ratchet.stores.sql.columns import Kind, kind_of
 from ratchet.stores.sql.statement import Plan, Statement
@@ -31,6 +32,8 @@ _to_uuids = msgspec.json.Decoder(list[UUID | None])
 
 def micros(moment: datetime) -> int:
     """A time as microseconds since 1970."""
+    if moment.tzinfo is None:
+        moment = require_aware(moment, "a time")  # refuses it, and says what to write instead
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -101,7 +104,7 @@ def _encode_column(column: Sequence[Any]) -> Sequence[Any]:
         texts: list[Any] = _from_json(_to_json(column))
         return texts
     if kinds == {datetime}:
-        return [None if value is None else (value - _EPOCH) // _MICROSECOND for value in column]
+        return [None if value is None else micros(value) for value in column]
     return [encode(value) for value in column]
 
 
