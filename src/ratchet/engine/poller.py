@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -24,6 +24,10 @@ logger = logging.getLogger("ratchet.engine")
 #: How often a node looks for suspects, and for parked targets that it can import.
 SUSPECT_INTERVAL = 1.0
 PARKED_INTERVAL = 10.0
+#: While another lane's batches come back full, a lane that had nothing is asked this often.
+EMPTY_LANE_INTERVAL = 0.05
+#: Where every lane has enough: they tell the poller when they have not.
+SATED_REST = timedelta(milliseconds=500)
 
 
 class Claiming(JobClaimStore, StreamStore, Protocol):
@@ -66,9 +70,11 @@ class Poller:
         self._parked_at: float | None = None
         self._suspects_at: float | None = None
         self._rest = timedelta()
+        self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
 
     def woken(self) -> None:
         """A wakeup arrived: there may be new work."""
+        self._empty_since = {}
         self._strategy.woken()
 
     def run_once(self, now: datetime) -> int:
@@ -76,16 +82,17 @@ class Poller:
         if not self._is_open():
             self._rest = timedelta(seconds=1)
             return 0
-        found = requested = 0
-        full = False
-        for lane, executor in self._coordinator.lanes.items():
-            wanted = executor.wanted()
-            if wanted <= 0:
-                continue
-            jobs = self._claim(lane, wanted, now)
-            found, requested = found + len(jobs), requested + wanted
-            full = full or len(jobs) >= wanted
+        at = self._clock.monotonic()
+        recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
+        found, requested, full = self._claim_for(self._coordinator.lanes.keys() - recent, now)
+        if recent and not found:
+            found, requested, full = self._claim_for(self._coordinator.lanes.keys(), now)
+        if not full:
+            self._empty_since = {}
         found += self._claim_suspect(now)
+        if not requested and not found:
+            self._rest = SATED_REST
+            return 0
         observation = PollObservation(
             found=found,
             requested=max(requested, found),
@@ -95,6 +102,24 @@ class Poller:
         delay = self._strategy.next_delay(observation)
         self._rest = timedelta() if full else self._until_due(delay, now) if requested else delay
         return found
+
+    def _claim_for(self, chosen: Collection[Lane], now: datetime) -> tuple[int, int, bool]:
+        """Jobs found and asked for, and whether a lane got all that it asked for."""
+        found = requested = 0
+        full = False
+        empty: list[Lane] = []
+        for lane, executor in self._coordinator.lanes.items():
+            wanted = executor.wanted() if lane in chosen else 0
+            if wanted <= 0:
+                continue
+            jobs = self._claim(lane, wanted, now)
+            found, requested = found + len(jobs), requested + wanted
+            full = full or len(jobs) >= wanted
+            if not jobs:
+                empty.append(lane)
+        at = self._clock.monotonic()
+        self._empty_since |= dict.fromkeys(empty, at)
+        return found, requested, full
 
     @property
     def rest(self) -> timedelta:

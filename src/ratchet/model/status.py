@@ -126,6 +126,7 @@ TRANSITIONS: tuple[Transition, ...] = (
     Transition(_S.FAILED, _T.MANUAL_RETRY, _S.PENDING),
     Transition(_S.PAUSED, _T.RESUME, _S.PENDING),
     Transition(_S.PAUSED, _T.RESUME, _S.FAILED),
+    Transition(_S.PAUSED, _T.MANUAL_RETRY, _S.PENDING),  # paused from FAILED only
     Transition(_S.PAUSED, _T.CANCEL, _S.CANCELED),
     Transition(_S.WAITING, _T.RELEASE, _S.PENDING),
     Transition(_S.WAITING, _T.CANCEL, _S.CANCELED),

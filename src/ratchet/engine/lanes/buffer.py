@@ -65,7 +65,48 @@ class RunBuffer:
         return list(self._waiting.values())
 
 
-def prefetch(free: int, waiting: int, rate: float, window: float, limit: int) -> int:
-    """Free slots plus what will start within *window* seconds at the measured rate, less what waits."""
-    ahead = min(limit, int(rate * window))
+def prefetch(free: int, waiting: int, ahead: int) -> int:
+    """
+    Free slots plus what will start soon, less what waits; nothing while more than half of that is there.
+
+    A claim costs as much for five jobs as for fifty: a lane that asked for every started run anew
+    would claim in crumbs.
+    """
+    if waiting >= free and waiting > ahead // 2:
+        return 0
     return max(0, free + ahead - waiting)
+
+
+class Appetite:
+    """
+    How many more runs a lane should have, and when it must say by itself that it wants them.
+
+    Each question arms the lane once: the first start after which at most half of what was planned
+    still waits is the one to tell the poller.
+    """
+
+    __slots__ = ("_armed", "_limit", "_low_water", "_window", "rate")
+
+    def __init__(self, window: float, limit: int) -> None:
+        self.rate = Rate()
+        self._window = window
+        self._limit = limit
+        self._low_water = 0
+        self._armed = True
+
+    def wanted(self, buffer: RunBuffer, slots: int, running: int, now: float) -> int:
+        """How many runs to claim now."""
+        if not buffer and not running:
+            self.rate.idle(now)
+        ahead = min(self._limit, int(self.rate.per_second * self._window))
+        # Armed before it looks: a worker that takes a run from now on sees the new mark.
+        self._low_water = ahead // 2
+        self._armed = True
+        return prefetch(slots - running, len(buffer), ahead)
+
+    def aroused(self, waiting: int) -> bool:
+        """True once per question, when no more than the mark waits."""
+        if self._armed and waiting <= self._low_water:
+            self._armed = False
+            return True
+        return False

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ratchet.api.context import entered
-from ratchet.engine.lanes.buffer import Rate, RunBuffer, prefetch
+from ratchet.engine.lanes.buffer import Appetite, RunBuffer
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Completing, JobTask, Prepared
 from ratchet.model.clock import Clock
@@ -54,14 +54,11 @@ class EventLoopLane:
         self._on_started = on_started
         self._on_room = on_room
         self._on_lingered = on_lingered
-        self._max_prefetch = max_prefetch
-        self._prefetch_window = prefetch_window
         self._buffer = RunBuffer()
         self._inbox: deque[Run] = deque()
         self._running: dict[int, Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._rate = Rate()
-        self._low_water = 0
+        self._appetite = Appetite(prefetch_window, max_prefetch)
         self._stuck = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -91,18 +88,13 @@ class EventLoopLane:
 
     def accept(self, runs: Sequence[Run]) -> None:
         assert self._loop is not None
-        self._low_water = len(runs) // 2 if len(runs) > self.slots else 0
         for run in runs:
             self._buffer.add(run)
         self._inbox.extend(runs)
         self._loop.call_soon_threadsafe(self._fill)
 
     def wanted(self) -> int:
-        waiting = len(self._buffer)
-        if not waiting and not self._running:
-            self._rate.idle(self._clock.monotonic())
-        free = self.slots - len(self._running)
-        return prefetch(free, waiting, self._rate.per_second, self._prefetch_window, self._max_prefetch)
+        return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
 
     def withdraw(self, before: float) -> list[Run]:
         return self._buffer.take_older(before)
@@ -167,12 +159,12 @@ class EventLoopLane:
             if not self._buffer.take(run):
                 continue
             self._running[id(run)] = run
-            self._rate.tick(self._clock.monotonic())
+            self._appetite.rate.tick(self._clock.monotonic())
             task = self._loop.create_task(self._perform(run))
             if not task.done():
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-        if len(self._buffer) <= self._low_water:
+        if self._appetite.aroused(len(self._buffer)):
             self._on_room()
 
     async def _perform(self, run: Run) -> None:
@@ -190,7 +182,7 @@ class EventLoopLane:
             self._completer.put(run, outcome)
         if self._inbox and self._loop is not None:
             self._loop.call_soon(self._fill)
-        elif not self._buffer:
+        elif self._appetite.aroused(len(self._buffer)):
             self._on_room()
 
     async def _outcome(self, run: Run) -> Outcome:

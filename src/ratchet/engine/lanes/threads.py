@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from ratchet.api.context import entered
-from ratchet.engine.lanes.buffer import Rate, RunBuffer, prefetch
+from ratchet.engine.lanes.buffer import Appetite, RunBuffer
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Completing, JobTask, Prepared
 from ratchet.model.clock import Clock
@@ -57,14 +57,11 @@ class ThreadLane:
         self._on_started = on_started
         self._on_room = on_room
         self._on_lingered = on_lingered
-        self._max_prefetch = max_prefetch
-        self._prefetch_window = prefetch_window
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
         self._buffer = RunBuffer()
         self._running: dict[int, Run] = {}
         self._threads: set[threading.Thread] = set()
-        self._rate = Rate()
-        self._low_water = 0
+        self._appetite = Appetite(prefetch_window, max_prefetch)
         self._stuck = 0
         self._lock = threading.Lock()
         self._number = 0
@@ -82,17 +79,12 @@ class ThreadLane:
         thread.start()
 
     def accept(self, runs: Sequence[Run]) -> None:
-        self._low_water = len(runs) // 2 if len(runs) > self.slots else 0
         for run in runs:
             self._buffer.add(run)
             self._inbox.put(run)
 
     def wanted(self) -> int:
-        waiting = len(self._buffer)
-        if not waiting and not self._running:
-            self._rate.idle(self._clock.monotonic())
-        free = self.slots - len(self._running)
-        return prefetch(free, waiting, self._rate.per_second, self._prefetch_window, self._max_prefetch)
+        return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
 
     def withdraw(self, before: float) -> list[Run]:
         return self._buffer.take_older(before)
@@ -143,7 +135,7 @@ class ThreadLane:
             if not self._buffer.take(run):
                 continue
             self._running[id(run)] = run
-            self._rate.tick(self._clock.monotonic())
+            self._appetite.rate.tick(self._clock.monotonic())
             outcome = self._perform(run, me)
             if not run.finish():
                 # Given up meanwhile: another thread has this slot, and somebody waits for our end.
@@ -153,7 +145,7 @@ class ThreadLane:
                 return
             self._running.pop(id(run), None)
             self._completer.put(run, outcome)
-            if len(self._buffer) == self._low_water:
+            if self._appetite.aroused(len(self._buffer)):
                 self._on_room()
 
     def _perform(self, run: Run, me: int) -> Outcome:

@@ -37,6 +37,8 @@ class Dialect(ABC):
     one_writer: bool = False
     #: True: one statement may change several tables (a WITH whose parts insert, update or delete).
     fuses_writes: bool = False
+    #: True: a migration script that fails leaves nothing; False: the next run goes on where it stopped.
+    transactional_ddl: bool = True
     #: Macros that are one word.
     words: dict[str, str]
 

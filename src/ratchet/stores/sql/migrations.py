@@ -2,7 +2,8 @@
 The schema and its versions: ordered scripts, each applied once, whole or not at all.
 
 A script and the row that records it commit together. A process that is killed in the middle leaves
-the schema as it was before that script, and the next run goes on from there.
+the schema as it was before that script, and the next run goes on from there. Where the product commits
+each change of the schema by itself, the dialect remembers how far the script has come instead.
 """
 
 from __future__ import annotations

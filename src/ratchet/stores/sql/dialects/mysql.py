@@ -35,7 +35,7 @@ from ratchet.stores.sql.dialects.mysql_connections import (
     product_of,
 )
 from ratchet.stores.sql.dialects.mysql_errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
-from ratchet.stores.sql.dialects.mysql_scripts import run_script
+from ratchet.stores.sql.dialects.mysql_scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql_session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql_shapes import PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql_values import JSON_TYPES, Writer
@@ -58,6 +58,7 @@ class MysqlDialect(Dialect):
     """MySQL 8.0.19 or newer, MariaDB 10.6 or newer."""
 
     name = "mysql"
+    transactional_ddl = False
     constraints = MysqlConstraints()
     words = {  # noqa: RUF012 - never changed
         "uuid": "BINARY(16)",
@@ -171,6 +172,7 @@ class MysqlDialect(Dialect):
                 pass
             self._enter_schema(session)
             yield session
+            forget_progress(session)
         finally:
             connection.shut()  # which also frees the lock
             self._connections.give_back(connection)
