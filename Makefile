@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs services format clean
+.PHONY: help venv demo test check unit docs services format clean chaos
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -39,6 +39,10 @@ check: $(STAMP)  ## Lint, format, types, floors
 
 unit: $(STAMP)  ## Only the tests that need no server
 	@$(BIN)/python -m pytest tests/unit
+
+chaos: $(STAMP)  ## The cluster tests with ten times as many kills
+	@$(BIN)/python -m tests.services install
+	@RATCHET_KILLS=200 $(BIN)/python -m pytest tests/cluster
 
 format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix

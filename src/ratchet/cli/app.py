@@ -12,6 +12,7 @@ from ratchet.cli import (
     conformance,
     database,
     dead_letters,
+    deploy,
     health,
     jobs,
     limits,
@@ -77,6 +78,7 @@ app.add_typer(queues.commands, name="queues")
 app.add_typer(limits.commands, name="limits")
 app.add_typer(recurring.commands, name="recurring")
 app.add_typer(database.commands, name="db")
+app.command("check-deploy", epilog=EPILOG)(deploy.check_deploy)
 app.command("health", epilog=EPILOG)(health.health)
 app.command("demo", epilog=EPILOG)(demo.demo)
 app.command("tck", epilog=EPILOG, context_settings={"ignore_unknown_options": True})(conformance.tck)

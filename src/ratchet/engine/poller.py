@@ -26,6 +26,7 @@ SUSPECT_INTERVAL = 1.0
 PARKED_INTERVAL = 10.0
 #: While another lane's batches come back full, a lane that had nothing is asked this often.
 EMPTY_LANE_INTERVAL = 0.05
+EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
 #: Where every lane has enough: they tell the poller when they have not.
 SATED_REST = timedelta(milliseconds=500)
 
@@ -85,13 +86,13 @@ class Poller:
         at = self._clock.monotonic()
         recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
         found, requested, full = self._claim_for(self._coordinator.lanes.keys() - recent, now)
-        if recent and not found:
+        if recent and requested and not found:
             found, requested, full = self._claim_for(self._coordinator.lanes.keys(), now)
-        if not full:
+        if requested and not full:
             self._empty_since = {}
         found += self._claim_suspect(now)
         if not requested and not found:
-            self._rest = SATED_REST
+            self._rest = EMPTY_LANE_REST if recent else SATED_REST
             return 0
         observation = PollObservation(
             found=found,

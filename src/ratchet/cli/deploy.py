@@ -1,0 +1,81 @@
+"""``ratchet check-deploy``: does the new code know every job that waits?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ratchet.cli import parameters as given
+from ratchet.cli.apps import load_scheduler
+from ratchet.cli.output import Output
+from ratchet.model.errors import RatchetError, TargetNotAllowed, TargetNotFound
+from ratchet.model.job import JobFilter
+from ratchet.model.status import LIVE, JobType
+from ratchet.scheduler import Scheduler
+
+#: Jobs that have no function of the app's.
+_INTERNAL = frozenset({JobType.BATCH_PARENT})
+PAGE = 1000
+
+
+def check_deploy(
+    app: Annotated[
+        str,
+        typer.Argument(
+            help="The scheduler of the new code, as package.module:attribute.", show_default=False
+        ),
+    ],
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """
+    List targets of waiting jobs and schedules that the code of APP cannot run; exit code 1 if there are any.
+
+    Run it with the new code before the old workers are replaced: a job whose function is gone would be
+    parked until a worker that has it comes back.
+    """
+    code = load_scheduler(app, str(Path.cwd()))
+    with given.opened(url) as scheduler:
+        waiting = Counter(_targets(scheduler))
+    missing = {
+        target: problem for target in sorted(waiting) if (problem := _problem(code, target)) is not None
+    }
+    out = Output(as_json=json)
+    rows = [(target, waiting[target], problem) for target, problem in missing.items()]
+    if json:
+        out.document(
+            {"checked": len(waiting), "missing": [{"target": t, "jobs": n, "problem": p} for t, n, p in rows]}
+        )
+    else:
+        out.table(("target", "jobs", "problem"), rows, empty=f"all {len(waiting)} targets are known to {app}")
+    if missing:
+        raise typer.Exit(1)
+
+
+def _targets(scheduler: Scheduler) -> Iterator[str]:
+    where = JobFilter(statuses=sorted(LIVE))
+    cursor = None
+    while True:
+        page = scheduler.jobs.find(where, limit=PAGE, cursor=cursor)
+        yield from (job.target for job in page if job.type not in _INTERNAL)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    yield from (record.spec.target for record in scheduler.store.schedules())
+
+
+def _problem(code: Scheduler, target: str) -> str | None:
+    """Why the new code could not run *target*; None if it could."""
+    try:
+        code.backend.targets.resolve(target)
+    except TargetNotFound as error:
+        return f"not found: {error}"
+    except TargetNotAllowed as error:
+        return f"not allowed: {error}"
+    except RatchetError as error:
+        return str(error)
+    return None
