@@ -1,4 +1,4 @@
-"""SQL stores to test on: SQLite in memory and in a file, and PostgreSQL, each migrated and empty."""
+"""SQL stores to test on: SQLite in memory and in a file, PostgreSQL and MySQL, each migrated and empty."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from ratchet.model.options import Options
 from ratchet.stores.sql.store import SqlStore
-from ratchet.stores.sql.urls import postgresql_dialect, sqlite_dialect
+from ratchet.stores.sql.urls import dialect_of
 from ratchet.tck.steps import Steps
 
 T = TypeVar("T")
 
 MEMORY = "sqlite:///:memory:"
-KINDS = ("memory", "file", "postgresql")
+KINDS = ("memory", "file", "postgresql", "mysql")
 
 
 class SqlSteps(Steps):
@@ -35,8 +35,7 @@ class SqlSteps(Steps):
         if self._url == MEMORY and self._handles:
             return self._handles[0]
         options = Options()
-        dialect = sqlite_dialect if self._url.startswith("sqlite:") else postgresql_dialect
-        self._handles.append(SqlStore(dialect(self._url, options), options))
+        self._handles.append(SqlStore(dialect_of(self._url, options), options))
         return self._handles[-1]
 
     def sql(self, text: str, **params: object) -> list[tuple[Any, ...]]:
@@ -61,7 +60,7 @@ def opened(kind: str, request: Any, tmp_path: Path) -> Iterator[SqlSteps]:
         case "file":
             url = f"sqlite:///{tmp_path / 'jobs.db'}"
         case _:
-            url = request.getfixturevalue("postgresql_url")
+            url = request.getfixturevalue(f"{kind}_url")
     steps = SqlSteps(url)
     try:
         yield steps

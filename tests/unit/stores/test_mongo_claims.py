@@ -98,8 +98,11 @@ class TestRoundTrips:
 
 
 class TestLateClaim:
-    def test_one_that_arrives_after_its_time_is_handed_back(self, steps: MongoSteps) -> None:
+    def test_one_that_arrives_after_its_time_is_handed_back(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The node gave up waiting; the server claims for it all the same; the node finds and returns it."""
+        monkeypatch.setattr("ratchet.stores.mongo.claims.PATIENCE", 60)  # the server does not give up
         job_id = steps.submit()
         hasty = steps.another(statement_timeout=1)
         hasty.counts()

@@ -238,10 +238,8 @@ class TestWithin:
     def test_a_lost_race_for_a_completion(self, steps: MongoSteps) -> None:
         """The job is canceled after the transaction began to read: it is over, and says so."""
         claim = steps.running()
-        with steps.store.begin() as session:
-            steps.collections["x"].find_one({}, session=session)  # the snapshot begins
+        with pytest.raises(TransactionAborted), steps.store.begin() as session:
+            session.client["x"]["x"].find_one({}, session=session)  # the snapshot begins
             steps.store.cancel(claim.job_id, reason="r", now=steps.now)
-            with pytest.raises(TransactionAborted):
-                steps.store.complete([steps.completion(claim)], now=steps.now, within=session)
-            session.abort_transaction()
+            steps.store.complete([steps.completion(claim)], now=steps.now, within=session)
         assert steps.status(claim.job_id) is JobStatus.CANCELED

@@ -46,11 +46,14 @@ from ratchet.stores.mongo.work import Work
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
 PATIENCE: Final = 0.25
-AVOIDED: Final = 1.0
+AVOIDED: Final = 2.0
+#: How many such jobs one claim may meet before it is content with what it has.
+BLOCKED: Final = 4
 #: Seconds that claims of one limit go on trying to be the one that counts.
 PERMIT_PATIENCE: Final = 1.0
 
 _TYPES: Final = {kind.value: kind for kind in JobType}
+_PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
 _LIGHT: Final = dict.fromkeys(
     ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout"), 1
@@ -167,7 +170,6 @@ class MongoClaims:
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
     ) -> list[Document]:
         """Write the token on those of these jobs that are still there for the taking."""
-        due = {"_id": {"$in": list(ids)}, "status": JobStatus.PENDING.value, "due_at": {"$lte": micros(now)}}
         taken = {
             "$set": {
                 "status": JobStatus.RUNNING.value,
@@ -180,13 +182,20 @@ class MongoClaims:
         }
 
         def take(collections: Collections) -> list[Document]:
-            if not _update_many(collections, due, taken):
-                self._avoid(ids)
-            return list(
-                collections[Names.JOBS].find(
-                    {"_id": {"$in": list(ids)}, "claim_id": request.claim_id}, fields
-                )
-            )
+            held: list[Document] = []
+            left = sorted(ids, key=lambda job_id: job_id.int)
+            for _ in range(BLOCKED):
+                due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
+                whole = _update_many(collections, due, taken)
+                mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
+                held += collections[Names.JOBS].find(mine, fields)
+                got = {document["_id"] for document in held}
+                left = [job_id for job_id in left if job_id not in got]
+                if whole or not left:
+                    break
+                self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
+                left = left[1:]
+            return held
 
         return self._database.write(take)
 

@@ -97,6 +97,10 @@ class Database:
     TRIES = 40
     #: Seconds after which no further try begins.
     PATIENCE = 10.0
+    #: Seconds of conflicts after which somebody may have died with his transaction open.
+    SUSPICIOUS = 1.0
+    #: Seconds that a transaction of ours is never idle between two of its statements.
+    ABANDONED = 3.0
 
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
@@ -104,8 +108,11 @@ class Database:
         parts = urlsplit(url)
         self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
         self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
+        self._own_name = f"ratchet {self.name}"
+        self._swept_at = 0.0
         self._lock = threading.RLock()
         self._client: Client | None = None
+        self._guests: Client | None = None
         self._process: int | None = None
         self._collections: Collections | None = None
         self._prepare: Callable[[], object] | None = None
@@ -119,15 +126,24 @@ class Database:
         """The driver's client of this process; connections are made when they are needed."""
         with self._lock:
             if self._client is None or self._process != os.getpid():
+                self._guests = None
                 self._client = self.make_client()
                 self._collections = Collections(self._database_of(self._client))
                 self._process = os.getpid()
             return self._client
 
+    def _guest_client(self) -> Client:
+        """The client of transactions that run users' code: these may be idle for long, ours may not."""
+        with self._lock:
+            self.client()
+            if self._guests is None:
+                self._guests = self.make_client(appname=f"{self._own_name} transaction")
+            return self._guests
+
     def make_client(self, **changes: Any) -> Client:
         """A client of its own."""
         settings: dict[str, Any] = {
-            "appname": "ratchet",
+            "appname": self._own_name,
             "maxPoolSize": self._options.pool_size,
             "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
             "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
@@ -149,7 +165,7 @@ class Database:
                 **settings,
             )
         except (PyMongoError, ValueError, TypeError) as error:
-            raise translated(error) from error
+            raise ConfigurationError(f"the MongoDB URL or an option in it is wrong: {error}") from error
 
     def collections(self, session: ClientSession | None = None) -> Collections:
         """The collections; those of the session's own client, where it is a caller's."""
@@ -162,9 +178,10 @@ class Database:
     def close(self) -> None:
         """Free every connection; the next call opens new ones."""
         with self._lock:
-            client, self._client, self._collections = self._client, None, None
+            clients = [client for client in (self._client, self._guests) if client is not None]
+            self._client = self._guests = self._collections = None
             self._prepared_in = None
-        if client is not None and self._process == os.getpid():
+        for client in clients if self._process == os.getpid() else ():
             client.close()
 
     def clock(self) -> datetime:
@@ -282,7 +299,7 @@ class Database:
         if within is not None:
             yield enlisted(within)
             return
-        with self.client().start_session(causal_consistency=False) as session:
+        with self._guest_client().start_session(causal_consistency=False) as session:
             self._start(session)
             try:
                 yield session
@@ -374,8 +391,11 @@ class Database:
             try:
                 return attempt()
             except Conflict:
-                if tries == self.TRIES or time.monotonic() - started > patience:
+                waited = time.monotonic() - started
+                if tries == self.TRIES or waited > patience:
                     raise
+                if waited > self.SUSPICIOUS:
+                    self._end_abandoned()
                 # full jitter: two transactions that met once should not meet again
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
@@ -388,6 +408,31 @@ class Database:
                 reconnected = True
                 log.info("the connection was lost before the commit; trying once more on a new one")
         raise StoreError("unreachable: the last try returns or raises")
+
+    def _end_abandoned(self) -> None:
+        """
+        Abort transactions whose process was killed: the server would keep their locks for a minute.
+
+        One of ours that is merely slow loses nothing, it is done again. Those that run users' code have
+        another application name, and are never touched.
+        """
+        if "appname" in self._given or time.monotonic() - self._swept_at < self.SUSPICIOUS:
+            return
+        self._swept_at = time.monotonic()
+        idle = {
+            "type": "idleSession",
+            "appName": self._own_name,
+            "transaction.timeInactiveMicros": {"$gt": int(self.ABANDONED * 1_000_000)},
+        }
+        admin = self.client().admin
+        try:
+            with admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": idle}]) as found:
+                sessions = [{"id": one["lsid"]["id"]} for one in found]
+            if sessions:
+                log.warning("%d transactions of processes that have died are aborted", len(sessions))
+                admin.command("killSessions", sessions)
+        except PyMongoError as error:
+            log.debug("abandoned transactions are left to the server: %s", error)
 
 
 def enlisted(within: object) -> ClientSession:

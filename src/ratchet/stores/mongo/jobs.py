@@ -65,7 +65,7 @@ class MongoJobs:
     ) -> list[Insertion]:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
         self._prepare(specs, edges, batch, now)
-        fresh = within is None and all(map(_is_fresh, specs))
+        fresh = within is None and all(map(_is_fresh, specs))  # then nobody looks whether they are stored
         if fresh and len(specs) == 1 and not edges and batch is None and _stands_alone(specs[0]):
             return [self._insert_one(specs[0], now)]
         tries = 0
@@ -386,19 +386,14 @@ def forget(work: Work, job_ids: Sequence[UUID]) -> None:
 
 
 def _is_fresh(spec: JobSpec) -> bool:
-    """True for a job whose id is so young that it can hardly be stored, and not in the archive."""
-    return spec.job_id.version == 7 and datetime.now(UTC) - timestamp_of(spec.job_id) < _YOUNG
+    """True for a job without keys whose id is so young that it can hardly be stored, and not in the archive."""
+    keyless = spec.idempotency_key is None and spec.business_key is None
+    return keyless and spec.job_id.version == 7 and datetime.now(UTC) - timestamp_of(spec.job_id) < _YOUNG
 
 
 def _stands_alone(spec: JobSpec) -> bool:
-    """True for a job without keys, parents, batch and signal."""
-    return (
-        spec.status is JobStatus.PENDING
-        and spec.idempotency_key is None
-        and spec.business_key is None
-        and spec.batch_id is None
-        and spec.signal is None
-    )
+    """True for a keyless job without parents, batch and signal."""
+    return spec.status is JobStatus.PENDING and spec.batch_id is None and spec.signal is None
 
 
 def _delete(query: Document, work: Work, collection: Collection[Document]) -> None:

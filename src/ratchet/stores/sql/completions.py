@@ -128,9 +128,6 @@ class Round:
 
     def _end_runs(self, alert_window: timedelta) -> None:
         dialect = self.session.dialect
-        if not (dialect.fuses_writes or dialect.one_writer):
-            self._end_others(self.completions, alert_window)
-            return
         by_id = {one.claim.job_id: one for one in self.completions}
         successes = [one for one in self.completions if type(one.decision) is Succeed]
         others = [one for one in self.completions if type(one.decision) is not Succeed]

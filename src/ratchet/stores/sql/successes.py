@@ -2,7 +2,7 @@
 Successes: the ends that most runs have, and so the statements that must be cheapest.
 
 Where the product can change several tables in one statement, all successes of a call are one statement,
-however many they are. With one writer they are four.
+however many they are. Elsewhere they are four or five.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SUCCEED = """
     RETURNING j.job_id, j.business_key, j.batch_id, j.has_dependants
 """
 
-# The same in steps, for a product with one writer: nobody can come between them.
+# The same in steps. Nobody comes between them: there is one writer, or the rows stay locked.
 LEAVE_HELD_ROWS = """
     DELETE FROM scheduler_job_queue
      WHERE job_id {in ids uuid} AND status = 'RUNNING'

@@ -31,7 +31,7 @@ FIND_BRANCHES = f"""
 """
 
 # One branch of the look; the numbers stand for the branch.
-_LOOK = """(SELECT :s{0} AS stream_id, :p{0} AS priority, scheduled_time, job_id
+_LOOK = """(SELECT {0} AS branch, scheduled_time, job_id
   FROM scheduler_job_queue FORCE INDEX (idx_claim_executable)
  WHERE status = 'PENDING' AND stream_id = :s{0} AND priority = :p{0} AND scheduled_time <= :now{after}
  ORDER BY scheduled_time, job_id LIMIT :n{0})"""
@@ -149,16 +149,15 @@ def _read_on(
         binds |= {f"s{number}": branch.stream_id, f"p{number}": branch.priority, f"n{number}": count}
         if branch.ranks:
             binds |= {f"t{number}": branch.ranks[-1][1], f"j{number}": branch.ranks[-1][2]}
-    found = {(branch.stream_id, branch.priority): (branch, len(branch.ranks)) for branch, _ in wanted}
-    for stream_id, priority, due_at, job_id in session.rows(
-        _look(tuple(bool(branch.ranks) for branch, _ in wanted)), binds
-    ):
+    before = [len(branch.ranks) for branch, _ in wanted]
+    look = _look(tuple(bool(branch.ranks) for branch, _ in wanted))
+    for number, due_at, job_id in session.rows(look, binds):
+        branch = wanted[number][0]
         rise = (now - due_at) // boost if boost else 0
-        found[stream_id, priority][0].ranks.append((-(priority + rise), due_at, job_id))
-    for branch, count in wanted:
+        branch.ranks.append((-(branch.priority + rise), due_at, job_id))
+    for (branch, count), known in zip(wanted, before, strict=True):
         branch.ranks.sort()  # no order is promised for the whole of a union
-        before = found[branch.stream_id, branch.priority][1]
-        branch.ended = len(branch.ranks) - before < count
+        branch.ended = len(branch.ranks) - known < count
 
 
 @lru_cache(maxsize=512)

@@ -122,11 +122,24 @@ class MysqlSession(Session):
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         if not rows:
             return 0
-        kinds = ", ".join(f"{name} {kind_in(table, name)}" for name in columns)
-        values = ", ".join(f"{name} = r.{name}" for name in columns[1:])
+        # What is the same in all rows is said once: a row set is the dearest way to say it.
+        values = list(zip(*rows, strict=True))
+        same = {
+            name for name, column in zip(columns, values, strict=True) if column.count(column[0]) == len(rows)
+        }
+        same.discard(columns[0])
+        varying = [index for index, name in enumerate(columns) if name not in same]
+        kinds = ", ".join(f"{columns[index]} {kind_in(table, columns[index])}" for index in varying)
+        assignments = ", ".join(
+            f"{name} = :{name}" if name in same else f"{name} = r.{name}" for name in columns[1:]
+        )
+        binds: dict[str, object] = {
+            name: rows[0][index] for index, name in enumerate(columns) if name in same
+        }
+        binds["r"] = list(zip(*(values[index] for index in varying), strict=True))
+        key = columns[0]
         return self.execute(
-            f"UPDATE {table} SET {values} FROM {{rows r ({kinds})}} WHERE {table}.{columns[0]} = r.{columns[0]}",
-            {"r": rows},
+            f"UPDATE {table} SET {assignments} FROM {{rows r ({kinds})}} WHERE {table}.{key} = r.{key}", binds
         )
 
     def on_commit(self, action: Callable[[], None]) -> None:

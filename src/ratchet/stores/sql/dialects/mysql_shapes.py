@@ -84,6 +84,9 @@ _CONFLICT = re.compile(r"ON CONFLICT \((?P<key>\w+)\) DO (?P<action>NOTHING|UPDA
 _CHANGE = re.compile(r"(?P<verb>UPDATE|DELETE FROM) (?P<table>\w+)(?: AS (?P<alias>\w+))?\s+")
 _READ = re.compile(r"SELECT (?P<columns>.*?)\sFROM (?P<table>\w+)\s+WHERE ", re.DOTALL)
 _LOCKS = re.compile(r"\{for (?:no key )?update(?: of \w+)?(?: skip locked)?\}\s*$")
+_COUNTED = re.compile(
+    r"(?P<head>SELECT count\(\*\) AS \w+\s+FROM \()(?P<read>SELECT [^()]*\{for update\})(?P<tail>\) AS \w+)\s*$"
+)
 _FIRST = re.compile(r"\(?(\w+) (?:=|\{in)")
 _ROWSET = re.compile(r"\{rows (?P<name>\w+) \((?P<columns>[^)]*)\)\}")
 
@@ -110,6 +113,8 @@ def shape_of(sql: str) -> Shape:
         return _change(text)
     if text.startswith("SELECT") and (lock := _LOCKS.search(text)):
         return _locking_read(text[: lock.start()].rstrip(), lock[0].strip())
+    if inner := _COUNTED.match(text):
+        return Shape(f"{inner['head']}{shape_of(inner['read']).main}{inner['tail']}")
     return Shape(text)
 
 

@@ -21,6 +21,7 @@ from psycopg.postgres import register_default_adapters, types
 from psycopg.pq import TransactionStatus
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.dialects.postgresql_arrays import register
 from ratchet.stores.sql.errors import redacted
 
 #: Connections inherited by a fork; closing them would end the parent's sessions.
@@ -34,6 +35,7 @@ def _stock_adapters() -> AdaptersMap:
     # A program may have changed psycopg's global ones (UUIDs as text, say); ours must not change with them.
     adapters = AdaptersMap(types=types)
     register_default_adapters(adapters)
+    register(adapters)
     return adapters
 
 

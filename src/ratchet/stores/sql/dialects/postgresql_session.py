@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
+from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql_errors import meaning
-from ratchet.stores.sql.dialects.postgresql_values import arrays, encode_params, require_zones, times_of
+from ratchet.stores.sql.dialects.postgresql_values import (
+    Encode,
+    array,
+    arrays,
+    encode_params,
+    require_zones,
+    times_of,
+)
 from ratchet.stores.sql.statement import Statement, decode
 
 if TYPE_CHECKING:
@@ -28,6 +36,8 @@ class PostgresqlSession(Session):
         self._connection = connection
         self._cursor = cursor
         self._actions: list[Callable[[], None]] = []
+        # a caller's connection, or SQLAlchemy's face of it, may not know our arrays
+        self._encode: Encode = array if enlisted else binary_array
 
     @property
     def connection(self) -> Any:
@@ -48,7 +58,7 @@ class PostgresqlSession(Session):
 
     def _send(self, statement: Statement, params: Mapping[str, object]) -> None:
         try:
-            self._cursor.execute(statement.text, encode_params(statement, params))
+            self._cursor.execute(statement.text, encode_params(statement, params, self._encode))
         except Exception as error:
             raise meaning(error, statement.text) from error
 
@@ -70,7 +80,7 @@ class PostgresqlSession(Session):
         if not (on_conflict_do_nothing or self.enlisted or len(rows) < _COPY_FROM):
             return self._copy(table, columns, rows)
         kinds = [kind_in(table, column) for column in columns]
-        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
+        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds, self._encode))}
         lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
         text = (
             f"INSERT INTO {self.dialect.table(table)} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
@@ -86,7 +96,7 @@ class PostgresqlSession(Session):
         if not rows:
             return 0
         kinds = [kind_in(table, column) for column in columns]
-        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds))}
+        binds = {f"c{index}": column for index, column in enumerate(arrays(rows, kinds, self._encode))}
         lists = ", ".join(f"%(c{index})s::{self.dialect.words[kind]}[]" for index, kind in enumerate(kinds))
         values = ", ".join(f"{column} = r.{column}" for column in columns[1:])
         text = (

@@ -55,14 +55,19 @@ def array(values: Sequence[Any], kind: Kind) -> str:
     return "{" + ",".join(["NULL" if value is None else element(value) for value in values]) + "}"
 
 
-def arrays(rows: Sequence[Sequence[Any]], kinds: Sequence[Kind]) -> list[str]:
+#: Makes an array: `array`, or `binary_array` where the connection knows how to send it.
+Encode = Callable[[Sequence[Any], Kind], Any]
+
+
+def arrays(rows: Sequence[Sequence[Any]], kinds: Sequence[Kind], encode: Encode = array) -> list[Any]:
     """One array per column of *rows*."""
-    if not rows:
-        return ["{}"] * len(kinds)
-    return [array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return [encode(column, kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
-def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping[str, object]:
+def encode_params(
+    statement: Statement, params: Mapping[str, object], encode: Encode = array
+) -> Mapping[str, object]:
     """All binds of a statement; a row set becomes one array per column, named ``<set>__<number>``."""
     for value in params.values():
         if type(value) is datetime and value.tzinfo is None:
@@ -72,9 +77,9 @@ def encode_params(statement: Statement, params: Mapping[str, object]) -> Mapping
     encoded: dict[str, object] = {}
     for name, value in params.items():
         if kind := statement.lists.get(name):
-            encoded[name] = array(list(value), kind)  # type: ignore[call-overload]
+            encoded[name] = encode(list(value), kind)  # type: ignore[call-overload]
         elif kinds := statement.rowsets.get(name):
-            for index, column in enumerate(arrays(value, kinds)):  # type: ignore[arg-type]
+            for index, column in enumerate(arrays(value, kinds, encode)):  # type: ignore[arg-type]
                 encoded[f"{name}__{index}"] = column
         else:
             encoded[name] = value
