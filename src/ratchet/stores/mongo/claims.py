@@ -15,17 +15,18 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
-from ratchet.model.errors import CommitUnknown, Conflict
+from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
+from ratchet.stores.mongo.database import CODEC, Collections, Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
@@ -66,6 +67,7 @@ class MongoClaims:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
         self._avoided: dict[UUID, float] = {}
 
@@ -126,6 +128,10 @@ class MongoClaims:
         check(now, "now")
         if request.limit <= 0:
             return []
+        with self._turn:
+            return self._claim_in_turn(request, now, fields)
+
+    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
         chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
         free: list[UUID] = []
         gated: list[UUID] = []
@@ -182,22 +188,36 @@ class MongoClaims:
         }
 
         def take(collections: Collections) -> list[Document]:
-            held: list[Document] = []
-            left = sorted(ids, key=lambda job_id: job_id.int)
-            for _ in range(BLOCKED):
-                due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
-                whole = _update_many(collections, due, taken)
-                mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
-                held += collections[Names.JOBS].find(mine, fields)
-                got = {document["_id"] for document in held}
-                left = [job_id for job_id in left if job_id not in got]
-                if whole or not left:
-                    break
-                self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
-                left = left[1:]
-            return held
+            # in a causal session the read waits until a majority has what the update wrote
+            with self._database.client().start_session(causal_consistency=True) as session:
+                return self._take_and_read(collections, ids, taken, request, now, fields, session)
 
         return self._database.write(take)
+
+    def _take_and_read(
+        self,
+        collections: Collections,
+        ids: Sequence[UUID],
+        taken: Document,
+        request: ClaimRequest,
+        now: datetime,
+        fields: Document | None,
+        session: ClientSession,
+    ) -> list[Document]:
+        held: list[Document] = []
+        left = sorted(ids, key=lambda job_id: job_id.int)
+        for _ in range(BLOCKED):
+            due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
+            whole = _update_many(collections, due, taken, session)
+            mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
+            held += collections[Names.JOBS].find(mine, fields, session=session)
+            got = {document["_id"] for document in held}
+            left = [job_id for job_id in left if job_id not in got]
+            if whole or not left:
+                break
+            self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
+            left = left[1:]
+        return held
 
     def _take_with_permits(
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
@@ -270,21 +290,22 @@ def claims_of(collections: Collections, node_id: str) -> dict[UUID, UUID]:
     return {one["_id"]: one["claim_id"] for one in collections[Names.JOBS].find(running, {"claim_id": 1})}
 
 
-def _update_many(collections: Collections, query: Document, update: Document) -> bool:
+def _update_many(collections: Collections, query: Document, update: Document, session: ClientSession) -> bool:
     """
     Change every document that matches; False where the server has stopped in the middle.
 
     A document that an open transaction has changed is waited for, and a user's transaction may be open for
-    long. The driver's own method has no limit of time for the server, so the command is spelled out.
+    long. The driver's own method has no limit of time for the server, so the command is spelled out. It does
+    not wait for a majority, which would count against that limit.
     """
     command = {
         "update": Names.JOBS,
         "updates": [{"q": query, "u": update, "multi": True}],
-        "writeConcern": DURABLE.document,
+        "writeConcern": {"w": 1},
         "maxTimeMS": int(PATIENCE * 1000),
     }
     try:
-        answer = collections.database.command(command, codec_options=CODEC)
+        answer = collections.database.command(command, codec_options=CODEC, session=session)
     except OperationFailure as error:
         if is_time_up(error):
             return False
@@ -293,8 +314,6 @@ def _update_many(collections: Collections, query: Document, update: Document) ->
         if refused.get("code") == TIMED_OUT:
             return False
         raise OperationFailure(str(refused.get("errmsg")), refused.get("code"), refused)
-    if "writeConcernError" in answer:
-        raise CommitUnknown(f"a claim was made, but not by a majority yet: {answer['writeConcernError']}")
     return True
 
 

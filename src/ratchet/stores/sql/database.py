@@ -169,6 +169,11 @@ class Database:
                 return work(session)
         return self._try(lambda: self._transact(work, claiming))
 
+    def run_alone(self, sql: str, params: Mapping[str, object]) -> list[Row] | None:
+        """The rows of one statement, as `Dialect.alone` says; None: use `run`."""
+        self._ready()
+        return self.dialect.alone(sql, params)
+
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
         self._ready()

@@ -7,7 +7,8 @@ a pooler the next transaction may run on another server connection, and somebody
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +30,9 @@ from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints,
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
-from ratchet.stores.sql.wakeups.postgresql import notify_within, postgresql_wakeups
+from ratchet.stores.sql.wakeups.postgresql import backend_of, notify_within, postgresql_wakeups
+
+log = logging.getLogger("ratchet.stores.sql")
 
 _DRIVER = "psycopg.Connection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
@@ -134,6 +137,30 @@ class PostgresqlDialect(Dialect):
                 raise
             self._commit(session.connection)
         session.committed()
+
+    def alone(self, sql: str, params: Mapping[str, object]) -> list[Row] | None:
+        """
+        One round trip instead of three, and without a pooler prepared on the server: the plan is made once.
+
+        Without BEGIN there is no SET LOCAL: this is for statements that neither search nor wait.
+        """
+        try:
+            connection = self._connections.take()
+        except StoreError:
+            return None
+        try:
+            connection.patience = self._connections.patience
+            if connection.is_direct is None:
+                connection.is_direct = backend_of(connection) == connection.info.backend_pid
+            connection.prepare_threshold = 0 if connection.is_direct else None
+            return PostgresqlSession(self, connection, connection.cursor()).rows(sql, params)
+        except (StoreError, psycopg.Error) as error:
+            log.debug("a statement alone failed and is sent again in a transaction: %s", error)
+            connection.close()
+            return None
+        finally:
+            connection.prepare_threshold = None
+            self._connections.give_back(connection)
 
     @contextmanager
     def reading(self) -> Iterator[PostgresqlSession]:

@@ -119,9 +119,10 @@ class _Statements:
 
 
 BOOSTED = _Statements(
-    # a whole number of microseconds, so that the division is exact
+    # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and
+    # costs a fifth of the numeric that extract() gives
     effective="""({priority}.priority
-                  + CAST(round(extract(epoch FROM :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+                  + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
     # a job that beats the edge's effective priority, or equals it and is older
     bound="""GREATEST(:now - (e.effective + 1 - r.priority) * CAST(:boost AS interval),
                       LEAST(:now - (e.effective - r.priority) * CAST(:boost AS interval), e.scheduled_time))""",
