@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.conversation import Process, wait_for
-from bench.servers import PostgresqlPlace
+from bench.servers import Place, PostgresqlPlace
 from bench.workloads import Bench
 
 STATEMENTS = """
@@ -57,8 +57,7 @@ def _postgresql(bench: Bench) -> list[Mapping[str, Any]]:
             before = _seen(place, process)
             work(process)
             if name.startswith("claim"):
-                wait_for(lambda: process.call("executed") >= jobs, every=0.05)
-                wait_for(lambda: not place.ask(process.facts["open"]), every=0.05)
+                _wait(place, process, jobs)
                 process.call("end")
             process.call("release")  # a server process reports its statistics when it ends
             time.sleep(1)
@@ -83,8 +82,15 @@ def _postgresql(bench: Bench) -> list[Mapping[str, Any]]:
     return rows
 
 
+def _wait(place: Place, process: Process, jobs: int) -> None:
+    wait_for(lambda: process.call("executed") >= jobs, every=0.05)
+    wait_for(lambda: not place.ask(process.facts["open"]), every=0.05)
+
+
 def _seen(place: PostgresqlPlace, process: Process) -> dict[str, Any]:
-    row = place.connection.execute("SELECT pg_current_wal_lsn(), pg_current_wal_lsn() - '0/0'::pg_lsn").fetchone()
+    row = place.connection.execute(
+        "SELECT pg_current_wal_lsn(), pg_current_wal_lsn() - '0/0'::pg_lsn"
+    ).fetchone()
     assert row is not None
     return {
         "lsn": row[0],
@@ -134,8 +140,7 @@ def _sqlite(bench: Bench) -> list[Mapping[str, Any]]:
             before = {**process.call("sqlite_counts"), "cpu": process.call("usage")["cpu"]}
             work(process)
             if name.startswith("claim"):
-                wait_for(lambda: process.call("executed") >= jobs, every=0.05)
-                wait_for(lambda: not place.ask(process.facts["open"]), every=0.05)
+                _wait(place, process, jobs)
             after = {**process.call("sqlite_counts"), "cpu": process.call("usage")["cpu"]}
             change = {key: (after[key] - before[key]) / jobs for key in before}
             rows.append(

@@ -179,10 +179,15 @@ def latency(bench: Bench, *, elsewhere: bool) -> None:
     stamps = bench.size(200, 50)
     with ExitStack() as stack:
         subjects = [
-            (contender, place, process, stack.enter_context(contender.start(place.url)) if elsewhere else process)
+            (
+                contender,
+                place,
+                process,
+                stack.enter_context(contender.start(place.url)) if elsewhere else process,
+            )
             for contender, place, process in _subjects(bench, stack, bench.on("postgresql"))
         ]
-        for contender, _, sender, worker in subjects:
+        for _, _, sender, worker in subjects:
             worker.call("begin")
             if elsewhere:
                 time.sleep(1.0)  # until it listens

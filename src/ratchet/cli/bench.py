@@ -7,6 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -14,11 +16,12 @@ import typer
 from ratchet.cli import parameters as given
 from ratchet.cli.exits import Refused
 from ratchet.cli.output import Output
-from ratchet.config import resolve_url
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
 
-Jobs = Annotated[int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")
+]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Of so many rounds the medians are shown.")]
 
 #: Longer than this no drain may take.
@@ -29,8 +32,8 @@ def bench(url: given.Url = None, jobs: Jobs = 5000, rounds: Rounds = 3, json: gi
     """
     Measure submissions, drains and latency on a database, with jobs that do nothing.
 
-    On PostgreSQL in a schema of its own, which is dropped at the end; elsewhere in the database itself,
-    which must hold no jobs. This process is the only worker.
+    On PostgreSQL in a schema of its own and on SQLite in a file beside the one that is named, both removed at
+    the end; elsewhere in the database itself, which must hold no jobs. This process is the only worker.
     """
     with _place(url) as scheduler:
         rows = Trial(scheduler, jobs, rounds).run()
@@ -38,7 +41,7 @@ def bench(url: given.Url = None, jobs: Jobs = 5000, rounds: Rounds = 3, json: gi
     if json:
         out.document(rows)
     else:
-        out.table(rows)
+        out.table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 class Trial:
@@ -127,20 +130,35 @@ class Trial:
 @contextmanager
 def _place(url: str | None) -> Iterator[Scheduler]:
     """A scheduler on a database that holds nothing else, or none of our jobs."""
-    found = resolve_url(url)
-    options = Options(auto_migrate=True)
-    schema = None
-    if found.startswith("postgres"):
-        schema = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
-        options = options.replace(schema=schema)
-    with Scheduler(found, options=options) as scheduler:
-        scheduler.stop()
-        if any(scheduler.jobs.counts().values()):
-            raise Refused("this database holds jobs; name one that has none, the bench would run among them")
-        try:
+    found, options = given.store_url(url), Options(auto_migrate=True)
+    name = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
+    if found.startswith("sqlite:///") and not found.endswith(":memory:"):
+        beside = Path(found.removeprefix("sqlite:///")).absolute().parent
+        with (
+            TemporaryDirectory(dir=beside, prefix=name) as folder,
+            _opened(f"sqlite:///{folder}/bench.db", options) as scheduler,
+        ):
             yield scheduler
-        finally:
-            if schema is not None:
-                with scheduler._core.raw_store.begin() as connection:
-                    connection.execute(f"DROP SCHEMA {schema} CASCADE")
-            scheduler.close()
+    elif found.startswith("postgres"):
+        with _opened(found, options.replace(schema=name)) as scheduler:
+            try:
+                yield scheduler
+            finally:
+                with scheduler.store.begin() as connection:
+                    connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")  # type: ignore[attr-defined]
+    else:
+        with _opened(found, options) as scheduler:
+            if any(scheduler.jobs.counts().values()):
+                raise Refused(
+                    "this database holds jobs, and the bench would run among them; name an empty one"
+                )
+            yield scheduler
+
+
+@contextmanager
+def _opened(url: str, options: Options) -> Iterator[Scheduler]:
+    scheduler = Scheduler(url, options=options)
+    try:
+        yield scheduler
+    finally:
+        scheduler.close()

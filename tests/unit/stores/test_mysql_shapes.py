@@ -35,9 +35,10 @@ def statements_of(module: Any) -> Iterator[tuple[str, str]]:
     for name, value in vars(module).items():
         texts = value if isinstance(value, tuple) else [value]
         for index, text in enumerate(texts):
-            if name.isupper() and name not in FUSED and isinstance(text, str):
-                if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b.*\w", text, re.DOTALL):
-                    yield f"{module.__name__.rpartition('.')[2]}.{name}[{index}]", text
+            if not name.isupper() or name in FUSED or not isinstance(text, str):
+                continue
+            if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b.*\w", text, re.DOTALL):
+                yield f"{module.__name__.rpartition('.')[2]}.{name}[{index}]", text
 
 
 STATEMENTS = dict(constants())
@@ -131,13 +132,14 @@ class TestEveryStatement:
                     written_columns.add(column)
 
 
-class TestLocks:
-    LOCKING = [
-        name
-        for name, text in STATEMENTS.items()
-        if re.match(r"(UPDATE|DELETE)", shape_of(text).main) or "{for update" in shape_of(text).main
-    ]
+LOCKING = [
+    name
+    for name, text in STATEMENTS.items()
+    if re.match(r"(UPDATE|DELETE)", shape_of(text).main) or "{for update" in shape_of(text).main
+]
 
+
+class TestLocks:
     @pytest.mark.parametrize("name", LOCKING)
     def test_no_scan_under_a_lock(self, store: SqlStore, name: str) -> None:
         """Whatever locks rows finds them by an index, on an empty table too, where a scan would be cheaper."""

@@ -19,14 +19,14 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
-from ratchet.model.errors import Conflict
+from ratchet.model.errors import CommitUnknown, Conflict
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.database import CODEC, Collections, Database
+from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
@@ -295,13 +295,13 @@ def _update_many(collections: Collections, query: Document, update: Document, se
     Change every document that matches; False where the server has stopped in the middle.
 
     A document that an open transaction has changed is waited for, and a user's transaction may be open for
-    long. The driver's own method has no limit of time for the server, so the command is spelled out. It does
-    not wait for a majority, which would count against that limit.
+    long. The driver's own method has no limit of time for the server, so the command is spelled out. Where the
+    majority is what took too long, the read that follows waits for it.
     """
     command = {
         "update": Names.JOBS,
         "updates": [{"q": query, "u": update, "multi": True}],
-        "writeConcern": {"w": 1},
+        "writeConcern": DURABLE.document,
         "maxTimeMS": int(PATIENCE * 1000),
     }
     try:
@@ -314,6 +314,9 @@ def _update_many(collections: Collections, query: Document, update: Document, se
         if refused.get("code") == TIMED_OUT:
             return False
         raise OperationFailure(str(refused.get("errmsg")), refused.get("code"), refused)
+    unheard = answer.get("writeConcernError")
+    if unheard is not None and unheard.get("code") != TIMED_OUT:
+        raise CommitUnknown(f"a claim was made, but perhaps not by a majority: {unheard}")
     return True
 
 

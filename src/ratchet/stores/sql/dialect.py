@@ -85,12 +85,12 @@ class Dialect(ABC):
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
         """
 
-    def alone(self, sql: str, params: Mapping[str, object]) -> list[Row] | None:
+    def alone(self, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row] | None:
         """
-        The rows of one statement that is a transaction by itself, where that saves round trips.
+        The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
 
-        None: it does not, or no answer came, and nobody knows whether it was committed. Only for statements
-        that may be run again.
+        Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
+        must not be made twice under one token; for others None: only for statements that may be run again.
         """
         return None
 

@@ -52,6 +52,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     patience: float | None = None
     used_at: float = 0.0
+    is_settled: bool | None = None  # whether it was set up for claims
     is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
