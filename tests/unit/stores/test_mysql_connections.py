@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import pymysql
 import pytest
@@ -24,6 +24,7 @@ from ratchet.model.errors import (
     StoreUnavailable,
     UnstorableData,
 )
+from ratchet.model.identifiers import new_id
 from ratchet.model.options import Options
 from ratchet.stores import open_store as open_any_store
 from ratchet.stores.sql.database import Session
@@ -34,6 +35,7 @@ from ratchet.stores.sql.store import SqlStore, open_store
 from ratchet.tck.faults import Proxy
 from tests.services.mariadb import MariaDB
 from tests.unit.stores.backlog import NOW, claim, insert, spread
+from tests.unit.stores.mysql_server import connect
 
 INSERT = "INSERT INTO scheduler_queue (queue) VALUES ('{}')"
 
@@ -47,15 +49,7 @@ def store(mysql_url: str) -> Iterator[SqlStore]:
 
 
 def admin(url: str) -> Any:
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port or 3306,
-        user=unquote(parts.username or "root"),
-        password=unquote(parts.password or ""),
-        database=parts.path.strip("/"),
-        autocommit=True,
-    )
+    return connect(url, autocommit=True)
 
 
 def cut(url: str) -> None:
@@ -333,8 +327,6 @@ class TestTexts:
     def test_a_statement_that_the_server_would_not_take(self, store: SqlStore) -> None:
         """One that is too long is refused before it is sent, and rows that can go apart go apart."""
         names = ("signal_id", "signal_key", "payload", "sent_at")
-        from ratchet.model.identifiers import new_id
-
         rows = [(new_id(), "k", "x" * 90_000, NOW) for _ in range(60)]
 
         def work(session: Session) -> int:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pymysql
 import pytest
@@ -21,6 +20,8 @@ from ratchet.model.errors import ConfigurationError, Conflict, StoreError, Unsto
 from ratchet.model.status import Busy, JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.store import open_store
+from tests.unit.stores.mysql_server import ask as run
+from tests.unit.stores.mysql_server import connect as driver_connection
 from tests.unit.stores.sql_stores import SqlSteps
 
 ADD = "INSERT INTO scheduler_queue (queue, paused, paused_at) VALUES (:queue, true, :at)"
@@ -42,30 +43,16 @@ def steps(mysql_url: str) -> Iterator[SqlSteps]:
 @pytest.fixture
 def connect(mysql_url: str) -> Iterator[Callable[..., Any]]:
     """Makes driver's own connections, as an application would have them."""
-    parts = urlsplit(mysql_url)
     made: list[Any] = []
 
     def connect(**options: Any) -> Any:
-        given = {
-            "host": parts.hostname,
-            "port": parts.port or 3306,
-            "user": unquote(parts.username or "root"),
-            "password": unquote(parts.password or ""),
-            "database": parts.path.strip("/"),
-        }
-        made.append(pymysql.connect(**{**given, **options}))
+        made.append(driver_connection(mysql_url, **options))
         return made[-1]
 
     yield connect
     for connection in made:
         if connection.open:
             connection.close()
-
-
-def run(connection: Any, statement: str) -> Any:
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
 
 
 def add(queue: str) -> Callable[[Session], list[Any]]:
