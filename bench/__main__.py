@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 
 from bench import workloads
-from bench.conversation import ratchet
+from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.environments import KNOWN, peer
 from bench.measurement import Results
@@ -60,6 +60,8 @@ def main() -> int:
             print(f"{name} ...", file=sys.stderr, flush=True)
             try:
                 WORKLOADS[name](bench)
+            except SubjectFailed as error:
+                print(f"{name}: {error}", file=sys.stderr)
             except KeyboardInterrupt:
                 print("interrupted; what was measured so far:", file=sys.stderr)
                 break

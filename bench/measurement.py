@@ -76,7 +76,12 @@ class Target:
         above, below = results.find(*self.above), results.find(*self.below)
         if above is None or below is None or not above.median or not below.median:
             return None
-        return below.median / above.median if above.unit == "ms" else above.median / below.median
+        if above.unit == "ms":
+            above, below = below, above
+        if len(above.values) != len(below.values):
+            return above.median / below.median
+        # Both sides of a round were measured in the same minute: their ratio is worth more than that of medians.
+        return median(one / other for one, other in zip(above.values, below.values, strict=True))
 
 
 TARGETS: Sequence[Target] = (

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ratchet.engine.node  # noqa: F401 - otherwise imported by the first start()
 from bench.protocol import Subject, serve
 from ratchet import Options, Priority, Scheduler
 

@@ -99,7 +99,7 @@ def drain(bench: Bench, *, coroutines: bool, processes: int) -> None:
         for _ in range(bench.rounds):
             for contender, place, process in subjects:
                 # procrastinate needs 30 times as long; its rate does not depend on the number
-                jobs = bench.size(20_000 if contender.name != "procrastinate" else 2_000)
+                jobs = bench.size(20_000 if contender.name != "procrastinate" else 400)
                 process.call("bulk", jobs=jobs, coroutines=coroutines)
                 _drain(bench, name, contender, place, processes, jobs, coroutines=coroutines)
 

@@ -42,6 +42,7 @@ class MariaDB(Server):
             "--bind-address=127.0.0.1",
             f"--socket={self.directory / 'socket'}",
             f"--pid-file={self.directory / 'pid'}",
+            f"--tmpdir={self.directory}",  # a server that starts deletes what others have in a shared one
             "--skip-name-resolve",
             "--max-connections=300",
             "--character-set-server=utf8mb4",

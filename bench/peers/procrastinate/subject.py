@@ -34,11 +34,14 @@ class Procrastinate(Subject):
             ):
                 self.tasks[name, sync] = app.task(name=name)(function)
         self.sync_app.open()
-        self._await(self.app.open_async())
+        self._await(self._open())
         self.working: Any = None
 
     def _await(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()
+
+    async def _open(self) -> None:
+        await self.app.open_async()
 
     def _noop(self, number: int) -> None:
         self.ran += 1

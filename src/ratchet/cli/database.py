@@ -20,7 +20,7 @@ from ratchet.stores.sql.migrations import migrations_of
 
 commands = typer.Typer(help="The schema: create, upgrade, check, show.", no_args_is_help=True, epilog=EPILOG)
 
-DIALECTS = ("postgresql", "sqlite")
+DIALECTS = ("mysql", "postgresql", "sqlite")
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def ddl(
 ) -> None:
     """Print the SQL that creates the schema, in order, for those who apply it by other means."""
     chosen = dialect or given.store_url(url).partition("://")[0].partition("+")[0].lower()
-    chosen = "postgresql" if chosen == "postgres" else chosen
+    chosen = {"postgres": "postgresql", "mariadb": "mysql"}.get(chosen, chosen)
     if chosen not in DIALECTS:
         raise ConfigurationError(f"there is no DDL for {chosen!r}; there is for {', '.join(DIALECTS)}")
     scripts = migrations_of(chosen)

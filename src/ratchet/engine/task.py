@@ -193,19 +193,10 @@ class JobTask:
     async def invoke_async(self, run: Run, call: Prepared) -> Outcome:
         """Step 9 for coroutines, on the event loop."""
         try:
-            with ExitStack() as stack:
-                for middleware in self._tools.middleware:
-                    stack.enter_context(middleware(run.context))
-                breaker = run.job.body.breaker
-                if not call.invocation.is_coroutine:
-                    # It was a coroutine when it was stored: it must not block the others.
-                    value = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
-                elif breaker is None:
-                    value = await call.function(*call.args, **call.kwargs)
-                else:
-                    value = await self._tools.resilience.execute_async(
-                        breaker, lambda: cast(Awaitable[Any], call.function(*call.args, **call.kwargs))
-                    )
+            if not self._tools.middleware and call.invocation.is_coroutine and run.job.body.breaker is None:
+                value = await call.function(*call.args, **call.kwargs)
+            else:
+                value = await self._surrounded_async(run, call)
         except BaseException as error:
             return self.outcome_of_error(run, error)
         return self.outcome_of_value(run, value)
@@ -312,6 +303,20 @@ class JobTask:
             for middleware in self._tools.middleware:
                 stack.enter_context(middleware(run.context))
             return self._call(run, call)
+
+    async def _surrounded_async(self, run: Run, call: Prepared) -> Any:
+        with ExitStack() as stack:
+            for middleware in self._tools.middleware:
+                stack.enter_context(middleware(run.context))
+            breaker = run.job.body.breaker
+            if not call.invocation.is_coroutine:
+                # It was a coroutine when it was stored: it must not block the others.
+                return await asyncio.to_thread(call.function, *call.args, **call.kwargs)
+            if breaker is None:
+                return await call.function(*call.args, **call.kwargs)
+            return await self._tools.resilience.execute_async(
+                breaker, lambda: cast(Awaitable[Any], call.function(*call.args, **call.kwargs))
+            )
 
     def _arguments(self, run: Run, invocation: Invocation) -> tuple[tuple[Any, ...], dict[str, Any]]:
         body = run.job.body

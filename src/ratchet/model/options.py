@@ -148,11 +148,6 @@ class Options:
 
     # --- Completing
     completion_batch: Count = count(500, "Outcomes that are written in one transaction, at most.", at_least=1)
-    completion_flush_interval: Interval = interval(
-        _s(0.003),
-        "Time a busy node collects outcomes before it writes them; an idle one writes at once.",
-        zero=True,
-    )
     event_queue_size: Count = count(
         10_000, "Events that may wait for slow listeners before the oldest are dropped.", at_least=1
     )
@@ -181,7 +176,8 @@ class Options:
         timedelta(days=365), "Age at which archived jobs are deleted; none: never."
     )
     execution_retention: OptionalInterval = optional_interval(
-        timedelta(days=30), "Age at which the records of single runs, and of fire times, are deleted; none: with their job or schedule."
+        timedelta(days=30),
+        "Age at which the records of single runs, and of fire times, are deleted; none: with their job or schedule.",
     )
     log_retention: OptionalInterval = optional_interval(
         timedelta(days=7), "Age at which log lines of jobs are deleted; none: with their job."
@@ -222,7 +218,7 @@ class Options:
         False, "Create or upgrade the schema when the scheduler first connects. SQLite always does."
     )
     schema: OptionalText = optional_text(
-        "PostgreSQL schema that holds the tables; none: the connection's default.",
+        "PostgreSQL schema, or MySQL database, that holds the tables; none: the connection's default.",
         accepts="the name of a schema",
         longest=63,
     )

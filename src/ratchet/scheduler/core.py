@@ -112,7 +112,9 @@ class Core:
         try:
             store.check_schema()
         except SchemaOutOfDate:
-            if not (self._options.auto_migrate or store.capabilities.migrates_itself or store.name == "sqlite"):
+            if not (
+                self._options.auto_migrate or store.capabilities.migrates_itself or store.name == "sqlite"
+            ):
                 raise
             store.migrate()
 

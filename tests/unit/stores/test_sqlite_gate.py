@@ -207,7 +207,9 @@ class TestFork:
             thread.start()
             assert inside.wait(10)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+                warnings.simplefilter(
+                    "ignore", DeprecationWarning
+                )  # Python 3.12 warns of forks beside threads
                 child = os.fork()
             if child == 0:
                 status = 1

@@ -21,7 +21,7 @@ class Rate:
             self._since = now
         self._count += 1
         elapsed = now - self._since
-        if elapsed >= 0.05:
+        if elapsed >= 0.02:
             measured = self._count / elapsed
             self.per_second = measured if not self.per_second else 0.5 * self.per_second + 0.5 * measured
             self._count, self._since = 0, now

@@ -57,9 +57,9 @@ class EventLoopLane:
         self._buffer = RunBuffer()
         self._inbox: deque[Run] = deque()
         self._running: dict[int, Run] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self._appetite = Appetite(prefetch_window, max_prefetch)
         self._stuck = 0
+        self._filling = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._answered_at: float | None = None
@@ -155,21 +155,22 @@ class EventLoopLane:
     def _fill(self) -> None:
         """Start what waits, as far as there are slots; on the loop."""
         assert self._loop is not None
+        self._filling = False
         while self._inbox and len(self._running) < self.slots:
             run = self._inbox.popleft()
             if not self._buffer.take(run):
                 continue
             self._running[id(run)] = run
             self._appetite.rate.tick(self._clock.monotonic())
-            task = self._loop.create_task(self._perform(run))
-            if not task.done():
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            # The run is what keeps its task alive: a loop holds on to tasks but weakly, and a set of our own
+            # would cost each of them a callback.
+            run.handle = self._loop.create_task(self._perform(run))
         if self._appetite.aroused(len(self._buffer)):
             self._on_room()
 
     async def _perform(self, run: Run) -> None:
-        run.handle = asyncio.current_task()
+        if run.handle is None:  # an eager task runs before its maker has it
+            run.handle = asyncio.current_task()
         outcome = await self._outcome(run)
         if not run.finish():
             self._stuck -= 1
@@ -182,7 +183,9 @@ class EventLoopLane:
         else:
             self._completer.put(run, outcome)
         if self._inbox and self._loop is not None:
-            self._loop.call_soon(self._fill)
+            if not self._filling:  # one look for all that end in this turn of the loop
+                self._filling = True
+                self._loop.call_soon(self._fill)
         elif self._appetite.aroused(len(self._buffer)):
             self._on_room()
 

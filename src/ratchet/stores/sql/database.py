@@ -107,6 +107,10 @@ class Session(ABC):
     ) -> int:
         """Insert many rows in the product's fastest way; the number of rows inserted."""
 
+    def insert_columns(self, table: str, names: Sequence[str], columns: Sequence[Sequence[object]]) -> int:
+        """`insert_rows` for values that lie column by column."""
+        return self.insert_rows(table, names, list(zip(*columns, strict=True)))
+
     @abstractmethod
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         """Set columns of many rows in the product's fastest way, found by the first column; the number of rows changed."""

@@ -39,6 +39,8 @@ class Dialect(ABC):
     fuses_writes: bool = False
     #: True: a migration script that fails leaves nothing; False: the next run goes on where it stopped.
     transactional_ddl: bool = True
+    #: True: many rows go in much faster than by statements, but none where one of them is there already.
+    copies: bool = False
     #: Macros that are one word.
     words: dict[str, str]
 

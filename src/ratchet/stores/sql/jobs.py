@@ -9,21 +9,24 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import Cancellation
-from ratchet.stores.sql.errors import LockTimeout
+from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
 from ratchet.stores.sql.history import archive_jobs
 from ratchet.stores.sql.keys import SUPERSEDED
 from ratchet.stores.sql.locked import lock_jobs
 from ratchet.stores.sql.records import find_record, find_results, find_tags
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.specs import lone_insert
+from ratchet.stores.sql.specs import copy_specs, lone_insert
 from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
 from ratchet.stores.sql.validation import validate
+
+#: So many plain jobs, and more, are copied where the product can.
+COPY_FROM = 64
 
 RESCHEDULE_QUEUED = """
     UPDATE scheduler_job_queue
@@ -97,10 +100,13 @@ class SqlJobs(SqlPart):
         streams = validate(specs, edges, batch, now=now)
         if within is None:  # what is missing is made before, so that submitters do not wait for each other
             ids = self.streams.ids_of(None, streams)
-            if len(specs) == 1 and is_plain(specs[0]) and not edges and batch is None:
-                spec = specs[0]
-                if self._insert_alone(spec, ids[spec.stream], now):
-                    return [Insertion(job_id=spec.job_id, created=True)]
+            if (
+                not edges
+                and batch is None
+                and all(map(is_plain, specs))
+                and self._insert_plain(specs, ids, now)
+            ):
+                return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
 
         def store(session: Session) -> Submission:
             try:
@@ -120,15 +126,22 @@ class SqlJobs(SqlPart):
             raise submission.busy
         return submission.insertions
 
-    def _insert_alone(self, spec: JobSpec, stream_id: int, now: datetime) -> bool:
+    def _insert_plain(self, specs: Sequence[JobSpec], ids: Mapping[StreamKey, int], now: datetime) -> bool:
         """
-        True if the job is stored, by the shortest way there is.
+        True if the jobs are stored, by the shortest way there is; False: the ordinary way is to be taken.
 
-        Where no answer came it may be stored all the same; the ordinary way then finds it there.
+        That finds those that are stored already, by an earlier try whose answer was lost.
         """
-        if not self.database.dialect.fuses_writes:
+        if len(specs) == 1 and self.database.dialect.fuses_writes:
+            alone = lone_insert(specs[0], ids[specs[0].stream], now)
+            return self.database.run_alone(*alone) is not None
+        if len(specs) < COPY_FROM or not self.database.dialect.copies:
             return False
-        return self.database.run_alone(*lone_insert(spec, stream_id, now)) is not None
+        try:
+            self.database.run(lambda session: copy_specs(session, specs, ids, now=now))
+        except ConstraintViolated:
+            return False
+        return True
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from ratchet.model.errors import UnstorableData
-from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.mysql_errors import DUPLICATE, meaning, number_of
 from ratchet.stores.sql.dialects.mysql_shapes import CANDIDATES, FIRST_OF_CANDIDATES, KEYS, Shape, column
@@ -26,6 +25,7 @@ _LOCKED_READ = "LOCK IN SHARE MODE"
 _MATCHED = re.compile(rb"Rows matched: (\d+)")
 _SAVEPOINT = "ratchet_insert"
 _CHUNK = 1 << 20  # characters of a bulk insert
+_PORTION = 100  # rows of a bulk update
 
 
 def _decimal(text: str) -> int | float:
@@ -127,27 +127,27 @@ class MysqlSession(Session):
         )
 
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        if not rows:
-            return 0
-        # What is the same in all rows is said once: a row set is the dearest way to say it.
-        values = list(zip(*rows, strict=True))
-        same = {
-            name for name, column in zip(columns, values, strict=True) if column.count(column[0]) == len(rows)
-        }
-        same.discard(columns[0])
-        varying = [index for index, name in enumerate(columns) if name not in same]
-        kinds = ", ".join(f"{columns[index]} {kind_in(table, columns[index])}" for index in varying)
-        assignments = ", ".join(
-            f"{name} = :{name}" if name in same else f"{name} = r.{name}" for name in columns[1:]
+        # A CASE for each column, in small portions, because its branches are tried one after the other. An
+        # update of a join would go through a temporary table, and through a file where it has long texts.
+        return sum(
+            self._update_portion(table, columns, rows[start : start + _PORTION])
+            for start in range(0, len(rows), _PORTION)
         )
-        binds: dict[str, object] = {
-            name: rows[0][index] for index, name in enumerate(columns) if name in same
-        }
-        binds["r"] = list(zip(*(values[index] for index in varying), strict=True))
+
+    def _update_portion(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        keys, *values = (self._writer.column(column) for column in zip(*rows, strict=True))
         key = columns[0]
-        return self.execute(
-            f"UPDATE {table} SET {assignments} FROM {{rows r ({kinds})}} WHERE {table}.{key} = r.{key}", binds
+        assignments = ", ".join(
+            f"{column(name)} = {written[0] if written.count(written[0]) == len(rows) else _case(key, keys, written)}"
+            for name, written in zip(columns[1:], values, strict=True)
         )
+        head = f"UPDATE {self.dialect.table(table)} FORCE INDEX (PRIMARY) SET "
+        text = f"{head}{assignments} WHERE {key} IN ({','.join(keys)})"
+        if self._most and len(text) > self._most // 4 and len(rows) > 1:
+            middle = len(rows) // 2
+            halves = (rows[:middle], rows[middle:])
+            return sum(self._update_portion(table, columns, half) for half in halves)
+        return _matched(self._send(text, f"{head}…"))
 
     def on_commit(self, action: Callable[[], None]) -> None:
         if not self.enlisted:
@@ -179,10 +179,7 @@ class MysqlSession(Session):
         written = self._written(statement, params)
         if self._most and len(written) > self._most // 4 and (halves := _halved(statement, params)):
             return sum(self._change(text, half) for half in halves)
-        result = self._send(written, statement.text)
-        # The number of rows that an UPDATE has found; how many of them it really changed is the driver's count.
-        matched = _MATCHED.search(result.message) if result.message else None
-        return int(matched[1]) if matched else int(result.affected_rows)
+        return _matched(self._send(written, statement.text))
 
     def _written(self, statement: Statement, params: Mapping[str, object]) -> str:
         text = statement.text
@@ -262,6 +259,17 @@ class MysqlSession(Session):
     @property
     def _counts_what_it_found(self) -> bool:
         return bool(self._connection.client_flag & CLIENT.FOUND_ROWS)
+
+
+def _matched(result: Any) -> int:
+    """The number of rows that an UPDATE has found; the driver counts those that it really changed."""
+    matched = _MATCHED.search(result.message) if result.message else None
+    return int(matched[1]) if matched else int(result.affected_rows)
+
+
+def _case(key: str, keys: Sequence[str], values: Sequence[str]) -> str:
+    branches = " ".join([f"WHEN {one} THEN {value}" for one, value in zip(keys, values, strict=True)])
+    return f"CASE {key} {branches} END"
 
 
 def _halved(statement: Statement, params: Mapping[str, object]) -> list[dict[str, object]]:

@@ -47,6 +47,7 @@ class PostgresqlDialect(Dialect):
 
     name = "postgresql"
     fuses_writes = True
+    copies = True
     constraints = PostgresqlConstraints()
     claim_plan = PostgresqlClaimPlan()
     words = {  # noqa: RUF012 - never changed
@@ -157,7 +158,7 @@ class PostgresqlDialect(Dialect):
         """
         connections = self._claimers if claiming else self._connections
         try:
-            connection = connections.take()
+            connection = connections.take_live()
         except StoreError:
             return None
         try:

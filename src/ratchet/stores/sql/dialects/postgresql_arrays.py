@@ -74,11 +74,19 @@ def _time(value: datetime) -> bytes:
     return ((value - _EPOCH) // _MICROSECOND).to_bytes(8, "big", signed=True)
 
 
-def _int(value: Any) -> bytes:
-    try:
-        return int(value).to_bytes(8, "big", signed=True)
-    except OverflowError as error:
-        raise UnstorableData(f"{value} does not fit into 64 bits") from error
+def narrow_int(width: int) -> Callable[[Any], bytes]:
+    """An encoder for integers of so many bytes."""
+
+    def encode(value: Any) -> bytes:
+        try:
+            return int(value).to_bytes(width, "big", signed=True)
+        except OverflowError as error:
+            raise UnstorableData(f"{value} does not fit into {8 * width} bits") from error
+
+    return encode
+
+
+_int = narrow_int(8)
 
 
 def _text(value: Any) -> bytes:
@@ -100,6 +108,10 @@ _KINDS: dict[Kind, tuple[type[BinaryArray], int, int, Callable[[Any], bytes], in
     "real": (_RealArray, 1022, 701, lambda value: _REAL.pack(float(value)), 8),
     "text": (_TextArray, 1009, 25, _text, None),
 }
+
+
+#: The bytes of a value of each kind, as arrays and COPY hold them.
+ENCODERS: dict[Kind, Callable[[Any], bytes]] = {kind: encode for kind, (_, _, _, encode, _) in _KINDS.items()}
 
 
 def binary_array(values: Sequence[Any], kind: Kind) -> BinaryArray:

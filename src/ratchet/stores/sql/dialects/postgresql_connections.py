@@ -9,6 +9,7 @@ one dead connection after another. Here the caller connects, and gets the reason
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
 from collections.abc import Generator
@@ -54,6 +55,15 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     used_at: float = 0.0
     is_settled: bool | None = None  # whether it was set up for claims
     is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
+
+    @property
+    def has_ended(self) -> bool:
+        """True if an idle connection has something to read: its server's last words, or its end."""
+        if self.closed:
+            return True
+        news = select.poll()
+        news.register(self.fileno(), select.POLLIN)
+        return bool(news.poll(0))
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         if self.patience is not None:
@@ -110,6 +120,16 @@ class Connections:
             if for_user:
                 self._user_slots.release()
             raise
+
+    def take_live(self) -> Connection:
+        """`take`, for a statement that must not be sent twice: no connection that the server has ended meanwhile."""
+        connection = self.take()
+        while connection.used_at and connection.has_ended:
+            connection.close()
+            self.discard_idle()
+            self.give_back(connection)
+            connection = self.take()
+        return connection
 
     def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
         """Return what `take` lent; one that is broken, or still in a transaction, is closed."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
+from ratchet.stores.sql.dialects.postgresql_copy import copy_stream
 from ratchet.stores.sql.dialects.postgresql_errors import meaning
 from ratchet.stores.sql.dialects.postgresql_folding import fold
 from ratchet.stores.sql.dialects.postgresql_values import (
@@ -95,6 +96,15 @@ class PostgresqlSession(Session):
         except Exception as error:
             raise meaning(error, text) from error
         return max(int(self._cursor.rowcount), 0)
+
+    def insert_columns(self, table: str, names: Sequence[str], columns: Sequence[Sequence[object]]) -> int:
+        text = f"COPY {self.dialect.table(table)} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
+        try:
+            with self._cursor.copy(text) as copy:
+                copy.write(copy_stream(table, names, columns))
+        except Exception as error:
+            raise meaning(error, text) from error
+        return len(columns[0])
 
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         if not rows:
