@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ratchet.api.records import TruncatedResult
     from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
     from ratchet.api.targets import JobDeclaration
+    from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
     from ratchet.model.errors import (
@@ -124,6 +125,7 @@ _HOMES: dict[str, str] = {
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batch_handles",
     "BreakerProfile": "ratchet.api.breakers",
+    "BreakerSettings": "ratchet.model.breaker",
     "BusinessKeyBusy": "ratchet.model.errors",
     "Busy": "ratchet.model.status",
     "Call": "ratchet.api.call",
@@ -242,6 +244,7 @@ __all__ = [
     "BatchContext",
     "BatchHandle",
     "BreakerProfile",
+    "BreakerSettings",
     "BusinessKeyBusy",
     "Busy",
     "Call",

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
+from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
@@ -326,7 +327,7 @@ class Core:
             instances=parts.instances,
             sanitizer=parts.sanitizer,
             retry_policy=parts.retry_policy,
-            resilience=parts.resilience,
+            resilience=parts.resilience(self.store, self.clock, self._breaker_moved),
             executor=parts.executor,
             polling=parts.polling,
             cluster=self.cluster,
@@ -337,6 +338,11 @@ class Core:
             alert=self._alert,
             supervised=self.supervised,
         )
+
+    def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
+        """Jobs behind a breaker that has closed should not wait for the next poll, on any node."""
+        if after.state is BreakerState.CLOSED:
+            self.submitted((), due=True, priority=Priority.NORMAL)
 
     def start(self) -> None:
         """Become a node; `RatchetError` if it is one already."""

@@ -39,7 +39,7 @@ FIND_CLAIMS_OF_NODE = """
 """
 # The oldest job of a stream is the oldest of one of its priorities: five looks into the index per stream.
 FIND_HEADS = f"""
-    SELECT s.stream_id, s.resource, s.limit_key,
+    SELECT s.stream_id, s.resource, s.limit_key, s.breaker,
            (SELECT q.scheduled_time FROM scheduler_job_queue q
              WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
@@ -145,7 +145,7 @@ class SqlClaims(SqlPart):
 def next_opening(session: Session, request: ClaimRequest, now: datetime) -> datetime | None:
     """The earliest time at which an open stream has a due job that its limits let through; None: unknown."""
     rows = session.rows(FIND_HEADS, stream_params(request, now))
-    heads = [(open_stream(*row[:3]), row[3]) for row in rows if row[3] is not None]
+    heads = [(open_stream(*row[:4]), row[4]) for row in rows if row[4] is not None]
     limits = Limits.seen(session, [stream for stream, _ in heads], now)
     return min(_openings(heads, limits, now), default=None)
 
