@@ -23,6 +23,12 @@ def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
     return record is not None and record.state == "OPEN" and (record.until is None or record.until > now)
 
 
+def opening_of(state: State, key: StreamKey) -> datetime | None:
+    """When the stream's circuit breaker comes to its probes; None: nobody knows."""
+    record = None if key.breaker is None else state.breakers.get(key.breaker)
+    return None if record is None else record.until
+
+
 def refilled(limit: Limit, now: datetime) -> Limit:
     """The limit with what its bucket has gained until *now*."""
     if limit.rate is None or limit.period is None:

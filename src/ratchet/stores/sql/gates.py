@@ -25,11 +25,12 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
             WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
-#: The streams a request may claim from, but for limits; *s* is the stream.
-OPEN_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
+#: The streams a request may claim from, but for limits and breakers; *s* is the stream.
+RUNNABLE_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
        AND (:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
-       AND NOT {QUEUE_PAUSED}
+       AND NOT {QUEUE_PAUSED}"""
+OPEN_STREAM = f"""{RUNNABLE_STREAM}
        AND NOT {BREAKER_OPEN}"""
 
 FIND_OPEN_STREAMS = f"""

@@ -273,10 +273,20 @@ class TestBreakers:
         assert [c.job_id for c in harness.claim()] == [other]
         ((code, _, until),) = harness.store.explain(behind, now=harness.now)
         assert (code, until) == ("breaker_open", harness.after(minutes=1))
-        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
+        assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(minutes=1)
         harness.advance(minutes=1)
         assert codes(harness, behind) == set()
         assert [c.job_id for c in harness.claim()] == [behind]
+
+    def test_open_for_good(self, harness: Harness) -> None:
+        """Without a time nobody knows when to look again."""
+        behind = harness.submit(breaker="bank")
+        record = BreakerRecord(service="bank", state="OPEN")
+        assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
+        harness.advance(days=999)
+        assert harness.claim() == []
+        assert codes(harness, behind) == {"breaker_open"}
+        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
 
     def test_a_closed_breaker_lets_jobs_through(self, harness: Harness) -> None:
         """So does one that nobody has used."""
