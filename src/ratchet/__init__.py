@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     )
     from ratchet.model.events import (
         BatchCompleted,
+        BreakerClosed,
+        BreakerOpened,
         JobCallbackFailed,
         JobCanceled,
         JobCompleted,
@@ -122,6 +124,8 @@ _HOMES: dict[str, str] = {
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches",
     "BatchCompleted": "ratchet.model.events",
+    "BreakerClosed": "ratchet.model.events",
+    "BreakerOpened": "ratchet.model.events",
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batch_handles",
     "BreakerProfile": "ratchet.api.breakers",
@@ -243,6 +247,8 @@ __all__ = [
     "BatchCompleted",
     "BatchContext",
     "BatchHandle",
+    "BreakerClosed",
+    "BreakerOpened",
     "BreakerProfile",
     "BreakerSettings",
     "BusinessKeyBusy",

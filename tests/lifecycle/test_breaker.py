@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ratchet import JobFilter, JobStatus, Options, Scheduler
+from ratchet import BreakerClosed, BreakerOpened, JobFilter, JobStatus, Options, Scheduler
 from ratchet.model.cluster import BreakerRecord
 from tests.lifecycle import jobs
 
@@ -66,6 +66,9 @@ def settled(bank: jobs.Bank, still: float = 0.5) -> int:
 def test_an_outage_from_beginning_to_end(nodes: list[Scheduler], bank: jobs.Bank, target: Any) -> None:
     """Opens, holds jobs back, sends exactly the probes, opens again, closes; attempts are only spent on calls."""
     one = nodes[0]
+    heard: list[Any] = []
+    for node in nodes:
+        node.on(BreakerOpened, BreakerClosed)(heard.append)
     # enough to open it, then the flood
     for number in range(jobs.Bank.SETTINGS.minimum_calls):
         one.enqueue(target, number).submit()
@@ -95,16 +98,26 @@ def test_an_outage_from_beginning_to_end(nodes: list[Scheduler], bank: jobs.Bank
     assert bank.calls == failed + len(behind)
     assert one.jobs.count(JobFilter(statuses=[JobStatus.SUCCEEDED])) == len(behind) - PROBES
     assert {one.jobs.get(handle.id).attempts for handle in behind} == {1}
+    until(lambda: len(heard) == 3)
+    assert [type(event) for event in sorted(heard, key=lambda event: event.at)] == [
+        BreakerOpened,
+        BreakerOpened,
+        BreakerClosed,
+    ]
 
 
 def test_by_hand(nodes: list[Scheduler], bank: jobs.Bank) -> None:
     """A person opens it and nothing starts; a person resets it and the job runs."""
     one, two, _ = nodes
     bank.is_up = True
+    heard: list[Any] = []
+    one.on(BreakerOpened, BreakerClosed)(heard.append)
     assert one.breakers.open("bank")
+    assert not one.breakers.open("bank")
     two.start()
     handle = one.enqueue(jobs.pay, 1).submit()
     time.sleep(0.7)
     assert (bank.calls, handle.status()) == (0, JobStatus.PENDING)
     assert one.breakers.reset("bank")
     assert handle.result(timeout=10) == "paid"
+    until(lambda: [type(event) for event in heard] == [BreakerOpened, BreakerClosed])

@@ -19,6 +19,7 @@ from ratchet.api.recurring import Schedule, ScheduleNotFound
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, NodeRecord, QueueRecord
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound
+from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
 from ratchet.model.status import JobStatus, Priority
 
@@ -214,6 +215,14 @@ class Breakers(Facade):
                 record or BreakerRecord(service=service, state=state), state=state, until=None, document="{}"
             )
             if self._backend.store.save_breaker(changed, expected_version=version, now=now):
+                opened = state == "OPEN"
+                event = (
+                    BreakerOpened(service=service, at=now)
+                    if opened
+                    else BreakerClosed(service=service, at=now)
+                )
+                if self._backend.hears(type(event)):
+                    self._backend.publish(event)
                 return True
 
 

@@ -18,7 +18,7 @@ from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
-from ratchet.model.events import JobDeadLettered, JobEvent
+from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
@@ -244,11 +244,11 @@ class Core:
                 self._bus = EventBus(self._options.event_queue_size)
             return self._bus
 
-    def hears(self, event: type[JobEvent]) -> bool:
+    def hears(self, event: type[Event]) -> bool:
         """True if somebody listens for *event*."""
         return self._bus is not None and self._bus.wants(event)
 
-    def publish(self, event: JobEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Tell the listeners of this process, on the dispatcher thread."""
         self.bus.publish(event)
         if self._node is None:
@@ -340,8 +340,11 @@ class Core:
         )
 
     def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
-        """Jobs behind a breaker that has closed should not wait for the next poll, on any node."""
-        if after.state is BreakerState.CLOSED:
+        """Tell listeners; jobs behind a breaker that has closed should not wait for the next poll, on any node."""
+        if after.state is BreakerState.OPEN:
+            self.publish(BreakerOpened(service=service, at=self.clock.now(), until=after.until))
+        elif after.state is BreakerState.CLOSED:
+            self.publish(BreakerClosed(service=service, at=self.clock.now()))
             self.submitted((), due=True, priority=Priority.NORMAL)
 
     def start(self) -> None:
