@@ -131,3 +131,13 @@ def pay(number: int) -> str:
 @circuit_breaker("bank", profile=Bank.SETTINGS)
 async def pay_async(number: int) -> str:
     return await asyncio.to_thread(bank.ask)
+
+
+@circuit_breaker("slow bank", profile=Bank.SETTINGS)
+def pay_slowly() -> None:
+    sleep_in_python(30)
+
+
+@circuit_breaker("closed bank", profile=Bank.SETTINGS)
+def pay_in_vain() -> None:
+    raise ConnectionError("the bank is closed")

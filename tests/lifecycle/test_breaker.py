@@ -121,3 +121,19 @@ def test_by_hand(nodes: list[Scheduler], bank: jobs.Bank) -> None:
     assert one.breakers.reset("bank")
     assert handle.result(timeout=10) == "paid"
     until(lambda: [type(event) for event in heard] == [BreakerOpened, BreakerClosed])
+
+
+@pytest.mark.parametrize("lane", ["thread", "process"])
+def test_failures_and_timeouts_are_heard_from_every_lane(
+    nodes: list[Scheduler], bank: jobs.Bank, lane: str
+) -> None:
+    """A service that refuses and one that hangs until the timeout have both failed."""
+    one = nodes[0]
+    refused = one.job(lane=lane, name=f"refused-{lane}")(jobs.pay_in_vain)
+    hangs = one.job(lane=lane, name=f"hangs-{lane}")(jobs.pay_slowly)
+    one.start()
+    for _ in range(jobs.Bank.SETTINGS.minimum_calls):
+        refused.enqueue().submit()
+        hangs.enqueue().with_timeout(0.5).submit()
+    opened = {"closed bank", "slow bank"}
+    until(lambda: {each.service for each in one.breakers.list() if each.state == "OPEN"} == opened)

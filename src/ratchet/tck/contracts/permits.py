@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
+from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BreakerRecord, Probes
 from ratchet.model.decision import CountCrash, HandBack, Reschedule
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Priority
+from ratchet.spi.store import JobStore
 from ratchet.tck.harness import Harness
+from ratchet.tck.race import results
 
 
 def held(harness: Harness, name: str = "gateway") -> int:
@@ -417,3 +422,47 @@ class TestProbes:
         (second,) = harness.claim()
         harness.end(second)
         assert harness.claim() == []
+
+    def test_claims_at_once_share_them(self, harness: Harness) -> None:
+        """Four nodes claim again and again at the same moment: two jobs in all, never one more."""
+        stores = harness.reopen_many(4)
+        harness.submit_many(20, breaker="bank")
+        for version in range(5):
+            self.open(harness, 2, version)
+            harness.advance(minutes=1)
+            rounds = [partial(_claim_often, harness, store, f"node-{n}") for n, store in enumerate(stores)]
+            claims = [claim for taken in results(rounds) for claim in taken]
+            assert len(claims) == 2
+            assert harness.store.hand_back(claims, now=harness.now) == 2
+
+    def test_opened_again_while_a_node_claims(self, harness: Harness) -> None:
+        """A claim comes before or after the word of the failed probe: the new probes are whole at their time."""
+        claiming, saying = harness.reopen_many(2)
+        harness.submit_many(20, breaker="bank")
+        self.open(harness)
+        for version in range(1, 8):
+            harness.advance(minutes=1)
+            record = BreakerRecord(service="bank", state="OPEN", until=harness.after(minutes=1))
+            probes = Probes(count=2, every=self.MINUTE)
+            say = partial(
+                saying.save_breaker, record, expected_version=version, now=harness.now, probes=probes
+            )
+            claims: list[JobClaim] = []
+
+            def claim(kept: list[JobClaim] = claims) -> bool:
+                kept += _claim_often(harness, claiming, "node-2")
+                return True
+
+            runners: list[Callable[[], bool]] = [claim, say]
+            assert results(runners) == [True, True]
+            assert len(claims) <= 2
+            assert harness.claim() == []
+            harness.advance(minutes=1)
+            late = harness.claim()
+            assert len(late) == 2
+            harness.store.hand_back([*claims, *late], now=harness.now)
+
+
+def _claim_often(harness: Harness, store: JobStore, node_id: str) -> list[JobClaim]:
+    """A claim steps aside where another one is counting, so it is repeated."""
+    return [claim for _ in range(5) for claim in harness.claim(store=store, node_id=node_id)]
