@@ -54,5 +54,8 @@ docs: $(STAMP)  ## Generate the reference pages from the code
 services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print their URLs
 	@$(BIN)/python -m tests.services up --pgbouncer
 
+bench: $(STAMP)  ## Measure Ratchet and its peers side by side (BENCH="--scale 0.1" for a quick look)
+	@$(BIN)/python -m bench --peers pgqueuer,procrastinate,huey $(BENCH)
+
 clean:  ## Remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov

@@ -9,7 +9,6 @@ import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 from bench import workloads
 from bench.conversation import ratchet
@@ -84,10 +83,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--url", help="a PostgreSQL server to make databases on; without it, one of our own")
     parser.add_argument("--directory", help="where SQLite files are made; by default the temporary directory")
     parser.add_argument("--peers", default=[], type=_names(KNOWN), help=f"of {', '.join(KNOWN)}")
-    parser.add_argument("--only", default=list(WORKLOADS), type=_names(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
+    parser.add_argument(
+        "--only", default=list(WORKLOADS), type=_names(WORKLOADS), help=f"of {', '.join(WORKLOADS)}"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 makes everything a tenth as large")
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long the snapshot is held; 5 for the target")
+    parser.add_argument(
+        "--minutes", type=float, default=1.0, help="how long the snapshot is held; 5 for the target"
+    )
     parser.add_argument("--docs", action="store_true", help="write the tables and the picture into docs/")
     parser.add_argument("--dry", action="store_true", help="write no files")
     parser.add_argument("--strict", action="store_true", help="exit code 1 where a target is missed")

@@ -80,7 +80,9 @@ class Process:
 class Contender:
     """Ratchet or a peer: how its subjects are started, and what it can do."""
 
-    def __init__(self, name: str, command: Sequence[str], stores: Sequence[str], *, awaits: bool = True) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], stores: Sequence[str], *, awaits: bool = True
+    ) -> None:
         self.name = name
         self.stores = stores
         self.awaits = awaits  # has an await face and async jobs
@@ -94,7 +96,7 @@ class Contender:
 
 
 def ratchet() -> Contender:
-    """This source tree, in the environment that runs the bench."""
+    """The source tree that holds the bench, in the environment that runs the bench."""
     return Contender("ratchet", [sys.executable, "-m", "bench.subject"], ["postgresql", "sqlite"])
 
 

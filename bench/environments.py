@@ -22,7 +22,11 @@ KNOWN = {
 def cache() -> Path:
     """Where environments are kept."""
     given = os.environ.get("RATCHET_BENCH_CACHE")
-    base = Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ratchet-bench"
+    base = (
+        Path(given)
+        if given
+        else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ratchet-bench"
+    )
     base.mkdir(parents=True, exist_ok=True)
     return base
 

@@ -29,8 +29,12 @@ def picture(measurements: Sequence[Mapping[str, Any]]) -> str:
             inside = length > 170
             x, anchor = (LEFT + length - 6, "end") if inside else (LEFT + length + 6, "start")
             fill = ' fill="#fff"' if inside else ""
-            parts.append(f'<rect x="{LEFT}" y="{top}" width="{length:.0f}" height="{ROW - 3}" rx="2" fill="{color}"/>')
-            parts.append(f'<text x="{x:.0f}" y="{top + 12}" text-anchor="{anchor}"{fill}>{escape(label)}</text>')
+            parts.append(
+                f'<rect x="{LEFT}" y="{top}" width="{length:.0f}" height="{ROW - 3}" rx="2" fill="{color}"/>'
+            )
+            parts.append(
+                f'<text x="{x:.0f}" y="{top + 12}" text-anchor="{anchor}"{fill}>{escape(label)}</text>'
+            )
             top += ROW
         top += GAP
     width = LEFT + WIDTH + 150

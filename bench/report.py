@@ -133,7 +133,13 @@ def _free_table(title: str, rows: list[Mapping[str, Any]]) -> Table:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:,.3g}" if isinstance(value, float) and value < 100 else f"{value:,.0f}" if isinstance(value, float) else str(value)
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float) and value < 100
+        else f"{value:,.0f}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _number(value: float) -> str:

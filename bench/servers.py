@@ -118,4 +118,6 @@ def require_durable(url: str) -> None:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             row = connection.execute(f"SHOW {setting}").fetchone()
             if row is None or row[0] != "on":
-                raise SystemExit(f"{setting} is not on; a bench without durability says nothing about this system")
+                raise SystemExit(
+                    f"{setting} is not on; a bench without durability says nothing about this system"
+                )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 from bench.protocol import Subject, serve
@@ -35,6 +36,9 @@ class Ratchet(Subject):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+        self.trips = 0
+        self.statements: list[int] = []
+        self.opened: list[Any] = []
         self.scheduler = Scheduler(url, options=Options(auto_migrate=True))
 
         @self.scheduler.job(name="bench:noop")
@@ -104,6 +108,10 @@ class Ratchet(Subject):
         """Start to work."""
         self.scheduler.start()
 
+    def release(self) -> None:
+        """Close every connection; the next call opens new ones."""
+        self.scheduler.close()
+
     def end(self) -> None:
         """Stop."""
         self.scheduler.stop(drain=True)
@@ -111,6 +119,45 @@ class Ratchet(Subject):
     def stamp(self, coroutines: bool = False) -> None:
         """Submit a job that carries the time of its submission."""
         self.scheduler.enqueue_now(self.stamps[coroutines], time.monotonic_ns())
+
+    def watch(self) -> None:
+        """Count round trips, or statements and rows on SQLite, from now on."""
+        store = self.scheduler._core.raw_store
+        if self.url.startswith("sqlite"):
+            self._watch_sqlite(store)
+            return
+        from ratchet.stores.sql.dialects.postgresql_connections import Connection
+
+        original = Connection.wait
+
+        def counted(connection: Any, *args: Any, **kwargs: Any) -> Any:
+            self.trips += 1
+            return original(connection, *args, **kwargs)
+
+        Connection.wait = counted  # type: ignore[method-assign]
+
+    def round_trips(self) -> int:
+        """How many there were."""
+        return self.trips
+
+    def _watch_sqlite(self, store: Any) -> None:
+        connections = store.database.dialect._connections
+        connections.close()
+        original = connections._open
+
+        def opened(**kwargs: Any) -> Any:
+            connection = original(**kwargs)
+            connection.set_trace_callback(lambda text: self.statements.append(1))
+            self.opened.append(connection)
+            return connection
+
+        connections._open = opened
+
+    def sqlite_counts(self) -> dict[str, float]:
+        """Statements, rows changed and bytes written by this process."""
+        written = Path("/proc/self/io").read_text().split("wchar: ")[1].split()[0]
+        rows = sum(connection.total_changes for connection in self.opened)
+        return {"statements": len(self.statements), "rows": rows, "bytes": float(written)}
 
     def history(self, jobs: int) -> None:
         """Have so many finished jobs."""

@@ -10,7 +10,7 @@ from ratchet.model.options import Options
 from ratchet.stores import open_store
 
 #: Every test that takes `fresh_url` runs on each of these.
-KINDS = ("sqlite", "postgresql")
+KINDS = ("sqlite", "postgresql", "mysql", "mongodb")
 
 _FIXTURES = {"postgresql": "postgresql_url", "mysql": "mysql_url", "mongodb": "mongodb_url"}
 

@@ -10,22 +10,15 @@ import pytest
 
 from ratchet.scheduler import Scheduler
 from tests.cluster.workers import Worker
+from tests.store_urls import KINDS, fresh_url
 
 StartWorker = Callable[..., Worker]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store with its schema, on each kind of database in turn."""
-    found: str = (
-        f"sqlite:///{tmp_path / 'jobs.db'}"
-        if request.param == "sqlite"
-        else request.getfixturevalue("postgresql_url")
-    )
-    scheduler = Scheduler(found)
-    scheduler.migrate()
-    scheduler.close()
-    return found
+    return fresh_url(request.param, request, tmp_path)
 
 
 @pytest.fixture

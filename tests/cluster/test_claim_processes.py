@@ -100,3 +100,13 @@ def test_postgresql(postgresql_url: str) -> None:
         check(store, postgresql_url)
     finally:
         store.close()
+
+
+def test_mysql(mysql_url: str) -> None:
+    """The same: no deadlock and no lock wait reaches anybody."""
+    store = open_store(mysql_url)
+    store.migrate()
+    try:
+        check(store, mysql_url)
+    finally:
+        store.close()

@@ -12,22 +12,25 @@ from ratchet.model.cluster import NodeState
 from ratchet.scheduler import Scheduler
 from tests.cluster import shop
 from tests.cluster.workers import Worker, until
+from tests.services.mariadb import MariaDB
 from tests.services.postgresql import PostgreSQL
+from tests.services.server import Server
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 AWAY = 10.0
 
 
-@pytest.fixture
-def server() -> Iterator[PostgreSQL]:
+@pytest.fixture(params=[PostgreSQL, MariaDB], ids=["postgresql", "mysql"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of its own, since it is stopped."""
-    with PostgreSQL() as made:
+    with request.param() as made:
         yield made
 
 
-def test_a_restart_of_the_database_rescues_nobody(server: PostgreSQL, tmp_path: Path) -> None:
-    """Ten seconds without a server: every job ends in the run that had begun before, and new ones run."""
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_a_restart_of_the_database_rescues_nobody(server: Server, tmp_path: Path, way: str) -> None:
+    """Ten seconds without a server, stopped or killed: every job ends in the run that had begun before, and new ones run."""
     url = server.create_database()
     ledger = str(tmp_path / "ledger")
     scheduler = Scheduler(url, allow=["tests.cluster.shop"])
@@ -36,7 +39,7 @@ def test_a_restart_of_the_database_rescues_nobody(server: PostgreSQL, tmp_path: 
     try:
         handles = [scheduler.enqueue_now(shop.slow, ledger, f"job-{n}", 18.0) for n in range(9)]
         until(lambda: len(shop.lines(ledger)) == 9, 10.0, "not every job has started")
-        server.stop()
+        getattr(server, way)()
         time.sleep(AWAY)
         server.start()
         logs = "\n".join(worker.log for worker in workers)

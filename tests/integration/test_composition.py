@@ -20,11 +20,13 @@ from ratchet import (
     Join,
     ManualClock,
     Options,
+    StoreUnavailable,
     TargetNotAllowed,
 )
 from ratchet.api.submission import require_shallow
 from ratchet.model.composition import Edge
 from ratchet.model.identifiers import new_id
+from ratchet.spi.store import JobStore
 from ratchet.testing import ManualScheduler
 from tests.integration import outsiders
 from tests.integration.conftest import Stores
@@ -249,6 +251,40 @@ class TestWorkflows:
         scheduler.drain()
         assert statuses(handle) == ["SUCCEEDED"] * 4
         assert ran == ["a", "alarm", "a", "well", "done"]
+
+
+class LosesOnce:
+    """A store whose connection is lost in the first call of each of these methods."""
+
+    def __init__(self, store: JobStore, *methods: str) -> None:
+        self._store = store
+        self._methods = set(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._methods:
+            self._methods.remove(name)
+            raise StoreUnavailable(f"lost before {name}")
+        return getattr(self._store, name)
+
+
+class TestLostConnections:
+    @pytest.mark.parametrize("method", ["conditions_of", "batch", "parents_of", "results"])
+    def test_they_cost_no_attempt_and_no_branch(
+        self, stores: Stores, clock: ManualClock, method: str
+    ) -> None:
+        """Neither a condition nor an argument that cannot be read at once is a failure of anybody's."""
+        broken_store: Any = LosesOnce(stores.open(), method)
+        scheduler = ManualScheduler(store=broken_store, clock=clock)
+        handle = scheduler.enqueue(number, 13).when_result(is_high, step, "high", RESULT).submit()
+        batch = (
+            scheduler.enqueue_batch("b").for_each([1], number).then_on_batch_success(step, "done").submit()
+        )
+        scheduler.drain()
+        assert statuses(handle) == ["SUCCEEDED", "SUCCEEDED"]
+        assert sorted(ran, key=str) == [("high", 13), "done"]
+        jobs = [*handle.steps, *batch.parent.steps]
+        assert [each.job().attempts for each in jobs] == [1] * 4
+        scheduler.close()
 
 
 def _succeeded(ended: JobResult) -> bool:

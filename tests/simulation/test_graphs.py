@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -19,12 +20,12 @@ from ratchet.model.composition import EdgeKind
 from ratchet.model.decision import Completion, CompletionAnswer
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus
+from ratchet.stores import open_store
 from ratchet.stores.memory import MemoryStore
-from ratchet.stores.sql.store import SqlStore
-from ratchet.stores.sql.urls import postgresql_dialect, sqlite_dialect
 from tests.simulation.graphs import GraphWorld, Link, Plan, Step, evaluate, follows
 from tests.simulation.test_simulation import seeds
 from tests.simulation.world import Violation
+from tests.store_urls import KINDS, fresh_url
 
 
 @pytest.fixture(autouse=True)
@@ -42,19 +43,21 @@ class TestGraphs:
         for seed in chunk:
             GraphWorld(seed).run()
 
-    def test_so_they_do_on_sqlite(self) -> None:
+    def test_so_they_do_on_sql(self) -> None:
         """The same worlds on SQL: statements that settle many jobs at once say the same."""
         for seed in range(12):
-            _run_on_sql(seed, "sqlite:///:memory:")
+            _run_on("sqlite:///:memory:", seed)
 
-    def test_so_they_do_on_postgresql(self, postgresql_url: str) -> None:
-        """The same on PostgreSQL, where every row is locked by its own."""
-        _run_on_sql(3, postgresql_url)
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_so_they_do_on_every_store(
+        self, kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    ) -> None:
+        """One world on each kind of store, with its own locks and transactions."""
+        _run_on(fresh_url(kind, request, tmp_path), 3)
 
 
-def _run_on_sql(seed: int, url: str) -> None:
-    dialect = sqlite_dialect if url.startswith("sqlite") else postgresql_dialect
-    store = SqlStore(dialect(url, Options()), Options())
+def _run_on(url: str, seed: int) -> None:
+    store = open_store(url, Options())
     store.migrate()
     try:
         GraphWorld(seed, store_class=lambda *_, **__: store).run()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-from bench.protocol import Subject, serve
 from huey import SqliteHuey
 from huey.consumer import Consumer
+
+from bench.protocol import Subject, serve
 
 
 class QuietConsumer(Consumer):
@@ -51,7 +52,9 @@ class Huey(Subject):
     def begin(self, coroutines: bool = False) -> None:
         """Start to work."""
         self.ran = 0
-        self.consumer = QuietConsumer(self.huey, workers=20, periodic=False, initial_delay=0.001, max_delay=0.05)
+        self.consumer = QuietConsumer(
+            self.huey, workers=20, periodic=False, initial_delay=0.001, max_delay=0.05
+        )
         self.consumer.start()
 
     def end(self) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 import asyncpg
 import psycopg
 import uvloop
-from bench.protocol import Subject, serve
 from pgqueuer import AsyncpgDriver, Job, Queries, QueueManager
 from pgqueuer.db import SyncPsycopgDriver
 from pgqueuer.queries import SyncQueries
+
+from bench.protocol import Subject, serve
 
 #: What was fastest here of 10, 50, 100, 250, 500 and 1000.
 BATCH = 500

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import procrastinate
+
 from bench.protocol import Subject, serve
 
 

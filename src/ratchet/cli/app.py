@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ratchet.cli import (
+    bench,
     breakers,
     conformance,
     database,
@@ -83,4 +84,5 @@ app.add_typer(database.commands, name="db")
 app.command("check-deploy", epilog=EPILOG)(deploy.check_deploy)
 app.command("health", epilog=EPILOG)(health.health)
 app.command("demo", epilog=EPILOG)(demo.demo)
+app.command("bench", epilog=EPILOG)(bench.bench)
 app.command("tck", epilog=EPILOG, context_settings={"ignore_unknown_options": True})(conformance.tck)

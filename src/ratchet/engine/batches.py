@@ -14,6 +14,7 @@ from ratchet.engine.identity import NodeIdentity
 from ratchet.model.clock import Clock
 from ratchet.model.composition import BatchRecord
 from ratchet.model.decision import CanceledJob
+from ratchet.model.errors import StoreError
 from ratchet.model.identifiers import IdSource
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
@@ -66,7 +67,14 @@ class BatchProgress:
         with self._lock:
             due = {b for b in self._changed if at - self._reported.get(b, float("-inf")) >= REPORT_INTERVAL}
             self._changed -= due
-        return sum(self._report(batch_id, at) for batch_id in sorted(due))
+        reports = 0
+        for batch_id in sorted(due):
+            try:
+                reports += self._report(batch_id, at)
+            except StoreError as error:
+                logger.debug("batch %s is reported later: %s", batch_id, error)
+                self.child_ended(batch_id)
+        return reports
 
     def _report(self, batch_id: UUID, at: float) -> int:
         record = self._batches.batch(batch_id)

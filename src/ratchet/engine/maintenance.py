@@ -103,6 +103,7 @@ class Housekeeping:
             ),
             (options.log_retention, lambda before: store.purge_logs(before=before, limit=BATCH)),
             (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
+            (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
             (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
         ]
         total = sum(_in_rounds(step, now - keep) for keep, step in steps if keep is not None)

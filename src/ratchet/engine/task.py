@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from datetime import datetime
 from typing import Any, Protocol, TypeAlias, cast
 
 from ratchet.api.breakers import protection_of
@@ -242,12 +243,14 @@ class JobTask:
         decision = self._tools.judge.decide(outcome, run.job, now=now)
         if isinstance(outcome, Raised) and isinstance(outcome.error, TargetNotAllowed):
             decision = self._tools.judge.failure(outcome.error, "target not allowed")
-        return self.completion(run, decision, lingers=run.lingering)
+        return self.completion(run, decision, lingers=run.lingering, now=now)
 
-    def completion(self, run: Run, decision: Decision, *, lingers: bool = False) -> Completion:
+    def completion(
+        self, run: Run, decision: Decision, *, lingers: bool = False, now: datetime | None = None
+    ) -> Completion:
         """*decision* with everything that must commit with it."""
         body = run.job.body
-        now = self._tools.clock.now()
+        now = now if now is not None else self._tools.clock.now()
         callback = None
         verdicts: tuple[Verdict, ...] = ()
         if isinstance(decision, Succeed | Fail):

@@ -181,7 +181,7 @@ class Options:
         timedelta(days=365), "Age at which archived jobs are deleted; none: never."
     )
     execution_retention: OptionalInterval = optional_interval(
-        timedelta(days=30), "Age at which the records of single runs are deleted; none: with their job."
+        timedelta(days=30), "Age at which the records of single runs, and of fire times, are deleted; none: with their job or schedule."
     )
     log_retention: OptionalInterval = optional_interval(
         timedelta(days=7), "Age at which log lines of jobs are deleted; none: with their job."

@@ -277,7 +277,7 @@ class TestRoundTrip:
             Color.GREEN,
             Mode.READ | Mode.WRITE,
             Point(1, 2),
-            Order(uuid4(), (Item("a", Decimal("1.5"), datetime(2026, 1, 1, tzinfo=UTC)),), {"$": 1}),
+            Order(UUID("d8331339-a8c1-4cba-b068-8d1a6d4d3c11"), (Item("a", Decimal("1.5"), datetime(2026, 1, 1, tzinfo=UTC)),), {"$": 1}),
             Shape("triangle", [Point(0), Point(1, 1)]),
             AttrsLike(1, 2),
             "back\\u0000slash",

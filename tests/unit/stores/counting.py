@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ratchet.stores.sql.dialects.mysql_session import MysqlSession
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.dialects.sqlite_session import SqliteSession
 
@@ -18,7 +19,7 @@ class Statements:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._sent: list[str] = []
-        for session in (PostgresqlSession, SqliteSession):
+        for session in (MysqlSession, PostgresqlSession, SqliteSession):
             for name in _SENDERS:
                 self._count(monkeypatch, session, name)
 

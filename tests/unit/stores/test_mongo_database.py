@@ -238,8 +238,13 @@ class TestWithin:
     def test_a_lost_race_for_a_completion(self, steps: MongoSteps) -> None:
         """The job is canceled after the transaction began to read: it is over, and says so."""
         claim = steps.running()
-        with pytest.raises(TransactionAborted), steps.store.begin() as session:
-            session.client["x"]["x"].find_one({}, session=session)  # the snapshot begins
-            steps.store.cancel(claim.job_id, reason="r", now=steps.now)
-            steps.store.complete([steps.completion(claim)], now=steps.now, within=session)
+
+        def finish_too_late() -> None:
+            with steps.store.begin() as session:
+                session.client["x"]["x"].find_one({}, session=session)  # the snapshot begins
+                steps.store.cancel(claim.job_id, reason="r", now=steps.now)
+                steps.store.complete([steps.completion(claim)], now=steps.now, within=session)
+
+        with pytest.raises(TransactionAborted):
+            finish_too_late()
         assert steps.status(claim.job_id) is JobStatus.CANCELED

@@ -39,18 +39,20 @@ KEYS = (
 BOOSTS = (None, timedelta(minutes=15), timedelta(minutes=1), timedelta(microseconds=3))
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql", "mysql"])
 def store(request: Any) -> Iterator[SqlStore]:
     if request.param == "sqlite":
         store = open_store("sqlite:///:memory:")
     else:
-        server = request.getfixturevalue("postgresql_server")
+        server = request.getfixturevalue(
+            "postgresql_server" if request.param == "postgresql" else "mariadb_server"
+        )
         url = server.create_database()
         store = open_store(url)
     store.migrate()
     yield store
     store.close()
-    if request.param == "postgresql":
+    if request.param != "sqlite":
         server.drop_database(url)
 
 

@@ -59,12 +59,13 @@ class TestArchive:
         listing = {
             "sqlite": "SELECT name FROM pragma_table_info('{}')",
             "postgresql": "SELECT column_name FROM information_schema.columns WHERE table_name = '{}'",
+            "mysql": """SELECT column_name FROM information_schema.columns
+                         WHERE table_schema = DATABASE() AND table_name = '{}'""",
         }[steps.store.name]
-        with steps.store.begin() as connection:
-            cold, cool = (
-                {row[0] for row in connection.execute(listing.format(table)).fetchall()}
-                for table in ("scheduler_job", "scheduler_job_archive")
-            )
+        cold, cool = (
+            {row[0] for row in steps.sql(listing.format(table))}
+            for table in ("scheduler_job", "scheduler_job_archive")
+        )
         assert cold == names
         assert cool == names | {"archived_at"}
 

@@ -22,10 +22,10 @@ EARLY = datetime(1, 1, 2, 0, 0, 0, 1, tzinfo=UTC)
 ID = UUID("01890000-0000-7000-8000-00000000000f")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def store(request: Any, tmp_path: Path) -> Iterator[SqlStore]:
     url = f"sqlite:///{tmp_path / 'x.db'}"
-    store = open_store(request.getfixturevalue("postgresql_url") if request.param == "postgresql" else url)
+    store = open_store(url if request.param == "sqlite" else request.getfixturevalue(f"{request.param}_url"))
     store.migrate()
     yield store
     store.close()

@@ -81,17 +81,18 @@ class Appetite:
     """
     How many more runs a lane should have, and when it must say by itself that it wants them.
 
-    Each question arms the lane once: the first start after which at most half of what was planned
-    still waits is the one to tell the poller.
+    It does so once after each question, when at most half of what was planned still waits, and only if
+    there may be more to have: it could not ask for anything, or it got all that it asked for.
     """
 
-    __slots__ = ("_armed", "_limit", "_low_water", "_window", "rate")
+    __slots__ = ("_armed", "_asked", "_limit", "_low_water", "_window", "rate")
 
     def __init__(self, window: float, limit: int) -> None:
         self.rate = Rate()
         self._window = window
         self._limit = limit
         self._low_water = 0
+        self._asked = 0
         self._armed = True
 
     def wanted(self, buffer: RunBuffer, slots: int, running: int, now: float) -> int:
@@ -102,7 +103,14 @@ class Appetite:
         # Armed before it looks: a worker that takes a run from now on sees the new mark.
         self._low_water = ahead // 2
         self._armed = True
-        return prefetch(slots - running, len(buffer), ahead)
+        self._asked = prefetch(slots - running, len(buffer), ahead)
+        if self._asked:
+            self._armed = False
+        return self._asked
+
+    def got(self, runs: int) -> None:
+        """What came of the question; called before the runs can be taken."""
+        self._armed = runs >= self._asked
 
     def aroused(self, waiting: int) -> bool:
         """True once per question, when no more than the mark waits."""

@@ -88,6 +88,7 @@ class EventLoopLane:
 
     def accept(self, runs: Sequence[Run]) -> None:
         assert self._loop is not None
+        self._appetite.got(len(runs))
         for run in runs:
             self._buffer.add(run)
         self._inbox.extend(runs)

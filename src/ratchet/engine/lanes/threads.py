@@ -79,6 +79,7 @@ class ThreadLane:
         thread.start()
 
     def accept(self, runs: Sequence[Run]) -> None:
+        self._appetite.got(len(runs))
         for run in runs:
             self._buffer.add(run)
             self._inbox.put(run)

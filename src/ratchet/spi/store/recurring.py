@@ -68,6 +68,10 @@ class RecurringStore(Protocol):
         """The latest recorded fire times, newest first."""
         ...
 
+    def purge_fires(self, *, before: datetime, limit: int) -> int:
+        """Delete recorded fire times older than *before*, at most *limit*; how many. Runs stay."""
+        ...
+
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
         """Record and insert one run outside the timetable; None if there is no such schedule."""
         ...

@@ -121,6 +121,13 @@ class MemoryRecurring(Part):
         return [row.record for row in newest[:limit]]
 
     @atomic
+    def purge_fires(self, *, before: datetime, limit: int) -> int:
+        old = sorted(key for key in self._state.fires.keys() if key[1] < before)[:limit]  # noqa: SIM118  # a table
+        for key in old:
+            self._state.fires.remove(key)
+        return len(old)
+
+    @atomic
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
         record = self._state.schedules.get(name)
         if record is None:

@@ -15,13 +15,14 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.errors import CommitUnknown, Conflict
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.memory.changes import Effects, change
-from ratchet.stores.memory.permits import Allowances
+from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
@@ -66,6 +67,7 @@ class MongoClaims:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
         self._avoided: dict[UUID, float] = {}
 
@@ -97,16 +99,20 @@ class MongoClaims:
 
         def ask(collections: Collections) -> list[datetime]:
             gates, _ = read_gates(collections, request, now)
-            streams = [
-                stream_id
-                for stream_id in gates.open_streams(request)
-                if all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
-            ]
+            streams = {
+                stream_id: opens_at
+                for stream_id, key in gates.streams.items()
+                if (opens_at := gates.opens_at(key, request)) is not None
+                and all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
+            }
             wanted = [(branch, 1) for stream_id in streams for branch in branches_of(stream_id)]
             found: list[datetime] = []
             for document in read_heads(collections, wanted, None):
-                tokens = [gates.next_token_at(name) for name in gates.limits_of(document["stream_id"])]
-                found.append(max([time_of(document["due_at"]), *(at for at in tokens if at is not None)]))
+                stream_id = document["stream_id"]
+                opens = [gates.next_token_at(name) for name in gates.limits_of(stream_id)]
+                if streams[stream_id] > now:
+                    opens.append(streams[stream_id])
+                found.append(max([time_of(document["due_at"]), *(at for at in opens if at is not None)]))
             return found
 
         return min(self._database.read(ask), default=None)
@@ -126,12 +132,16 @@ class MongoClaims:
         check(now, "now")
         if request.limit <= 0:
             return []
+        with self._turn:
+            return self._claim_in_turn(request, now, fields)
+
+    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
         chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
         free: list[UUID] = []
         gated: list[UUID] = []
         for rank, branch in chosen:
-            permits = resources_of(gates.streams[branch.stream_id])
-            (gated if permits else free).append(rank[2])
+            counted = resources_of(gates.streams[branch.stream_id]) or gates.limits_of(branch.stream_id)
+            (gated if counted else free).append(rank[2])
         held = self._take(free, request, now, fields) if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
@@ -182,22 +192,36 @@ class MongoClaims:
         }
 
         def take(collections: Collections) -> list[Document]:
-            held: list[Document] = []
-            left = sorted(ids, key=lambda job_id: job_id.int)
-            for _ in range(BLOCKED):
-                due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
-                whole = _update_many(collections, due, taken)
-                mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
-                held += collections[Names.JOBS].find(mine, fields)
-                got = {document["_id"] for document in held}
-                left = [job_id for job_id in left if job_id not in got]
-                if whole or not left:
-                    break
-                self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
-                left = left[1:]
-            return held
+            # in a causal session the read waits until a majority has what the update wrote
+            with self._database.client().start_session(causal_consistency=True) as session:
+                return self._take_and_read(collections, ids, taken, request, now, fields, session)
 
         return self._database.write(take)
+
+    def _take_and_read(
+        self,
+        collections: Collections,
+        ids: Sequence[UUID],
+        taken: Document,
+        request: ClaimRequest,
+        now: datetime,
+        fields: Document | None,
+        session: ClientSession,
+    ) -> list[Document]:
+        held: list[Document] = []
+        left = sorted(ids, key=lambda job_id: job_id.int)
+        for _ in range(BLOCKED):
+            due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
+            whole = _update_many(collections, due, taken, session)
+            mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
+            held += collections[Names.JOBS].find(mine, fields, session=session)
+            got = {document["_id"] for document in held}
+            left = [job_id for job_id in left if job_id not in got]
+            if whole or not left:
+                break
+            self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
+            left = left[1:]
+        return held
 
     def _take_with_permits(
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
@@ -210,7 +234,10 @@ class MongoClaims:
             taken: list[Row] = []
             for job_id in ids:
                 row = work.jobs.get(job_id)
-                if row is not None and _is_due(row, now) and allowances.admit(row.stream):
+                # Asked again in the transaction that spends the probes: the breaker may have opened since.
+                if row is None or not _is_due(row, now) or breaker_closes(work, row.stream, now):
+                    continue
+                if allowances.admit(row.stream):
                     allowances.take(row.stream)
                     taken.append(row)
             allowances.spend()
@@ -270,12 +297,13 @@ def claims_of(collections: Collections, node_id: str) -> dict[UUID, UUID]:
     return {one["_id"]: one["claim_id"] for one in collections[Names.JOBS].find(running, {"claim_id": 1})}
 
 
-def _update_many(collections: Collections, query: Document, update: Document) -> bool:
+def _update_many(collections: Collections, query: Document, update: Document, session: ClientSession) -> bool:
     """
     Change every document that matches; False where the server has stopped in the middle.
 
     A document that an open transaction has changed is waited for, and a user's transaction may be open for
-    long. The driver's own method has no limit of time for the server, so the command is spelled out.
+    long. The driver's own method has no limit of time for the server, so the command is spelled out. Where the
+    majority is what took too long, the read that follows waits for it.
     """
     command = {
         "update": Names.JOBS,
@@ -284,7 +312,7 @@ def _update_many(collections: Collections, query: Document, update: Document) ->
         "maxTimeMS": int(PATIENCE * 1000),
     }
     try:
-        answer = collections.database.command(command, codec_options=CODEC)
+        answer = collections.database.command(command, codec_options=CODEC, session=session)
     except OperationFailure as error:
         if is_time_up(error):
             return False
@@ -293,8 +321,9 @@ def _update_many(collections: Collections, query: Document, update: Document) ->
         if refused.get("code") == TIMED_OUT:
             return False
         raise OperationFailure(str(refused.get("errmsg")), refused.get("code"), refused)
-    if "writeConcernError" in answer:
-        raise CommitUnknown(f"a claim was made, but not by a majority yet: {answer['writeConcernError']}")
+    unheard = answer.get("writeConcernError")
+    if unheard is not None and unheard.get("code") != TIMED_OUT:
+        raise CommitUnknown(f"a claim was made, but perhaps not by a majority: {unheard}")
     return True
 
 

@@ -430,7 +430,7 @@ class Database:
                 sessions = [{"id": one["lsid"]["id"]} for one in found]
             if sessions:
                 log.warning("%d transactions of processes that have died are aborted", len(sessions))
-                admin.command("killSessions", sessions)
+                admin.command("killSessions", sessions, codec_options=CODEC)
         except PyMongoError as error:
             log.debug("abandoned transactions are left to the server: %s", error)
 

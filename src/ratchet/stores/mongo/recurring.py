@@ -8,7 +8,7 @@ from datetime import datetime
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.job import JobSpec
 from ratchet.stores.memory.values import check, check_spec
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import Collections, Database
 from ratchet.stores.mongo.documents import micros
 from ratchet.stores.mongo.jobs import load_submission
 from ratchet.stores.mongo.rules import Rules
@@ -106,6 +106,22 @@ class MongoRecurring:
                 for one in c[Names.FIRES].find({"_id.schedule": name}).sort("_id.fire_at", -1).limit(limit)
             ]
         )
+
+    def purge_fires(self, *, before: datetime, limit: int) -> int:
+        """Delete recorded fire times older than *before*, at most *limit*; how many. Runs stay."""
+        check(before, "before")
+        names = [record.spec.name for record in self.schedules()]
+
+        def purge(collections: Collections) -> int:
+            fires, purged = collections[Names.FIRES], 0
+            for name in names:
+                old = {"_id.schedule": name, "_id.fire_at": {"$lt": micros(before)}}
+                found = fires.find(old, {"_id": 1}).sort("_id.fire_at", 1).limit(limit - purged)
+                ids = [one["_id"] for one in found] if purged < limit else []
+                purged += fires.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
+            return purged
+
+        return self._database.write(purge) if limit > 0 else 0
 
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
         """Record and insert one run outside the timetable; None if there is no such schedule."""

@@ -171,6 +171,7 @@ class MongoStore:
         self.claim_due_recurring = recurring.claim_due_recurring
         self.advance = recurring.advance
         self.fires = recurring.fires
+        self.purge_fires = recurring.purge_fires
         self.trigger = recurring.trigger
 
         signals = MongoSignals(self.database)

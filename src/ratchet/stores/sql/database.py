@@ -169,6 +169,13 @@ class Database:
                 return work(session)
         return self._try(lambda: self._transact(work, claiming))
 
+    def run_alone(
+        self, sql: str, params: Mapping[str, object], *, claiming: bool = False
+    ) -> list[Row] | None:
+        """The rows of one statement, as `Dialect.alone` says; None: use `run`."""
+        self._ready()
+        return self.dialect.alone(sql, params, claiming=claiming)
+
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
         self._ready()

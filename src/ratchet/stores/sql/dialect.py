@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.claims import ClaimPlan
-    from ratchet.stores.sql.database import Session
+    from ratchet.stores.sql.database import Row, Session
 
 
 class Dialect(ABC):
@@ -84,6 +84,15 @@ class Dialect(ABC):
 
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
         """
+
+    def alone(self, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row] | None:
+        """
+        The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
+
+        Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
+        must not be made twice under one token; for others None: only for statements that may be run again.
+        """
+        return None
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:

@@ -21,7 +21,8 @@ from ratchet.stores.sql.locked import lock_jobs
 from ratchet.stores.sql.records import find_record, find_results, find_tags
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.submissions import Submission, insert_specs
+from ratchet.stores.sql.specs import lone_insert
+from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
 from ratchet.stores.sql.validation import validate
 
 RESCHEDULE_QUEUED = """
@@ -95,7 +96,11 @@ class SqlJobs(SqlPart):
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
         streams = validate(specs, edges, batch, now=now)
         if within is None:  # what is missing is made before, so that submitters do not wait for each other
-            self.streams.ids_of(None, streams)
+            ids = self.streams.ids_of(None, streams)
+            if len(specs) == 1 and is_plain(specs[0]) and not edges and batch is None:
+                spec = specs[0]
+                if self._insert_alone(spec, ids[spec.stream], now):
+                    return [Insertion(job_id=spec.job_id, created=True)]
 
         def store(session: Session) -> Submission:
             try:
@@ -114,6 +119,16 @@ class SqlJobs(SqlPart):
         if submission.busy is not None:
             raise submission.busy
         return submission.insertions
+
+    def _insert_alone(self, spec: JobSpec, stream_id: int, now: datetime) -> bool:
+        """
+        True if the job is stored, by the shortest way there is.
+
+        Where no answer came it may be stored all the same; the ordinary way then finds it there.
+        """
+        if not self.database.dialect.fuses_writes:
+            return False
+        return self.database.run_alone(*lone_insert(spec, stream_id, now)) is not None
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from msgspec import structs
@@ -92,6 +93,16 @@ _FIRE = "SELECT name, fire_at, outcome, job_id, reason FROM scheduler_recurring_
 FIND_FIRE = f"{_FIRE} AND fire_at = :fire_at"
 
 LIST_FIRES = f"{_FIRE} ORDER BY fire_at DESC LIMIT :limit"
+
+FIND_OLD_FIRES = """
+    SELECT fire_at
+      FROM scheduler_recurring_fire
+     WHERE name = :name AND fire_at < :before
+     ORDER BY fire_at
+     LIMIT :limit
+"""
+
+PURGE_FIRES = "DELETE FROM scheduler_recurring_fire WHERE name = :name AND fire_at {in times time}"
 
 FIND_RECORDED = """
     SELECT fire_at FROM scheduler_recurring_fire WHERE name = :name AND fire_at {in times time}
@@ -208,6 +219,21 @@ class SqlRecurring(SqlPart):
         """The latest recorded fire times, newest first."""
         values = {"name": name, "limit": limit}
         return [_fire(row) for row in self.database.read(lambda session: session.rows(LIST_FIRES, values))]
+
+    def purge_fires(self, *, before: datetime, limit: int) -> int:
+        """Delete recorded fire times older than *before*, at most *limit*; how many. Runs stay."""
+
+        def purge(session: Session, name: str, most: int) -> int:
+            values = {"name": name, "before": before, "limit": most}
+            old = [fire_at for (fire_at,) in session.rows(FIND_OLD_FIRES, values)]
+            return session.execute(PURGE_FIRES, {"name": name, "times": old}) if old else 0
+
+        purged = 0
+        for record in self.schedules():
+            if purged < limit:  # a schedule at a time: the key of the table begins with its name
+                left, name = limit - purged, record.spec.name
+                purged += self.database.run(partial(purge, name=name, most=left))
+        return purged
 
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
         """

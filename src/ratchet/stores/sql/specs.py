@@ -129,6 +129,12 @@ def store_specs(
     return set(ids) - known
 
 
+def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict[str, object]]:
+    """The one statement that stores a job without keys, tags, edges and signal, where the product can fuse writes."""
+    columns, rows = _table([spec], {spec.stream: stream_id}, now, None)
+    return _insert_one(columns), dict(zip(columns, rows[0], strict=True))
+
+
 def _table(
     specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], now: datetime, flags: Flags | None
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -37,12 +37,15 @@ _LOCK = re.compile(
 class Statement:
     """One statement in the words of one product, and what its list binds hold."""
 
-    __slots__ = ("lists", "plan", "rowsets", "text")
+    __slots__ = ("lists", "names", "plan", "rowsets", "text", "variants")
 
     def __init__(self) -> None:
         self.text = ""
         self.lists: dict[str, Kind] = {}
         self.rowsets: dict[str, tuple[Kind, ...]] = {}
+        self.names: dict[str, tuple[str, ...]] = {}  # of the columns of each row set
+        #: The text in other forms, by whatever a dialect tells them apart.
+        self.variants: dict[object, str] = {}
         #: How to decode its rows; made when the first of them arrive, because only then the labels are known.
         self.plan: Plan | None = None
 
@@ -78,6 +81,7 @@ def _expand(macro: str, statement: Statement, dialect: Dialect) -> str:
     if match := _ROWS.fullmatch(macro):
         columns = [_column(column) for column in match["columns"].split(",")]
         statement.rowsets[match["name"]] = tuple(kind for _, kind in columns)
+        statement.names[match["name"]] = tuple(column for column, _ in columns)
         return dialect.rowset(match["name"], columns)
     if match := _LOCK.fullmatch(macro):
         return dialect.lock(match["mode"], match["of"], skip_locked=bool(match["skip"]))

@@ -180,6 +180,7 @@ class SqlStore:
         self.claim_due_recurring = recurring.claim_due_recurring
         self.advance = recurring.advance
         self.fires = recurring.fires
+        self.purge_fires = recurring.purge_fires
         self.trigger = recurring.trigger
 
         signals = SqlSignals(self.database, self.stream_registry)

@@ -108,6 +108,12 @@ def insert_specs(
     return submission
 
 
+def is_plain(spec: JobSpec) -> bool:
+    """True for a job whose rows are all that a submission of it stores."""
+    keys = (spec.idempotency_key, spec.business_key, spec.signal, spec.batch_id)
+    return not spec.tags and all(key is None for key in keys)
+
+
 def _have_keys(specs: Iterable[JobSpec]) -> bool:
     return any(spec.idempotency_key is not None or spec.business_key is not None for spec in specs)
 

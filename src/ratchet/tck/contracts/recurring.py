@@ -313,6 +313,21 @@ class TestOverlap:
         assert order == [r.job_id for r in records]
 
 
+class TestPurgeFires:
+    def test_old_records_go_and_their_runs_stay(self, harness: Harness) -> None:
+        """Oldest first, at most as many as asked; what is recorded cannot fire again afterwards either."""
+        harness.store.upsert_schedule(harness.schedule_spec(overlap="ALLOW"), now=harness.now)
+        times = [harness.after(minutes=m) for m in (-3, -2, -1, 0)]
+        records = advance(harness, [harness.fire(at=at) for at in times])
+        assert records is not None
+        assert harness.store.purge_fires(before=times[3], limit=2) == 2
+        assert [record.fire_at for record in harness.store.fires("nightly")] == [times[3], times[2]]
+        assert harness.store.purge_fires(before=times[3], limit=10) == 1
+        assert harness.store.purge_fires(before=times[3], limit=10) == 0
+        assert [record.fire_at for record in harness.store.fires("nightly")] == [times[3]]
+        assert harness.statuses(r.job_id for r in records if r.job_id) == [JobStatus.PENDING] * 4
+
+
 class TestTrigger:
     def test_a_run_outside_the_timetable(self, harness: Harness) -> None:
         """Recorded and stored; the next fire stays where it is."""

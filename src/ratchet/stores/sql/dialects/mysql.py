@@ -37,7 +37,7 @@ from ratchet.stores.sql.dialects.mysql_connections import (
 from ratchet.stores.sql.dialects.mysql_errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
 from ratchet.stores.sql.dialects.mysql_scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql_session import CURRENT, MysqlSession
-from ratchet.stores.sql.dialects.mysql_shapes import PAIRS, column, shape_of
+from ratchet.stores.sql.dialects.mysql_shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql_values import JSON_TYPES, Writer
 from ratchet.stores.sql.enlistment import guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
@@ -104,6 +104,8 @@ class MysqlDialect(Dialect):
             if name.endswith(PAIRS):
                 statement.lists[name] = "text"
                 statement.rowsets.setdefault(name.removesuffix(PAIRS), ())
+            elif name.endswith(LISTED):
+                statement.lists[name] = statement.lists[name.removesuffix(LISTED)] = "text"
         return statement
 
     def bind(self, name: str) -> str:

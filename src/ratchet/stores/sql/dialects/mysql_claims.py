@@ -40,6 +40,7 @@ _AFTER = " AND scheduled_time >= :t{0} AND (scheduled_time > :t{0} OR job_id > :
 LOCK_CHOSEN = f"""
     SELECT {CLAIM_COLUMNS} FROM scheduler_job_queue q FORCE INDEX (PRIMARY)
      WHERE q.job_id {{in job_ids uuid}} AND q.status = 'PENDING' AND q.scheduled_time <= :now
+     ORDER BY q.job_id
     {{for update skip locked}}
 """
 TAKE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pymysql
 
 from ratchet.model.errors import (
-    ConfigurationError,
     Conflict,
+    RatchetError,
     SchemaOutOfDate,
     StoreError,
     StoreUnavailable,
@@ -56,7 +56,7 @@ def meaning(error: Exception, text: str) -> Exception:
 
     *text* is the statement without its values: they may be long, and nobody's business.
     """
-    if isinstance(error, StoreError | ConfigurationError):
+    if isinstance(error, RatchetError):
         return error
     if isinstance(error, UnicodeError | OverflowError):
         return UnstorableData(f"a value cannot be sent to MySQL: {error}")

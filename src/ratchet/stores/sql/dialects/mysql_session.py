@@ -12,7 +12,7 @@ from ratchet.model.errors import UnstorableData
 from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.mysql_errors import DUPLICATE, meaning, number_of
-from ratchet.stores.sql.dialects.mysql_shapes import CANDIDATES, KEYS, Shape, column
+from ratchet.stores.sql.dialects.mysql_shapes import CANDIDATES, FIRST_OF_CANDIDATES, KEYS, Shape, column
 from ratchet.stores.sql.dialects.mysql_values import Writer, plan_of
 from ratchet.stores.sql.statement import Statement, decode
 
@@ -77,6 +77,8 @@ class MysqlSession(Session):
 
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
         shape = self.dialect.shape(sql)
+        if shape.candidates is not None and not (params := self._with_candidates(shape.candidates, params)):
+            return 0
         changed = self._change(shape.main, params)
         if shape.otherwise is not None and changed == 0:
             changed = self._change(shape.otherwise, params)
@@ -92,13 +94,18 @@ class MysqlSession(Session):
                 self._change(shape.main, params)
             return found
         if shape.candidates is not None:
-            ids: list[Any] = self._read(shape.candidates, params)
-            if not ids:
-                return []
-            if len(ids[0]) == 1:
-                ids = [key for (key,) in ids]
-            params = {**params, CANDIDATES: ids}
+            params = self._with_candidates(shape.candidates, params)
+            return self._read(shape.main, params) if params else []
         return self._read(shape.main, params)
+
+    def _with_candidates(self, text: str, params: Mapping[str, object]) -> Mapping[str, object]:
+        """The same binds and the ids that *text* finds; nothing, if it finds none."""
+        ids = self._read(text, params)
+        if not ids:
+            return NO_PARAMS
+        if len(ids[0]) == 1:
+            return {**params, CANDIDATES: [key for (key,) in ids]}
+        return {**params, CANDIDATES: ids, FIRST_OF_CANDIDATES: list(dict.fromkeys(key[0] for key in ids))}
 
     def insert_rows(
         self,

@@ -12,7 +12,7 @@ The statements of the noun modules are written for the dialects that have ``RETU
 - ``SELECT … FOR UPDATE`` of a range: InnoDB locks every row that it looks at, wanted or not. So the ids are
   read without locks, and then locked one by one by their primary key, under the same condition again.
 - Whatever locks rows by a list of ids is told which index to use: on a small table the optimizer would
-  rather read, and lock, all of it.
+  rather read, and lock, all of it. A DELETE does not listen to that, and starts from the list instead.
 """
 
 from __future__ import annotations
@@ -67,8 +67,12 @@ RESERVED = ("signal", "keys")
 #: The bind that carries the ids between the two steps of a locking read.
 CANDIDATES = "candidates"
 
-#: What follows the name of a row set whose rows stand as a list of constants.
+#: The bind for the first columns of such ids, where the key has several.
+FIRST_OF_CANDIDATES = "candidates_first"
+
+#: What follows the name of a row set whose rows stand as a list of constants, and of a list that is a row set.
 PAIRS = "__pairs"
+LISTED = "__listed"
 
 _TOKEN = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/|[(){}]|[A-Za-z_]\w*", re.DOTALL)
 _RESERVED = re.compile(
@@ -81,12 +85,13 @@ _PAIRS = re.compile(
 )
 _INSERT = re.compile(r"INSERT INTO (?P<table>\w+)(?: AS (?P<alias>\w+))?\s+\((?P<columns>[^)]*)\)")
 _CONFLICT = re.compile(r"ON CONFLICT \((?P<key>\w+)\) DO (?P<action>NOTHING|UPDATE)\s*")
-_CHANGE = re.compile(r"(?P<verb>UPDATE|DELETE FROM) (?P<table>\w+)(?: AS (?P<alias>\w+))?\s+")
+_CHANGE = re.compile(r"(?P<verb>UPDATE|DELETE FROM) (?P<table>\w+)(?: AS (?P<alias>\w+))?\s*")
 _READ = re.compile(r"SELECT (?P<columns>.*?)\sFROM (?P<table>\w+)\s+WHERE ", re.DOTALL)
 _LOCKS = re.compile(r"\{for (?:no key )?update(?: of \w+)?(?: skip locked)?\}\s*$")
 _COUNTED = re.compile(
-    r"(?P<head>SELECT count\(\*\) AS \w+\s+FROM \()(?P<read>SELECT [^()]*\{for update\})(?P<tail>\) AS \w+)\s*$"
+    r"SELECT count\(\*\) AS \w+\s+FROM \((?P<read>SELECT [^()]*\{for update\})\) AS \w+\s*$"
 )
+_IN = re.compile(r"(?P<column>\w+) \{in (?P<name>\w+) (?P<kind>\w+)\}")
 _FIRST = re.compile(r"\(?(\w+) (?:=|\{in)")
 _ROWSET = re.compile(r"\{rows (?P<name>\w+) \((?P<columns>[^)]*)\)\}")
 
@@ -113,8 +118,8 @@ def shape_of(sql: str) -> Shape:
         return _change(text)
     if text.startswith("SELECT") and (lock := _LOCKS.search(text)):
         return _locking_read(text[: lock.start()].rstrip(), lock[0].strip())
-    if inner := _COUNTED.match(text):
-        return Shape(f"{inner['head']}{shape_of(inner['read']).main}{inner['tail']}")
+    if inner := _COUNTED.match(text):  # in a derived table the order would be lost, and with it the index
+        return shape_of(inner["read"])
     return Shape(text)
 
 
@@ -246,24 +251,50 @@ def _change(text: str) -> Shape:
     table, alias = change["table"], change["alias"]
     body, condition = _split(text[change.end() :], "WHERE")
     condition = condition.removeprefix("WHERE").strip()
-    hint = _forced(table, condition)
+    assignments, source = _split(body.removeprefix("SET"), "FROM")
+    if source:
+        if returning:
+            raise ValueError(f"UPDATE … FROM … RETURNING is not known, in: {text}")
+        return Shape(_update_from(table, alias or table, assignments, source, condition))
+    hint, candidates = _forced(table, condition), None
+    if condition and not hint:
+        candidates = f"SELECT {', '.join(KEYS[table])} FROM {table} WHERE {condition}"
+        condition = f"{_among_candidates(table)} AND ({condition})"
+        hint = " FORCE INDEX (PRIMARY)"
+    where = f" WHERE {condition}" if condition else ""
     asked = None
     if returning:
         columns = returning.removeprefix("RETURNING").strip()
-        asked = f"SELECT {columns} FROM {table}{hint} WHERE {condition} FOR UPDATE"
-    if change["verb"] == "DELETE FROM":
-        return Shape(f"DELETE {table} FROM {table}{hint} WHERE {condition}", asked=asked)
-    assignments, source = _split(body.removeprefix("SET"), "FROM")
-    if not source:
-        return Shape(f"UPDATE {table}{hint} SET {assignments.strip()} WHERE {condition}", asked=asked)
-    if returning:
-        raise ValueError(f"UPDATE … FROM … RETURNING is not known, in: {text}")
-    name = alias or table
+        asked = f"SELECT {columns} FROM {table}{hint}{where} FOR UPDATE"
+    if change["verb"] == "UPDATE":
+        main = f"UPDATE {table}{hint} SET {assignments.strip()}{where}"
+    else:
+        main = _delete(table, hint, condition)
+    return Shape(main, asked=asked, candidates=candidates)
+
+
+def _update_from(table: str, name: str, assignments: str, source: str, condition: str) -> str:
+    key = re.search(rf"\b{name}\.(\w+) = ", condition)
+    if key is None:
+        raise ValueError(f"the rows of {table} are not found by a column, in: {condition}")
+    hint = _forced(table, f"{key[1]} = ")
     qualified = ", ".join(f"{name}.{item}" for item in _parts(assignments))
-    named = f"{table} AS {alias}" if alias else table
-    return Shape(
-        f"UPDATE {source.removeprefix('FROM').strip()} STRAIGHT_JOIN {named} SET {qualified} WHERE {condition}"
+    named = table if name == table else f"{table} AS {name}"
+    rows = source.removeprefix("FROM").strip()
+    return f"UPDATE {rows} STRAIGHT_JOIN {named}{hint} SET {qualified} WHERE {condition}"
+
+
+def _delete(table: str, hint: str, condition: str) -> str:
+    listed = _IN.match(condition)
+    if listed is None or "PRIMARY" not in hint:
+        return f"DELETE {table} FROM {table}{hint}{f' WHERE {condition}' if condition else ''}"
+    uuid = listed["kind"] == "uuid"
+    rows = (
+        f"(SELECT {'UNHEX(c0)' if uuid else 'c0'} AS id FROM JSON_TABLE(:{listed['name']}{LISTED}, '$[*]' "
+        f"COLUMNS (c0 {'CHAR(32)' if uuid else 'VARCHAR(255)'} PATH '$' ERROR ON ERROR)) AS t) AS listed"
     )
+    rest = condition[listed.end() :]
+    return f"DELETE {table} FROM {rows} STRAIGHT_JOIN {table}{hint} WHERE {table}.{listed['column']} = listed.id{rest}"
 
 
 # --- locking reads ------------------------------------------------------------------------------
@@ -280,13 +311,17 @@ def _locking_read(text: str, lock: str) -> Shape:
     key = KEYS[table]
     if first is not None and first[1] == key[0]:
         return Shape(f"{head}{_forced(table, condition)} WHERE {rest} {lock}")
-    among = (
-        f"{key[0]} {{in {CANDIDATES} {kind_of(key[0])}}}"
-        if len(key) == 1
-        else f"({', '.join(key)}) IN :{CANDIDATES}{PAIRS}"
-    )
     order = _split(order, "LIMIT")[0]
     return Shape(
-        f"{head} FORCE INDEX (PRIMARY) WHERE {among} AND ({condition}) {order} {lock}",
+        f"{head} FORCE INDEX (PRIMARY) WHERE {_among_candidates(table)} AND ({condition}) {order} {lock}",
         candidates=f"SELECT {', '.join(key)} FROM {table} WHERE {rest} {{current}}",
     )
+
+
+def _among_candidates(table: str) -> str:
+    key = KEYS[table]
+    if len(key) == 1:
+        return f"{key[0]} {{in {CANDIDATES} {kind_of(key[0])}}}"
+    # the first column once more, because only MySQL looks up pairs in an index
+    first = f"{key[0]} {{in {FIRST_OF_CANDIDATES} {kind_of(key[0])}}}"
+    return f"{first} AND ({', '.join(key)}) IN :{CANDIDATES}{PAIRS}"

@@ -19,9 +19,10 @@ from uuid import UUID
 
 import msgspec
 
+from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
 from ratchet.stores.sql.columns import Kind, kind_of
-from ratchet.stores.sql.dialects.mysql_shapes import PAIRS
+from ratchet.stores.sql.dialects.mysql_shapes import LISTED, PAIRS
 from ratchet.stores.sql.statement import Plan, Statement
 
 _to_json = msgspec.json.encode
@@ -49,7 +50,7 @@ class Writer:
         self._backslashes = backslashes
         self._literals: dict[type, Callable[[Any], str]] = {
             str: self.text,
-            int: str,
+            int: _whole,
             float: _real,
             bool: _flag,
             type(None): lambda _: "NULL",
@@ -96,7 +97,10 @@ class Writer:
         written: dict[str, str] = {}
         for name, value in params.items():
             if name in statement.lists:
-                written[name] = self._list(list(value))  # type: ignore[call-overload]
+                values: list[Any] = list(value)  # type: ignore[call-overload]
+                if (listed := f"{name}{LISTED}") in statement.lists:
+                    written[listed] = self.text(_to_json(_json_column(values)).decode())
+                written[name] = self._list(values)
             elif name in statement.rowsets:
                 rows: Sequence[Sequence[Any]] = value  # type: ignore[assignment]
                 if (pairs := f"{name}{PAIRS}") in statement.lists:
@@ -119,6 +123,12 @@ def _flag(value: bool) -> str:
     return "1" if value else "0"
 
 
+def _whole(value: int) -> str:
+    if not -(2**63) <= value < 2**63:
+        raise UnstorableData(f"the number {value} has more than 64 bits")
+    return str(value)
+
+
 def _real(value: float) -> str:
     if not math.isfinite(value):
         raise UnstorableData(f"MySQL has no number {value!r}")
@@ -128,9 +138,7 @@ def _real(value: float) -> str:
 def moment(value: datetime) -> str:
     """A time as MySQL writes it."""
     if value.tzinfo is not UTC:
-        if value.tzinfo is None:
-            raise UnstorableData(f"the time {value!r} has no time zone; give it one, such as datetime.UTC")
-        value = value.astimezone(UTC)
+        value = require_aware(value, "a time").astimezone(UTC)
     return value.replace(tzinfo=None).isoformat(" ", "microseconds")
 
 

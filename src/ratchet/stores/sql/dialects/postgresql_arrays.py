@@ -75,14 +75,20 @@ def _time(value: datetime) -> bytes:
 
 
 def _int(value: Any) -> bytes:
-    return int(value).to_bytes(8, "big", signed=True)
+    try:
+        return int(value).to_bytes(8, "big", signed=True)
+    except OverflowError as error:
+        raise UnstorableData(f"{value} does not fit into 64 bits") from error
 
 
 def _text(value: Any) -> bytes:
     text = value if type(value) is str else str(plain(value))
     if "\0" in text:
         raise UnstorableData("a text contains the character U+0000, which a SQL text cannot hold")
-    return text.encode()
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise UnstorableData(f"a value cannot be sent to PostgreSQL: {error}") from error
 
 
 #: The array's type, its elements' type, the bytes of an element, and how many these are; None: it differs.

@@ -121,9 +121,10 @@ class _Statements:
 
 
 BOOSTED = _Statements(
-    # a whole number of microseconds, so that the division is exact
+    # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and
+    # costs a fifth of the numeric that extract() gives
     effective="""({priority}.priority
-                  + CAST(round(extract(epoch FROM :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+                  + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
     # a job that beats the edge's effective priority, or equals it and is older
     bound="""GREATEST(:now - (e.effective + 1 - r.priority) * CAST(:boost AS interval),
                       LEAST(:now - (e.effective - r.priority) * CAST(:boost AS interval), e.scheduled_time))""",
@@ -136,17 +137,22 @@ STRICT = _Statements(
 
 
 class PostgresqlClaimPlan:
-    """Claims in one statement; where an open stream has a limit, in a few."""
+    """Claims in one statement, and without a pooler in one round trip; where an open stream has a limit, in a few."""
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
-
-    def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
-        rows = session.rows(_statements(request).claim[bodies], params)
-        if rows[0][0]:
-            return self._claim_gated(session, request, now, bodies=bodies)
-        return [row[1:] for row in rows if row[1] is not None]
+        sql = _statements(request).claim[bodies]
+        rows = database.run_alone(sql, params, claiming=True)
+        if rows is not None and not rows[0][0]:
+            return _claimed(rows)
+
+        def claim(session: Session) -> list[Row]:
+            found = session.rows(sql, params) if rows is None else rows
+            if found[0][0]:
+                return self._claim_gated(session, request, now, bodies=bodies)
+            return _claimed(found)
+
+        return database.run(claim, claiming=True)
 
     def _claim_gated(
         self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool
@@ -183,6 +189,10 @@ class PostgresqlClaimPlan:
             asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
         for key, (branch, count) in asked.items():
             branch.ended = found[key] < count
+
+
+def _claimed(rows: Sequence[Row]) -> list[Row]:
+    return [row[1:] for row in rows if row[1] is not None]
 
 
 def _statements(request: ClaimRequest) -> _Statements:

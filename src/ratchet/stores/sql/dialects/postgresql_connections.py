@@ -52,6 +52,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     patience: float | None = None
     used_at: float = 0.0
+    is_settled: bool | None = None  # whether it was set up for claims
+    is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         if self.patience is not None:
@@ -185,4 +187,5 @@ def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str
         "keepalives_count": 3,
         "tcp_user_timeout": int((statement_timeout + _GRACE) * 1000),
     }
-    return make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+    missing = {name: value for name, value in defaults.items() if name not in given}
+    return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in

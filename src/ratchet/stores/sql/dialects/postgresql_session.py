@@ -9,6 +9,7 @@ from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql_errors import meaning
+from ratchet.stores.sql.dialects.postgresql_folding import fold
 from ratchet.stores.sql.dialects.postgresql_values import (
     Encode,
     array,
@@ -58,7 +59,10 @@ class PostgresqlSession(Session):
 
     def _send(self, statement: Statement, params: Mapping[str, object]) -> None:
         try:
-            self._cursor.execute(statement.text, encode_params(statement, params, self._encode))
+            if self.enlisted or not statement.rowsets:
+                self._cursor.execute(statement.text, encode_params(statement, params, self._encode))
+            else:
+                self._cursor.execute(*fold(self.dialect, statement, params))
         except Exception as error:
             raise meaning(error, statement.text) from error
 

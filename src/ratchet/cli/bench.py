@@ -1,0 +1,164 @@
+"""``ratchet bench``: how fast is Ratchet here, on this database?"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from ratchet.cli import parameters as given
+from ratchet.cli.exits import Refused
+from ratchet.cli.output import Output
+from ratchet.model.options import Options
+from ratchet.scheduler import Scheduler
+
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")
+]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Of so many rounds the medians are shown.")]
+
+#: Longer than this no drain may take.
+PATIENCE = 600.0
+
+
+def bench(url: given.Url = None, jobs: Jobs = 5000, rounds: Rounds = 3, json: given.Json = False) -> None:
+    """
+    Measure submissions, drains and latency on a database, with jobs that do nothing.
+
+    On PostgreSQL in a schema of its own and on SQLite in a file beside the one that is named, both removed at
+    the end; elsewhere in the database itself, which must hold no jobs. This process is the only worker.
+    """
+    with _place(url) as scheduler:
+        rows = Trial(scheduler, jobs, rounds).run()
+    out = Output(as_json=json)
+    if json:
+        out.document(rows)
+    else:
+        out.table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+class Trial:
+    """The workloads on one scheduler."""
+
+    def __init__(self, scheduler: Scheduler, jobs: int, rounds: int) -> None:
+        self._scheduler = scheduler
+        self._jobs = jobs
+        self._rounds = rounds
+        self._started: list[float] = []
+        started = self._started
+
+        @scheduler.job(name="ratchet.bench:stamp")
+        def stamp() -> None:
+            started.append(time.perf_counter())
+
+        @scheduler.job(name="ratchet.bench:work")
+        def work(number: int) -> None:
+            """Nothing."""
+
+        @scheduler.job(name="ratchet.bench:work_async")
+        async def work_async(number: int) -> None:
+            """Nothing."""
+
+        self._stamp, self._work, self._work_async = stamp, work, work_async
+
+    def run(self) -> list[dict[str, Any]]:
+        """One row per workload: its median."""
+        workloads: list[tuple[str, str, Callable[[], float]]] = [
+            ("submit one by one", "jobs/s", self._submit),
+            ("submit in bulk and drain, functions: bulk", "jobs/s", lambda: self._bulk(self._work)),
+            ("submit in bulk and drain, functions: drain", "jobs/s", self._drain),
+            ("submit in bulk and drain, coroutines: bulk", "jobs/s", lambda: self._bulk(self._work_async)),
+            ("submit in bulk and drain, coroutines: drain", "jobs/s", self._drain),
+            ("latency, idle, p50", "ms", self._latency),
+        ]
+        found: dict[str, list[float]] = {name: [] for name, _, _ in workloads}
+        for _ in range(self._rounds):
+            for name, _, measure in workloads:
+                found[name].append(measure())
+        return [
+            {"workload": name, "median": round(statistics.median(found[name]), 2), "unit": unit}
+            for name, unit, _ in workloads
+        ]
+
+    def _submit(self) -> float:
+        few = max(self._jobs // 10, 10)
+        begun = time.perf_counter()
+        for number in range(few):
+            self._scheduler.enqueue_now(self._work, number)
+        rate = few / (time.perf_counter() - begun)
+        self._drain()
+        return rate
+
+    def _bulk(self, job: Any) -> float:
+        begun = time.perf_counter()
+        self._scheduler.enqueue_many(job, [(number,) for number in range(self._jobs)])
+        return self._jobs / (time.perf_counter() - begun)
+
+    def _drain(self) -> float:
+        """Work until nothing is left; the rate."""
+        left = self._left()
+        begun = time.perf_counter()
+        with self._scheduler:
+            while self._left():
+                if time.perf_counter() - begun > PATIENCE:
+                    raise Refused(f"the jobs of the bench were not done after {PATIENCE:g} s")
+                time.sleep(0.02)
+            seconds = time.perf_counter() - begun
+        return left / seconds
+
+    def _left(self) -> int:
+        return sum(queue.pending + queue.running for queue in self._scheduler.queues.list())
+
+    def _latency(self) -> float:
+        delays: list[float] = []
+        with self._scheduler:
+            for _ in range(20):
+                time.sleep(0.05)
+                submitted = time.perf_counter()
+                self._stamp.enqueue().submit().result(timeout=30)
+                delays.append((self._started.pop() - submitted) * 1000)
+        return statistics.median(delays)
+
+
+@contextmanager
+def _place(url: str | None) -> Iterator[Scheduler]:
+    """A scheduler on a database that holds nothing else, or none of our jobs."""
+    found, options = given.store_url(url), Options(auto_migrate=True)
+    name = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
+    if found.startswith("sqlite:///") and not found.endswith(":memory:"):
+        beside = Path(found.removeprefix("sqlite:///")).absolute().parent
+        with (
+            TemporaryDirectory(dir=beside, prefix=name) as folder,
+            _opened(f"sqlite:///{folder}/bench.db", options) as scheduler,
+        ):
+            yield scheduler
+    elif found.startswith("postgres"):
+        with _opened(found, options.replace(schema=name)) as scheduler:
+            try:
+                yield scheduler
+            finally:
+                with scheduler.store.begin() as connection:
+                    connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")  # type: ignore[attr-defined]
+    else:
+        with _opened(found, options) as scheduler:
+            if any(scheduler.jobs.counts().values()):
+                raise Refused(
+                    "this database holds jobs, and the bench would run among them; name an empty one"
+                )
+            yield scheduler
+
+
+@contextmanager
+def _opened(url: str, options: Options) -> Iterator[Scheduler]:
+    scheduler = Scheduler(url, options=options)
+    try:
+        yield scheduler
+    finally:
+        scheduler.close()

@@ -1,0 +1,90 @@
+"""A process of eight threads that submit, claim and complete at once; what each finished, and what went wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from multiprocessing.synchronize import Barrier
+from typing import Protocol
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.decision import Completion, Succeed
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import JobSpec, StreamKey
+from ratchet.model.status import Priority
+from ratchet.spi.store import JobStore
+from ratchet.stores import open_store
+
+THREADS = 8
+BATCH = 25
+PATIENCE = 150.0
+
+
+class Answers(Protocol):
+    """Where a process puts what it has to say."""
+
+    def put(self, answer: tuple[list[UUID], list[UUID], list[str]]) -> None: ...
+
+
+def toil(url: str, node: str, jobs: int, now: datetime, start: Barrier, answers: Answers) -> None:
+    """The life of one process: the jobs that it stored, those that it finished, and its errors."""
+    store = open_store(url)
+    store.counts()  # connected before the race begins
+    stored: list[UUID] = []
+    finished: list[UUID] = []
+    errors: list[str] = []
+    start.wait(PATIENCE)
+    threads = [
+        threading.Thread(
+            target=_guarded(lambda: _toil(store, node, jobs // THREADS, now, stored, finished), errors)
+        )
+        for _ in range(THREADS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    store.close()
+    answers.put((stored, finished, errors))
+
+
+def _toil(
+    store: JobStore, node: str, jobs: int, now: datetime, stored: list[UUID], finished: list[UUID]
+) -> None:
+    left, empty = jobs, 0
+    while left or empty < 3:
+        if left:
+            specs = [_spec(number, now) for number in range(min(left, BATCH))]
+            stored.extend(answer.job_id for answer in store.insert(specs, now=now))
+            left -= len(specs)
+        request = ClaimRequest(node_id=node, claim_id=new_id(), limit=BATCH)
+        claims = [found.claim for found in store.claim_next_batch(request, now=now)]
+        empty = 0 if claims else empty + 1
+        ends = [Completion(claim=claim, decision=Succeed(result="1"), started_at=now) for claim in claims]
+        finished.extend(answer.job_id for answer in store.complete(ends, now=now) if answer.won)
+
+
+def _spec(number: int, now: datetime) -> JobSpec:
+    job_id = new_id()
+    return JobSpec(
+        job_id=job_id,
+        target="shop.jobs:charge",
+        payload="{}",
+        scheduled_at=now,
+        priority=Priority(number % 5),
+        stream=StreamKey(queue="emails" if number % 3 == 0 else "default"),
+        idempotency_key=str(job_id) if number % 5 == 0 else None,
+        business_key=f"key-{job_id}" if number % 7 == 0 else None,
+    )
+
+
+def _guarded(work: Callable[[], None], errors: list[str]) -> Callable[[], None]:
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+
+    return run

@@ -1,0 +1,175 @@
+"""The completer: many outcomes in one commit, bad data alone, nothing lost to a database that is away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ratchet.engine.completer import Completer, Ended
+from ratchet.engine.run import Run, Stop
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.clock import ManualClock
+from ratchet.model.decision import Completion, CompletionAnswer, Interrupted, Returned, TimedOut
+from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, StoreUnavailable
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import JobSpec
+from ratchet.model.payload import encode
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory import MemoryStore
+from tests.unit.engine.lane_stand import task_for, tools_for
+
+
+class Counting(MemoryStore):
+    """Counts commits, and can be away, before or after it has done what was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(lock_wait=timedelta())
+        self.calls = 0
+        self.away: list[type[StoreUnavailable]] = []
+
+    def complete(self, completions: Sequence[Completion], **more: Any) -> list[CompletionAnswer]:
+        self.calls += 1
+        trouble = self.away.pop() if self.away else None
+        if trouble is StoreUnavailable:
+            raise StoreUnavailable("away")
+        answers = super().complete(completions, **more)
+        if trouble is CommitUnknown:
+            raise CommitUnknown("the answer was lost")
+        return answers
+
+
+class Stand:
+    """A store with claimed jobs, and a completer on it."""
+
+    def __init__(self, jobs: int = 1, **spec: Any) -> None:
+        self.store = Counting()
+        self.clock = ManualClock()
+        self.answers: list[tuple[Ended, CompletionAnswer | None]] = []
+        tools = tools_for(lambda: None)
+        self.completer = Completer(
+            transitions=self.store,
+            task=task_for(tools),
+            clock=self.clock,
+            on_answer=lambda ended, answer: self.answers.append((ended, answer)),
+        )
+        now = self.clock.now()
+        for _ in range(jobs):
+            self.store.insert(
+                [JobSpec(job_id=new_id(), target="t", payload=encode((), {}), scheduled_at=now, **spec)],
+                now=now,
+            )
+        claimed = self.store.claim_next_batch(
+            ClaimRequest(node_id="node", claim_id=new_id(), limit=jobs), now=now
+        )
+        self.runs = [Run(job, tools, 0.0) for job in claimed]
+        for run in self.runs:
+            run.begin(0.0, now)
+
+    def status(self, run: Run) -> JobStatus:
+        record = self.store.get(run.job_id)
+        assert record is not None
+        return record.status
+
+
+class TestCompleter:
+    def test_what_waits_is_one_commit(self) -> None:
+        """Five hundred outcomes, one call of the store."""
+        stand = Stand(500)
+        for run in stand.runs:
+            stand.completer.put(run, Returned("1", False))
+        assert stand.completer.run_once(stand.clock.now()) == 500
+        assert stand.store.calls == 1
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 500
+
+    def test_bad_data_fails_alone(self) -> None:
+        """One result in a hundred that the store refuses: 99 succeed, that one fails with the error."""
+        stand = Stand(100)
+        for number, run in enumerate(stand.runs):
+            stand.completer.put(run, Returned('"bad \ud800"' if number == 37 else "1", False))
+        stand.completer.run_once(stand.clock.now())
+        counts = stand.store.counts()
+        assert counts[JobStatus.SUCCEEDED] == 99
+        assert counts[JobStatus.FAILED] == 1
+        culprit = stand.store.get(stand.runs[37].job_id)
+        assert culprit is not None
+        assert culprit.error_type == "UnstorableData"
+        assert len(stand.answers) == 100
+
+    def test_a_database_that_is_away_loses_nothing(self) -> None:
+        """What could not be written is kept, and written later, once."""
+        stand = Stand(3)
+        stand.store.away = [StoreUnavailable]
+        for run in stand.runs:
+            stand.completer.put(run, Returned())
+        with pytest.raises(StoreUnavailable):
+            stand.completer.run_once(stand.clock.now())
+        assert stand.answers == []
+        assert stand.completer.run_once(stand.clock.now()) == 3
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 3
+
+    def test_a_lost_answer_is_resolved_not_repeated(self) -> None:
+        """The commit had happened: the second try finds its own row, and counts once."""
+        stand = Stand(1)
+        stand.store.away = [CommitUnknown]
+        stand.completer.put(stand.runs[0], Returned("7", False))
+        with pytest.raises(CommitUnknown):
+            stand.completer.run_once(stand.clock.now())
+        stand.completer.run_once(stand.clock.now())
+        ((_, answer),) = stand.answers
+        assert answer is not None
+        assert (answer.won, answer.replayed) == (True, True)
+        assert len(stand.store.executions(stand.runs[0].job_id)) == 1
+
+
+class TestCodeThatDoesNotEnd:
+    def _busy(self, stand: Stand) -> bool:
+        now = stand.clock.now()
+        spec = JobSpec(
+            job_id=new_id(), target="t", payload=encode((), {}), scheduled_at=now, business_key="one"
+        )
+        try:
+            stand.store.insert([spec], now=now)
+        except BusinessKeyBusy:
+            return True
+        return False
+
+    def test_a_timed_out_run_keeps_its_key_until_its_code_ends(self) -> None:
+        """The attempt has failed, the slot is replaced, and the key is still taken."""
+        stand = Stand(1, business_key="one")
+        run = stand.runs[0]
+        run.request_stop(Stop.TIMED_OUT)
+        assert run.give_up()
+        stand.completer.put(run, TimedOut(timedelta(seconds=1), stopped=False))
+        stand.completer.run_once(stand.clock.now())
+        assert stand.status(run) is JobStatus.FAILED
+        assert self._busy(stand)
+        stand.completer.settle(run)
+        stand.completer.run_once(stand.clock.now())
+        assert not self._busy(stand)
+
+    def test_a_canceled_run_keeps_its_key_until_its_code_ends(self) -> None:
+        """Giving up on canceled code frees its slot, not its key."""
+        stand = Stand(1, business_key="one")
+        run = stand.runs[0]
+        stand.store.cancel(run.job_id, reason="by hand", now=stand.clock.now())
+        run.request_stop(Stop.CANCELED)
+        assert run.give_up()
+        stand.completer.put(run, Interrupted("canceled", stopped=False))
+        stand.completer.run_once(stand.clock.now())
+        assert self._busy(stand)
+        stand.completer.settle(run)
+        stand.completer.run_once(stand.clock.now())
+        assert not self._busy(stand)
+
+    def test_a_run_that_was_canceled_while_it_finished_frees_its_key(self) -> None:
+        """Its completion is refused, its code has ended: nothing may stay taken."""
+        stand = Stand(1, business_key="one")
+        run = stand.runs[0]
+        stand.store.cancel(run.job_id, reason="by hand", now=stand.clock.now())
+        stand.completer.put(run, Returned())
+        stand.completer.run_once(stand.clock.now())
+        assert stand.status(run) is JobStatus.CANCELED
+        assert not self._busy(stand)
