@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ratchet.api.records import TruncatedResult
     from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
     from ratchet.api.targets import JobDeclaration
+    from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
     from ratchet.model.errors import (
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     )
     from ratchet.model.events import (
         BatchCompleted,
+        BreakerClosed,
+        BreakerOpened,
         JobCallbackFailed,
         JobCanceled,
         JobCompleted,
@@ -121,9 +124,12 @@ _HOMES: dict[str, str] = {
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches",
     "BatchCompleted": "ratchet.model.events",
+    "BreakerClosed": "ratchet.model.events",
+    "BreakerOpened": "ratchet.model.events",
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batch_handles",
     "BreakerProfile": "ratchet.api.breakers",
+    "BreakerSettings": "ratchet.model.breaker",
     "BusinessKeyBusy": "ratchet.model.errors",
     "Busy": "ratchet.model.status",
     "Call": "ratchet.api.call",
@@ -241,7 +247,10 @@ __all__ = [
     "BatchCompleted",
     "BatchContext",
     "BatchHandle",
+    "BreakerClosed",
+    "BreakerOpened",
     "BreakerProfile",
+    "BreakerSettings",
     "BusinessKeyBusy",
     "Busy",
     "Call",

@@ -19,7 +19,7 @@ from ratchet.model.clock import Clock, ManualClock
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration
 from ratchet.model.errors import RatchetError
-from ratchet.model.events import JobDeadLettered, JobEvent
+from ratchet.model.events import Event, JobDeadLettered
 from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import Job, JobFilter, JobResultRow, JobSpec
 from ratchet.model.options import Options
@@ -79,7 +79,7 @@ class ManualCore(Core):
                 if job.previous is JobStatus.RUNNING:
                     self._manual.cancel_local(job.job_id)
 
-    def publish(self, event: JobEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Tell the listeners at once."""
         self.bus.publish(event)
         self.bus.flush()

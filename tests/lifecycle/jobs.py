@@ -8,9 +8,10 @@ import os
 import re
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
-from ratchet import JobContext, JobError
+from ratchet import BreakerSettings, JobContext, JobError, circuit_breaker
 
 #: Set by a test to let `hold` go on; jobs and tests share the process.
 gate = threading.Event()
@@ -95,3 +96,48 @@ def note_success(context: JobContext) -> None:
 
 def greedy_regex(length: int) -> None:
     re.match(r"(a+)+$", "a" * length + "b")
+
+
+class Bank:
+    """An outside service that is up or down, as a test says, and counts who asks it."""
+
+    SETTINGS = BreakerSettings(
+        failure_rate=0.5, window=10, minimum_calls=3, wait=timedelta(seconds=2), probes=3
+    )
+
+    def __init__(self) -> None:
+        self.is_up = True
+        self.calls = 0
+        self.answer = threading.Event()  # until then probes get no answer
+        self._lock = threading.Lock()
+
+    def ask(self) -> str:
+        with self._lock:
+            self.calls += 1
+        self.answer.wait(10)
+        if not self.is_up:
+            raise ConnectionError("the bank is down")
+        return "paid"
+
+
+bank = Bank()
+
+
+@circuit_breaker("bank", profile=Bank.SETTINGS)
+def pay(number: int) -> str:
+    return bank.ask()
+
+
+@circuit_breaker("bank", profile=Bank.SETTINGS)
+async def pay_async(number: int) -> str:
+    return await asyncio.to_thread(bank.ask)
+
+
+@circuit_breaker("slow bank", profile=Bank.SETTINGS)
+def pay_slowly() -> None:
+    sleep_in_python(30)
+
+
+@circuit_breaker("closed bank", profile=Bank.SETTINGS)
+def pay_in_vain() -> None:
+    raise ConnectionError("the bank is closed")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
-from ratchet.model.events import JobEvent
+from ratchet.model.events import Event
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
@@ -98,10 +98,10 @@ class Backend(Protocol):
         """The job that one fire time of a schedule becomes."""
         ...
 
-    def hears(self, event: type[JobEvent]) -> bool:
+    def hears(self, event: type[Event]) -> bool:
         """True if somebody listens for *event*: only then is it worth making."""
         ...
 
-    def publish(self, event: JobEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Tell the listeners of this process."""
         ...

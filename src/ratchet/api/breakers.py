@@ -10,28 +10,23 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from ratchet.api.checks import exceptions_of, text_of
+from ratchet.model.breaker import DEFAULT_SETTINGS, BreakerSettings, Guard
+from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.errors import InvalidJob
+from ratchet.model.job import KEY_LIMIT
 
 T = TypeVar("T", bound=Callable[..., Any])
 
 _PROTECTION: Final = "__ratchet_breaker__"
 
-
-@dataclass(frozen=True, slots=True)
-class BreakerSettings:
-    """When a breaker opens, and how it finds out that the service is back."""
-
-    failure_rate: float
-    window: int
-    minimum_calls: int
-    wait: timedelta
-    probes: int
+#: The longest name of a service: its probes are counted under that name with a prefix.
+SERVICE_LIMIT: Final = KEY_LIMIT - len(BREAKER_GATE)
 
 
 class BreakerProfile(Enum):
     """Ready-made settings: how many failures of the last calls open the breaker, and for how long."""
 
-    DEFAULT = BreakerSettings(0.5, 100, 5, timedelta(seconds=30), 3)
+    DEFAULT = DEFAULT_SETTINGS
     FAST = BreakerSettings(0.5, 20, 3, timedelta(seconds=5), 1)
     CRITICAL = BreakerSettings(0.25, 50, 3, timedelta(seconds=60), 5)
     EXTERNAL_API = BreakerSettings(0.5, 50, 5, timedelta(seconds=60), 3)
@@ -47,15 +42,21 @@ class Protection:
     """What `circuit_breaker` left on a function or class."""
 
     service: str
-    profile: BreakerProfile = BreakerProfile.DEFAULT
+    profile: BreakerProfile | BreakerSettings = BreakerProfile.DEFAULT
     record: tuple[type[BaseException], ...] = ()
     ignore: tuple[type[BaseException], ...] = ()
+
+    @property
+    def guard(self) -> Guard:
+        """How calls of the target are judged."""
+        settings = self.profile.settings if isinstance(self.profile, BreakerProfile) else self.profile
+        return Guard(settings, self.record, self.ignore)
 
 
 def circuit_breaker(
     service: str,
     *,
-    profile: BreakerProfile = BreakerProfile.DEFAULT,
+    profile: BreakerProfile | BreakerSettings = BreakerProfile.DEFAULT,
     record: tuple[type[BaseException], ...] = (),
     ignore: tuple[type[BaseException], ...] = (),
 ) -> Callable[[T], T]:
@@ -63,18 +64,19 @@ def circuit_breaker(
     Let jobs of this function, or of this class's methods, wait while *service* is down.
 
     A job behind an open breaker is not started and consumes no attempt. *record*: only these
-    exceptions count as failures of the service; *ignore*: these never do.
+    exceptions count as failures of the service; *ignore*: these never do. All targets of a service
+    should name the same *profile*: the state is one for all of them.
     """
     if not isinstance(service, str):
         raise InvalidJob(
             f"write @circuit_breaker('service-name') with the name of the service, not {service!r}"
         )
-    if not isinstance(profile, BreakerProfile):
+    if not isinstance(profile, BreakerProfile | BreakerSettings):
         raise InvalidJob(
-            f"a breaker's profile is one of {', '.join(BreakerProfile.__members__)}, not {profile!r}"
+            f"a breaker's profile is one of {', '.join(BreakerProfile.__members__)} or BreakerSettings, not {profile!r}"
         )
     protection = Protection(
-        text_of(service, "the name of a service"),
+        text_of(service, "the name of a service", limit=SERVICE_LIMIT),
         profile,
         exceptions_of(record, "record"),
         exceptions_of(ignore, "ignore"),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ratchet.api.context import JobContext
 from ratchet.model.errors import InvalidJob
-from ratchet.model.events import JobEvent
+from ratchet.model.events import Event
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -29,10 +29,12 @@ def checked_listener(listener: Any) -> Callable[[Any], object]:
     return listener  # type: ignore[no-any-return]
 
 
-def checked_event(kind: Any) -> type[JobEvent]:
+def checked_event(kind: Any) -> type[Event]:
     """*kind*, if it is a class of events."""
-    if not (isinstance(kind, type) and issubclass(kind, JobEvent)):
-        raise InvalidJob(f"listen for an event class such as JobFailed, or JobEvent for all, not {kind!r}")
+    if not (isinstance(kind, type) and issubclass(kind, Event)):
+        raise InvalidJob(
+            f"listen for an event class such as JobFailed, or JobEvent for all of jobs, not {kind!r}"
+        )
     return kind
 
 

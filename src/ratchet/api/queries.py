@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,19 +12,19 @@ import msgspec
 
 from ratchet.api.backend import Backend
 from ratchet.api.batch_handles import BatchHandle
+from ratchet.api.breakers import SERVICE_LIMIT
 from ratchet.api.checks import count_of, id_of, moment_of, text_of
 from ratchet.api.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound
-from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeRecord, QueueRecord
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, NodeRecord, QueueRecord
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound
+from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
 from ratchet.model.status import JobStatus, Priority
 
 _TIMES = ("created_after", "created_before", "scheduled_after", "scheduled_before")
 _MOST = 1000
-#: A breaker that a person opened stays open until a person closes it.
-_LONG = timedelta(days=365)
 
 
 def checked_filter(where: JobFilter | None) -> JobFilter:
@@ -138,13 +138,21 @@ class Queues(Facade):
         return resumed
 
 
+def _resource_of(name: str) -> str:
+    if text_of(name, "the name of a resource").startswith(BREAKER_GATE):
+        raise InvalidJob(
+            f"names that begin with {BREAKER_GATE!r} are the circuit breakers' own; take another one"
+        )
+    return text_of(name, "the name of a resource")
+
+
 class Limits(Facade):
     """Says how many jobs of a resource may run at once, or start per period."""
 
     def set(self, name: str, *, concurrent: int) -> None:
         """At most *concurrent* jobs of this resource run at once, in the whole cluster."""
         self._backend.store.set_limit(
-            text_of(name, "the name of a resource"),
+            _resource_of(name),
             concurrent=count_of(concurrent, "concurrent", at_least=0),
             now=self._backend.now(),
         )
@@ -153,7 +161,7 @@ class Limits(Facade):
     def set_rate(self, name: str, rate: int, *, per: Duration) -> None:
         """At most *rate* jobs of this resource start within each period *per*."""
         self._backend.store.set_limit(
-            text_of(name, "the name of a resource"),
+            _resource_of(name),
             rate=count_of(rate, "the rate", at_least=1),
             period=to_timedelta(per, "the period", zero=False),
             now=self._backend.now(),
@@ -182,30 +190,39 @@ class Breakers(Facade):
         return self._backend.store.breakers()
 
     def open(self, name: str) -> bool:
-        """Let no job start that depends on this service, until `reset`; False if it was open."""
-        return self._move(name, "OPEN", self._backend.now() + _LONG)
+        """Let no job start that depends on this service, until `reset`; False if it was opened so before."""
+        return self._move(name, "OPEN")
 
     def reset(self, name: str) -> bool:
         """Close the breaker: jobs start again; False if it was closed."""
-        moved = self._move(name, "CLOSED", None)
+        moved = self._move(name, "CLOSED")
         if moved:
             self._backend.submitted((), due=True, priority=Priority.NORMAL)
         return moved
 
-    def _move(self, name: str, state: str, until: datetime | None) -> bool:
-        service = text_of(name, "the name of a service")
+    def _move(self, name: str, state: str) -> bool:
+        service = text_of(name, "the name of a service", limit=SERVICE_LIMIT)
         while True:  # a compare-and-swap: another node may be counting on the same row
             now = self._backend.now()
             record = self._backend.store.breaker(service)
             if record is None and state == "CLOSED":
                 return False
-            if record is not None and record.state == state:
+            # what a person opened has no time; what opened by itself has one, and can be held open
+            if record is not None and record.state == state and (state == "CLOSED" or record.until is None):
                 return False
             version = 0 if record is None else record.version
             changed = msgspec.structs.replace(
-                record or BreakerRecord(service=service, state=state), state=state, until=until, document="{}"
+                record or BreakerRecord(service=service, state=state), state=state, until=None, document="{}"
             )
             if self._backend.store.save_breaker(changed, expected_version=version, now=now):
+                opened = state == "OPEN"
+                event = (
+                    BreakerOpened(service=service, at=now)
+                    if opened
+                    else BreakerClosed(service=service, at=now)
+                )
+                if self._backend.hears(type(event)):
+                    self._backend.publish(event)
                 return True
 
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from ratchet.cli import (
     bench,
+    breakers,
     conformance,
     database,
     dead_letters,
@@ -77,6 +78,7 @@ app.add_typer(dead_letters.commands, name="dlq")
 app.command("nodes", epilog=EPILOG)(nodes.nodes)
 app.add_typer(queues.commands, name="queues")
 app.add_typer(limits.commands, name="limits")
+app.add_typer(breakers.commands, name="breakers")
 app.add_typer(recurring.commands, name="recurring")
 app.add_typer(database.commands, name="db")
 app.command("check-deploy", epilog=EPILOG)(deploy.check_deploy)

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
+from ratchet.model.breaker import Guard
+
 T = TypeVar("T")
 
 
@@ -18,10 +20,12 @@ class NoOpResilience:
         """Always zero."""
         return timedelta(0)
 
-    def execute(self, service: str, call: Callable[[], T]) -> T:
+    def execute(self, service: str, call: Callable[[], T], *, guard: Guard | None = None) -> T:
         """What *call* returns or raises."""
         return call()
 
-    async def execute_async(self, service: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def execute_async(
+        self, service: str, call: Callable[[], Awaitable[T]], *, guard: Guard | None = None
+    ) -> T:
         """What awaiting *call* returns or raises."""
         return await call()

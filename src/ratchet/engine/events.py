@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ratchet.model.events import JobEvent
+from ratchet.model.events import Event
 
 logger = logging.getLogger("ratchet.events")
 
-E = TypeVar("E", bound=JobEvent)
+E = TypeVar("E", bound=Event)
 Listener = Callable[[Any], object]
 
 
@@ -26,8 +26,8 @@ class EventBus:
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
-        self._listeners: dict[type[JobEvent], list[Listener]] = {}
-        self._queue: deque[JobEvent] = deque()
+        self._listeners: dict[type[Event], list[Listener]] = {}
+        self._queue: deque[Event] = deque()
         self._dispatching = threading.Lock()
         self.dropped = 0
         self.on_event: Callable[[], None] = lambda: None
@@ -36,18 +36,18 @@ class EventBus:
         """Call *listener* for every event of *kind* and of what derives from it."""
         self._listeners.setdefault(kind, []).append(listener)
 
-    def unsubscribe(self, kind: type[JobEvent], listener: Listener) -> None:
+    def unsubscribe(self, kind: type[Event], listener: Listener) -> None:
         """Call it no more."""
         if listener in self._listeners.get(kind, ()):
             self._listeners[kind].remove(listener)
 
-    def wants(self, kind: type[JobEvent]) -> bool:
+    def wants(self, kind: type[Event]) -> bool:
         """True if anybody listens; events nobody hears are not even made."""
         return bool(self._listeners) and any(
             listeners and issubclass(kind, heard) for heard, listeners in self._listeners.items()
         )
 
-    def publish(self, event: JobEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Queue *event*; never blocks and never raises."""
         if not self.wants(type(event)):
             return
@@ -70,7 +70,7 @@ class EventBus:
 
     flush = run_once
 
-    def _deliver(self, event: JobEvent) -> None:
+    def _deliver(self, event: Event) -> None:
         for kind, listeners in list(self._listeners.items()):
             if not isinstance(event, kind):
                 continue

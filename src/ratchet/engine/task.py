@@ -15,11 +15,13 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, cast
 
+from ratchet.api.breakers import protection_of
 from ratchet.api.context import JobContext, JobTransaction
 from ratchet.engine.conditions import ConditionCheck
 from ratchet.engine.decide import Judge, error_hash
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.transaction import run_in_transaction
+from ratchet.model.breaker import Guard
 from ratchet.model.callbacks import callback_for
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
@@ -39,6 +41,7 @@ from ratchet.model.decision import (
 )
 from ratchet.model.errors import (
     JobInterrupted,
+    JobTimeout,
     RetryLater,
     StoreUnavailable,
     TargetNotAllowed,
@@ -193,10 +196,26 @@ class JobTask:
     async def invoke_async(self, run: Run, call: Prepared) -> Outcome:
         """Step 9 for coroutines, on the event loop."""
         try:
+<<<<<<< HEAD
             if not self._tools.middleware and call.invocation.is_coroutine and run.job.body.breaker is None:
                 value = await call.function(*call.args, **call.kwargs)
             else:
                 value = await self._surrounded_async(run, call)
+=======
+            with ExitStack() as stack:
+                for middleware in self._tools.middleware:
+                    stack.enter_context(middleware(run.context))
+                breaker = run.job.body.breaker
+                if not call.invocation.is_coroutine:
+                    # It was a coroutine when it was stored: it must not block the others.
+                    value = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
+                elif breaker is None:
+                    value = await call.function(*call.args, **call.kwargs)
+                else:
+                    value = await self._tools.resilience.execute_async(
+                        breaker, lambda: _in_time_async(run, call), guard=_guard(breaker, call)
+                    )
+>>>>>>> gates
         except BaseException as error:
             return self.outcome_of_error(run, error)
         return self.outcome_of_value(run, value)
@@ -296,7 +315,22 @@ class JobTask:
         breaker = run.job.body.breaker
         if breaker is None:
             return call.function(*call.args, **call.kwargs)
-        return self._tools.resilience.execute(breaker, lambda: call.function(*call.args, **call.kwargs))
+        return self.guarded(run, call, lambda: call.function(*call.args, **call.kwargs))
+
+    def guarded(self, run: Run, call: Prepared, perform: Callable[[], Any]) -> Any:
+        """What *perform* returns or raises, counted as an outcome of the service that the job depends on."""
+        breaker = run.job.body.breaker
+        if breaker is None:
+            return perform()
+
+        def in_time() -> Any:
+            try:
+                return perform()
+            except BaseException as error:
+                _require_time(run, error)
+                raise
+
+        return self._tools.resilience.execute(breaker, in_time, guard=_guard(breaker, call))
 
     def _surrounded(self, run: Run, call: Prepared) -> Any:
         with ExitStack() as stack:
@@ -353,3 +387,23 @@ class JobTask:
             (args, kwargs), result=first, results=values
         )
         return filled
+
+
+def _guard(service: str, call: Prepared) -> Guard | None:
+    """What the target says about its service today; None where it names another one than when it was stored."""
+    protection = protection_of(call.invocation.function)
+    return protection.guard if protection is not None and protection.service == service else None
+
+
+def _require_time(run: Run, error: BaseException) -> None:
+    """A service that hangs until the run is stopped has failed: raise what says so."""
+    if run.stop is Stop.TIMED_OUT and not isinstance(error, Exception):
+        raise JobTimeout("the run exceeded its timeout") from error
+
+
+async def _in_time_async(run: Run, call: Prepared) -> Any:
+    try:
+        return await cast(Awaitable[Any], call.function(*call.args, **call.kwargs))
+    except BaseException as error:
+        _require_time(run, error)
+        raise

@@ -116,6 +116,22 @@ class LimitRecord(Struct, frozen=True, kw_only=True):
     held: int = 0
 
 
+class Probes(Struct, frozen=True, kw_only=True):
+    """What an open breaker lets through once its time has come: ``count`` jobs, and one more per ``every``."""
+
+    count: int
+    every: timedelta
+
+
+#: Limits of this prefix are the probes of open breakers; a user's limit has another name.
+BREAKER_GATE = "breaker:"
+
+
+def breaker_gate(service: str | None) -> str | None:
+    """The name of the limit that counts the probes of a service."""
+    return None if service is None else f"{BREAKER_GATE}{service}"
+
+
 class BreakerRecord(Struct, frozen=True, kw_only=True):
     """A circuit breaker's state, shared by the cluster."""
 

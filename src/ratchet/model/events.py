@@ -1,5 +1,5 @@
 """
-What happened to jobs, as told to listeners in the process that made the change.
+What happened to jobs and breakers, as told to listeners in the process that made the change.
 
 Events are at most once and in commit order. What must not be missed belongs in a callback job.
 """
@@ -14,8 +14,27 @@ from msgspec import Struct
 from ratchet.model.status import JobStatus, Priority
 
 
-class JobEvent(Struct, frozen=True, kw_only=True):
-    """Something happened to a job; listen for this class to hear everything."""
+class Event(Struct, frozen=True, kw_only=True):
+    """Something happened."""
+
+
+class BreakerOpened(Event, frozen=True, kw_only=True):
+    """A service's circuit breaker has opened; ``until``: when probes may start, None: not before a reset."""
+
+    service: str
+    at: datetime
+    until: datetime | None = None
+
+
+class BreakerClosed(Event, frozen=True, kw_only=True):
+    """A service's circuit breaker has closed: its probes succeeded, or a person reset it."""
+
+    service: str
+    at: datetime
+
+
+class JobEvent(Event, frozen=True, kw_only=True):
+    """Something happened to a job; listen for this class to hear everything about jobs."""
 
     job_id: UUID
     target: str

@@ -12,12 +12,13 @@ from uuid import UUID
 
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
+from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
-from ratchet.model.events import JobDeadLettered, JobEvent
+from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
@@ -245,11 +246,11 @@ class Core:
                 self._bus = EventBus(self._options.event_queue_size)
             return self._bus
 
-    def hears(self, event: type[JobEvent]) -> bool:
+    def hears(self, event: type[Event]) -> bool:
         """True if somebody listens for *event*."""
         return self._bus is not None and self._bus.wants(event)
 
-    def publish(self, event: JobEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Tell the listeners of this process, on the dispatcher thread."""
         self.bus.publish(event)
         if self._node is None:
@@ -328,7 +329,7 @@ class Core:
             instances=parts.instances,
             sanitizer=parts.sanitizer,
             retry_policy=parts.retry_policy,
-            resilience=parts.resilience,
+            resilience=parts.resilience(self.store, self.clock, self._breaker_moved),
             executor=parts.executor,
             polling=parts.polling,
             cluster=self.cluster,
@@ -339,6 +340,14 @@ class Core:
             alert=self._alert,
             supervised=self.supervised,
         )
+
+    def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
+        """Tell listeners; jobs behind a breaker that has closed should not wait for the next poll, on any node."""
+        if after.state is BreakerState.OPEN:
+            self.publish(BreakerOpened(service=service, at=self.clock.now(), until=after.until))
+        elif after.state is BreakerState.CLOSED:
+            self.publish(BreakerClosed(service=service, at=self.clock.now()))
+            self.submitted((), due=True, priority=Priority.NORMAL)
 
     def start(self) -> None:
         """Become a node; `RatchetError` if it is one already."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ratchet.api.targets import TargetRegistry
+from ratchet.defaults.circuit_breaker import Moved, StoreBreakers
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.polling_strategy import AdaptivePollingStrategy, PollingPace
 from ratchet.defaults.principal_provider import NoPrincipalProvider
-from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
@@ -27,6 +27,7 @@ from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
+from ratchet.spi.store.permits import BreakerStore
 from ratchet.spi.target_policy import TargetPolicy
 
 
@@ -64,11 +65,15 @@ class Parts:
         self.sanitizer: ErrorSanitizer = given.error_sanitizer or DefaultErrorSanitizer()
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = given.executor_provider or DefaultExecutorProvider()
-        self.resilience: ResilienceStrategy = given.resilience or NoOpResilience()
+        self._resilience = given.resilience
         self.principal: PrincipalProvider = given.principal_provider or NoPrincipalProvider()
         self.cluster: ClusterCoordinator | None = given.cluster_coordinator
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
+
+    def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
+        """What stands between the jobs of a node and the services they depend on."""
+        return self._resilience or StoreBreakers(store, clock, on_moved=on_moved)
 
     def require_something_allowed(self) -> None:
         """Refuse to start a node that could run nothing."""

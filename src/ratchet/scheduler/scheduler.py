@@ -30,7 +30,7 @@ from ratchet.config import resolve_allow, resolve_options, resolve_url
 from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
-from ratchet.model.events import JobDeadLettered, JobEvent
+from ratchet.model.events import Event, JobDeadLettered
 from ratchet.model.job import JobFilter
 from ratchet.model.options import Options
 from ratchet.model.status import BackoffPolicy, Lane, Priority
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-E = TypeVar("E", bound=JobEvent)
+E = TypeVar("E", bound=Event)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -257,8 +257,8 @@ class Scheduler:
 
         return declare
 
-    def on(self, event: type[E], *more: type[JobEvent]) -> Callable[[F], F]:
-        """Call the decorated function for every event of this kind (`JobEvent`: for all), in this process."""
+    def on(self, event: type[E], *more: type[Event]) -> Callable[[F], F]:
+        """Call the decorated function for every event of this kind (`JobEvent`: for all of jobs), in this process."""
         kinds = [checked_event(kind) for kind in (event, *more)]
 
         def listen(listener: F) -> F:

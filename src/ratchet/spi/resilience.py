@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+from ratchet.model.breaker import Guard
+
 T = TypeVar("T")
 
 
@@ -24,10 +26,16 @@ class ResilienceStrategy(Protocol):
         """How long a job that was not permitted should wait; zero where the service is available."""
         ...
 
-    def execute(self, service: str, call: Callable[[], T]) -> T:
-        """What *call* returns or raises, recorded as a success or failure of *service*."""
+    def execute(self, service: str, call: Callable[[], T], *, guard: Guard | None = None) -> T:
+        """
+        What *call* returns or raises, recorded as a success or failure of *service*.
+
+        *guard* is what the target's ``circuit_breaker`` says: settings, and exceptions that count or do not.
+        """
         ...
 
-    async def execute_async(self, service: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def execute_async(
+        self, service: str, call: Callable[[], Awaitable[T]], *, guard: Guard | None = None
+    ) -> T:
         """The same for a coroutine function's call."""
         ...

@@ -40,6 +40,7 @@ EXPECTED = """
 worker nodes health demo tck
 jobs list|jobs show|jobs cancel|jobs pause|jobs resume|jobs retry|jobs explain|jobs delete|jobs logs
 dlq list|dlq retry|dlq alerts|queues list|queues pause|queues resume|limits list|limits set|limits remove
+breakers list|breakers open|breakers reset
 recurring list|recurring show|recurring pause|recurring resume|recurring trigger|recurring remove
 db upgrade|db status|db ddl
 """

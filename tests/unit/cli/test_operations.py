@@ -51,6 +51,19 @@ def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) 
     assert "--per" in ratchet("limits", "set", "gateway", "--rate", 1, "--per", "soon", code=2).stderr
 
 
+def test_breakers_are_opened_and_reset(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """By service; what is open stays so, also if it had opened by itself."""
+    assert "no breaker was used yet" in ratchet("breakers", "list").stdout
+    assert "there is no breaker" in ratchet("breakers", "reset", "bank", code=3).stderr
+    assert ratchet.json("breakers", "open", "bank") == {"opened": "bank"}
+    assert "already open" in ratchet("breakers", "open", "bank", code=1).stderr
+    assert "OPEN" in ratchet("breakers", "list").stdout
+    assert ratchet.json("breakers", "list")["breakers"][0]["state"] == "OPEN"
+    assert "reset the breaker" in ratchet("breakers", "reset", "bank").stdout
+    assert "is not open" in ratchet("breakers", "reset", "bank", code=1).stderr
+    assert scheduler.breakers.list()[0].state == "CLOSED"
+
+
 def test_schedules_are_shown_and_held(ratchet: CommandLine, scheduler: Scheduler) -> None:
     """List, show, pause, resume, trigger and remove, by name."""
     scheduler.schedule_recurring("0 2 * * *", errands.greet, "ann", name="nightly", zone="Europe/Berlin")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet.api.targets import TargetRegistry
+from ratchet.defaults.circuit_breaker import StoreBreakers
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
@@ -42,6 +43,7 @@ PAIRS = [
     (PrincipalProvider, ContextPrincipalProvider),
     (PrincipalProvider, NoPrincipalProvider),
     (ResilienceStrategy, NoOpResilience),
+    (ResilienceStrategy, StoreBreakers),
     (RetryPolicy, DefaultRetryPolicy),
     (TargetPolicy, PrefixTargetPolicy),
 ]

@@ -18,7 +18,7 @@ from ratchet.engine.lanes.process_child import Call, serve
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Completing, JobTask, Prepared
 from ratchet.model.clock import Clock
-from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised
+from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised, Returned
 from ratchet.model.errors import JobInterrupted
 from ratchet.model.status import Lane
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -143,13 +143,29 @@ class ProcessLane:
             run.handle = child
             self._on_started(run)
             try:
-                return self._outcome(
-                    run, child.perform(self._call(run, prepared), lambda m: self._serve(run, m))
-                )
-            except BaseException as error:
-                return self._task.outcome_of_error(run, error)
+                return self._guarded(run, prepared, child)
             finally:
                 run.handle = None
+
+    def _guarded(self, run: Run, prepared: Prepared, child: Child) -> Outcome:
+        """What the child did; the service behind the job is told by exceptions, as in the other lanes."""
+        outcome: Outcome | None = None
+
+        def perform() -> None:
+            nonlocal outcome
+            outcome = self._outcome(
+                run, child.perform(self._call(run, prepared), lambda m: self._serve(run, m))
+            )
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            if not isinstance(outcome, Returned):
+                raise JobInterrupted
+
+        try:
+            self._task.guarded(run, prepared, perform)
+        except BaseException as error:
+            return outcome or self._task.outcome_of_error(run, error)
+        return outcome or Returned()
 
     @staticmethod
     def _call(run: Run, prepared: Prepared) -> Call:

@@ -43,7 +43,7 @@ class JobClaimStore(Protocol):
         """
         When the earliest PENDING job of the request's open streams is (or was) due; None: there is none.
 
-        A pure read: a poller sleeps until then.
+        A stream behind a breaker that is open until some time opens then. A pure read: a poller sleeps until then.
         """
         ...
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.model.cluster import BreakerRecord, LimitRecord, Probes
 
 
 class ResourcePermitStore(Protocol):
@@ -54,6 +54,16 @@ class BreakerStore(Protocol):
         """All breakers by service."""
         ...
 
-    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
-        """Store a breaker's state if its version still is *expected_version* (0: create)."""
+    def save_breaker(
+        self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None
+    ) -> bool:
+        """
+        Store a breaker's state if its version still is *expected_version* (0: create).
+
+        With *probes*, in the same transaction: once its time has come, claims in the whole cluster take
+        ``probes.count`` jobs behind the breaker, and another one after each ``probes.every`` in which the
+        record was not CLOSED or given new probes: one whose node died must not be waited for forever.
+        A breaker that is stored as CLOSED lets everything through. Without *probes* and not CLOSED, what
+        was left of the probes stays; `limits` does not show them.
+        """
         ...

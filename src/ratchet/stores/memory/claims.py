@@ -13,7 +13,7 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.completion import held_by
-from ratchet.stores.memory.permits import Allowances, breaker_closes
+from ratchet.stores.memory.permits import Allowances, breaker_closes, opening_of
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.state import Part, State, atomic
@@ -45,12 +45,16 @@ class MemoryClaims(Part):
     @atomic
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         allowances = Allowances(self._state, now=now)
-        heads = [
-            places[0][0]
-            for stream_id in _open_streams(self._state, request, now)
-            if allowances.admit(self._state.streams[stream_id].key)
-            for _, places in self._state.pending.lines(stream_id)
-        ]
+        heads: list[datetime] = []
+        for stream_id, record in self._state.streams.items():
+            opens_at = now
+            if breaker_closes(self._state, record.key, now):
+                opens_at = opening_of(self._state, record.key) or opens_at
+            if _is_open(self._state, record.key, request, opens_at) and allowances.admit(record.key):
+                lines = self._state.pending.lines(stream_id)
+                heads += [
+                    max(places[0][0], opens_at) if opens_at > now else places[0][0] for _, places in lines
+                ]
         return min(heads, default=None)
 
     @atomic

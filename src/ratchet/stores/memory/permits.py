@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes, breaker_gate
 from ratchet.model.job import StreamKey
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.memory.runs import free_permits
@@ -21,6 +21,12 @@ def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
     """True while the stream's circuit breaker lets nothing through."""
     record = None if key.breaker is None else state.breakers.get(key.breaker)
     return record is not None and record.state == "OPEN" and (record.until is None or record.until > now)
+
+
+def opening_of(state: State, key: StreamKey) -> datetime | None:
+    """When the stream's circuit breaker comes to its probes; None: nobody knows."""
+    record = None if key.breaker is None else state.breakers.get(key.breaker)
+    return None if record is None else record.until
 
 
 def refilled(limit: Limit, now: datetime) -> Limit:
@@ -70,6 +76,11 @@ class Allowances:
         reasons: list[tuple[str, str, datetime | None]] = []
         for name in self._limited(key):
             limit = self._limits[name]
+            if name.startswith(BREAKER_GATE):
+                if self._tokens_left(name, limit) <= 0:
+                    waits = f"the circuit breaker {key.breaker!r} waits for what its probes say"
+                    reasons.append(("breaker_open", waits, self._next_token_at(name, limit)))
+                continue
             if self._permits_left(name, limit) <= 0:
                 reasons.append(("no_permit", f"all {limit.concurrent} permits of {name!r} are taken", None))
             if self._tokens_left(name, limit) <= 0:
@@ -78,7 +89,7 @@ class Allowances:
         return reasons
 
     def _limited(self, key: StreamKey) -> Iterator[str]:
-        for name in dict.fromkeys((key.resource, key.limit_key)):
+        for name in dict.fromkeys((key.resource, key.limit_key, breaker_gate(key.breaker))):
             limit = None if name is None else self._state.limits.get(name)
             if name is not None and limit is not None:
                 self._limits.setdefault(name, refilled(limit, self._now))
@@ -143,6 +154,7 @@ class MemoryPermits(Part):
                 held=self._state.permits_of.size(limit.name),
             )
             for limit in sorted(self._state.limits.values(), key=lambda limit: limit.name)
+            if not limit.name.startswith(BREAKER_GATE)
         ]
 
     @atomic
@@ -158,12 +170,24 @@ class MemoryPermits(Part):
         return sorted(self._state.breakers.values(), key=lambda record: record.service)
 
     @atomic
-    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
+    def save_breaker(
+        self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None
+    ) -> bool:
         held = self._state.breakers.get(record.service)
         if (0 if held is None else held.version) != expected_version:
             return False
         self._state.breakers.put(record.service, replace(record, version=expected_version + 1))
+        if record.state == "CLOSED":
+            self._state.limits.remove(f"{BREAKER_GATE}{record.service}")
+        elif probes is not None:
+            self._fill_gate(f"{BREAKER_GATE}{record.service}", probes, now)
         return True
+
+    def _fill_gate(self, name: str, probes: Probes, now: datetime) -> None:
+        period = probes.every * probes.count
+        full = period // _MICROSECOND * probes.count
+        gate = Limit(name=name, rate=probes.count, period=period, level=full, refilled_at=now)
+        self._state.limits.put(name, gate)
 
 
 def _level_after(before: Limit, after: Limit) -> int:

@@ -22,7 +22,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.errors import CommitUnknown, Conflict
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.memory.changes import Effects, change
-from ratchet.stores.memory.permits import Allowances
+from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
@@ -99,16 +99,20 @@ class MongoClaims:
 
         def ask(collections: Collections) -> list[datetime]:
             gates, _ = read_gates(collections, request, now)
-            streams = [
-                stream_id
-                for stream_id in gates.open_streams(request)
-                if all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
-            ]
+            streams = {
+                stream_id: opens_at
+                for stream_id, key in gates.streams.items()
+                if (opens_at := gates.opens_at(key, request)) is not None
+                and all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
+            }
             wanted = [(branch, 1) for stream_id in streams for branch in branches_of(stream_id)]
             found: list[datetime] = []
             for document in read_heads(collections, wanted, None):
-                tokens = [gates.next_token_at(name) for name in gates.limits_of(document["stream_id"])]
-                found.append(max([time_of(document["due_at"]), *(at for at in tokens if at is not None)]))
+                stream_id = document["stream_id"]
+                opens = [gates.next_token_at(name) for name in gates.limits_of(stream_id)]
+                if streams[stream_id] > now:
+                    opens.append(streams[stream_id])
+                found.append(max([time_of(document["due_at"]), *(at for at in opens if at is not None)]))
             return found
 
         return min(self._database.read(ask), default=None)
@@ -136,8 +140,8 @@ class MongoClaims:
         free: list[UUID] = []
         gated: list[UUID] = []
         for rank, branch in chosen:
-            permits = resources_of(gates.streams[branch.stream_id])
-            (gated if permits else free).append(rank[2])
+            counted = resources_of(gates.streams[branch.stream_id]) or gates.limits_of(branch.stream_id)
+            (gated if counted else free).append(rank[2])
         held = self._take(free, request, now, fields) if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
@@ -230,7 +234,10 @@ class MongoClaims:
             taken: list[Row] = []
             for job_id in ids:
                 row = work.jobs.get(job_id)
-                if row is not None and _is_due(row, now) and allowances.admit(row.stream):
+                # Asked again in the transaction that spends the probes: the breaker may have opened since.
+                if row is None or not _is_due(row, now) or breaker_closes(work, row.stream, now):
+                    continue
+                if allowances.admit(row.stream):
                     allowances.take(row.stream)
                     taken.append(row)
             allowances.spend()

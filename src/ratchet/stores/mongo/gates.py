@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import breaker_gate
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.permits import refilled, tokens
@@ -47,13 +48,23 @@ class Gates:
 
     def is_open(self, key: StreamKey, request: ClaimRequest) -> bool:
         """True where the request may claim from the stream, but for limits."""
+        return self._fits(key, request) and not (key.breaker is not None and key.breaker in self.breakers)
+
+    def opens_at(self, key: StreamKey, request: ClaimRequest) -> datetime | None:
+        """When the request may claim from the stream, but for limits: now, or when its breaker comes to its probes."""
+        if not self._fits(key, request):
+            return None
+        if key.breaker is None or key.breaker not in self.breakers:
+            return self.now
+        return self.breakers[key.breaker]
+
+    def _fits(self, key: StreamKey, request: ClaimRequest) -> bool:
         return (
             key.lane is request.lane
             and (request.queues is None or key.queue in request.queues)
             and key.suspect is request.suspects
             and (key.parked_target is None or key.parked_target in request.parked_targets)
             and key.queue not in self.paused
-            and not (key.breaker is not None and key.breaker in self.breakers)
         )
 
     def open_streams(self, request: ClaimRequest) -> list[int]:
@@ -62,8 +73,9 @@ class Gates:
 
     def limits_of(self, stream_id: int) -> tuple[str, ...]:
         """The names of the limits that the jobs of a stream pass."""
-        names = resources_of(self.streams[stream_id])
-        return tuple(name for name in names if name in self.limits)
+        key = self.streams[stream_id]
+        names = (*resources_of(key), breaker_gate(key.breaker))
+        return tuple(name for name in names if name is not None and name in self.limits)
 
     def allowance(self, name: str) -> int:
         """How many jobs a limit lets through now."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.database import Collections, Database
 from ratchet.stores.mongo.rules import Rules
@@ -57,6 +57,7 @@ class MongoPermits:
                     held=held.get(limit.name, 0),
                 )
                 for limit in sorted(limits, key=lambda limit: limit.name)
+                if not limit.name.startswith(BREAKER_GATE)
             ]
 
         return self._database.read(ask)
@@ -81,9 +82,13 @@ class MongoPermits:
             lambda c: [BREAKERS.value(one) for one in c[Names.BREAKERS].find().sort("_id", 1)]
         )
 
-    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
+    def save_breaker(
+        self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None
+    ) -> bool:
         """Store a breaker's state if its version still is *expected_version* (0: create)."""
         check((now, record), "now")
         return self._database.run(
-            lambda work: Rules(work).save_breaker(record, expected_version=expected_version, now=now)
+            lambda work: Rules(work).save_breaker(
+                record, expected_version=expected_version, now=now, probes=probes
+            )
         )

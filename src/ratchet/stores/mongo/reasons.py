@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.composition import EdgeState
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
@@ -83,7 +84,10 @@ def _of_limits(
     if names and not closed and not _has_its_turn(collections, row, gates, asking, now):
         closed = [min(names, key=gates.allowance)]  # open, but for fewer jobs than wait
     for name in closed:
-        if gates.slots(name) <= gates.allowance(name):
+        if name.startswith(BREAKER_GATE):
+            text = f"the circuit breaker {row.stream.breaker!r} waits for what its probes say"
+            yield "breaker_open", text, gates.next_token_at(name)
+        elif gates.slots(name) <= gates.allowance(name):
             yield "no_permit", f"as many jobs of {name!r} run as its limit allows", None
         else:
             text = f"as many jobs of {name!r} have started as its rate allows"

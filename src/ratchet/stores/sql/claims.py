@@ -13,7 +13,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 from ratchet.stores.sql.claim_order import Branch
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.gates import OPEN_STREAM, Limits, OpenStream, open_stream, stream_params
+from ratchet.stores.sql.gates import RUNNABLE_STREAM, Limits, OpenStream, open_stream, stream_params
 from ratchet.stores.sql.reasons import Reason, reasons
 
 CLAIM_COLUMNS = """
@@ -39,12 +39,16 @@ FIND_CLAIMS_OF_NODE = """
 """
 # The oldest job of a stream is the oldest of one of its priorities: five looks into the index per stream.
 FIND_HEADS = f"""
-    SELECT s.stream_id, s.resource, s.limit_key,
+    SELECT s.stream_id, s.resource, s.limit_key, s.breaker,
            (SELECT q.scheduled_time FROM scheduler_job_queue q
              WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
-             ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
+             ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time,
+           (SELECT b.open_until FROM scheduler_circuit_breaker b
+             WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until
       FROM scheduler_stream s CROSS JOIN {{priorities}}
-     WHERE {OPEN_STREAM}
+     WHERE {RUNNABLE_STREAM}
+       AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
+                        WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until IS NULL)
 """
 
 _TYPES = {kind.value: kind for kind in JobType}
@@ -143,9 +147,13 @@ class SqlClaims(SqlPart):
 
 
 def next_opening(session: Session, request: ClaimRequest, now: datetime) -> datetime | None:
-    """The earliest time at which an open stream has a due job that its limits let through; None: unknown."""
+    """The earliest time at which a stream has a due job that its breaker and limits let through; None: unknown."""
     rows = session.rows(FIND_HEADS, stream_params(request, now))
-    heads = [(open_stream(*row[:3]), row[3]) for row in rows if row[3] is not None]
+    heads = [
+        (open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5]))
+        for row in rows
+        if row[4] is not None
+    ]
     limits = Limits.seen(session, [stream for stream, _ in heads], now)
     return min(_openings(heads, limits, now), default=None)
 

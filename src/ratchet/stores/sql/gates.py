@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE, breaker_gate
 from ratchet.stores.sql.claim_order import Branch, Rank, Read, branches, choose, owners
 from ratchet.stores.sql.database import Row, Session
 
@@ -24,15 +25,16 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
             WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
-#: The streams a request may claim from, but for limits; *s* is the stream.
-OPEN_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
+#: The streams a request may claim from, but for limits and breakers; *s* is the stream.
+RUNNABLE_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
        AND (:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
-       AND NOT {QUEUE_PAUSED}
+       AND NOT {QUEUE_PAUSED}"""
+OPEN_STREAM = f"""{RUNNABLE_STREAM}
        AND NOT {BREAKER_OPEN}"""
 
 FIND_OPEN_STREAMS = f"""
-    SELECT s.stream_id, s.resource, s.limit_key FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
+    SELECT s.stream_id, s.resource, s.limit_key, s.breaker FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
 """
 
 # A limit that another claim is counting right now is closed for this one: two claims never wait for each other.
@@ -72,9 +74,12 @@ class OpenStream:
     limits: tuple[str, ...]
 
 
-def open_stream(stream_id: int, resource: str | None, limit_key: str | None) -> OpenStream:
-    """A stream from its row; a key and a resource of one name are one limit."""
-    return OpenStream(stream_id, tuple({name: None for name in (resource, limit_key) if name is not None}))
+def open_stream(
+    stream_id: int, resource: str | None, limit_key: str | None, breaker: str | None = None
+) -> OpenStream:
+    """A stream from its row; a key and a resource of one name are one limit. A breaker's probes are one too."""
+    names = (resource, limit_key, breaker_gate(breaker))
+    return OpenStream(stream_id, tuple({name: None for name in names if name is not None}))
 
 
 def open_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
@@ -231,7 +236,11 @@ def choose_gated(session: Session, request: ClaimRequest, now: datetime, read: R
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:
         return choice
-    return _choice(request, streams, limits.under_lock(session, names, now), read)
+    locked = limits.under_lock(session, names, now)
+    if any(name.startswith(BREAKER_GATE) for name in names):
+        # a breaker that opened again before its probes were locked has new ones, for later
+        streams = open_streams(session, request, now)
+    return _choice(request, streams, locked, read)
 
 
 def _choice(request: ClaimRequest, streams: Sequence[OpenStream], limits: Limits, read: Read) -> Choice:

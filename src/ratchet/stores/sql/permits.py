@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, LimitRecord
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes, breaker_gate
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.gates import Limits, open_stream
 from ratchet.stores.sql.holdings import FREE_PERMITS
@@ -88,7 +88,8 @@ class SqlPermits(SqlPart):
 
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
-        return [_limit(row) for row in self.database.read(lambda session: session.rows(LIST_LIMITS))]
+        rows = self.database.read(lambda session: session.rows(LIST_LIMITS))
+        return [_limit(row) for row in rows if not row[0].startswith(BREAKER_GATE)]
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
         """Free the permits of these runs, by (job_id, claim_id)."""
@@ -109,8 +110,14 @@ class SqlPermits(SqlPart):
         """All breakers by service."""
         return [_breaker(row) for row in self.database.read(lambda session: session.rows(LIST_BREAKERS))]
 
-    def save_breaker(self, record: BreakerRecord, *, expected_version: int, now: datetime) -> bool:
-        """Store a breaker's state if its version still is *expected_version* (0: create); the version grows by one."""
+    def save_breaker(
+        self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None
+    ) -> bool:
+        """
+        Store a breaker's state if its version still is *expected_version* (0: create); the version grows by one.
+
+        Its probes are a limit: a full bucket, out of which the claim takes, and which gains one per ``every``.
+        """
         values = {
             "service": record.service,
             "state": record.state,
@@ -122,11 +129,25 @@ class SqlPermits(SqlPart):
 
         def save(session: Session) -> bool:
             if expected_version == 0:
-                del values["expected"]
-                return session.execute(CREATE_BREAKER, values) > 0
-            return session.execute(SAVE_BREAKER, values) > 0
+                created = {name: value for name, value in values.items() if name != "expected"}
+                saved = session.execute(CREATE_BREAKER, created) > 0
+            else:
+                saved = session.execute(SAVE_BREAKER, values) > 0
+            if saved:
+                _set_gate(session, record, probes, now)
+            return saved
 
         return self.database.run(save)
+
+
+def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, now: datetime) -> None:
+    name = breaker_gate(record.service)
+    if record.state == "CLOSED":
+        session.execute(REMOVE_LIMIT, {"name": name})
+    elif probes is not None:
+        period = probes.every * probes.count
+        values = {"name": name, "concurrent": None, "rate": probes.count, "tokens": float(probes.count)}
+        session.execute(SET_LIMIT, {**values, "period_us": period // timedelta(microseconds=1), "now": now})
 
 
 def _tokens_after(session: Session, name: str, rate: int | None, now: datetime) -> float | None:

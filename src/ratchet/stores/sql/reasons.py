@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.status import Lane
 from ratchet.stores.sql.claim_order import choose
 from ratchet.stores.sql.database import Session
@@ -58,7 +59,7 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
     if job["hot_status"] is None:
         return list(_of_cold(job))
     found = list(_of_stream(job, now))
-    stream = open_stream(job["stream_id"], job["resource"], job["limit_key"])
+    stream = open_stream(job["stream_id"], job["resource"], job["limit_key"], job["breaker"])
     if stream.limits:
         found += _of_limits(session, job, stream, job_id, now)
     return found
@@ -126,11 +127,11 @@ def _of_limits(
 
 
 def _of_limit(limit: Limit, now: datetime) -> Reason:
+    wait = limit.next_token
+    until = now + wait if wait is not None else None
+    if limit.name.startswith(BREAKER_GATE):
+        service = limit.name.removeprefix(BREAKER_GATE)
+        return ("breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until)
     if limit.concurrent is not None and limit.concurrent <= limit.allowance:
         return ("no_permit", f"as many jobs of {limit.name!r} run as its limit allows", None)
-    wait = limit.next_token
-    return (
-        "rate_limited",
-        f"as many jobs of {limit.name!r} have started as its rate allows",
-        now + wait if wait is not None else None,
-    )
+    return ("rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
-from ratchet.model.cluster import BreakerRecord
+from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import BreakerRecord, Probes
 from ratchet.model.decision import CountCrash, HandBack, Reschedule
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Priority
+from ratchet.spi.store import JobStore
 from ratchet.tck.harness import Harness
+from ratchet.tck.race import results
 
 
 def held(harness: Harness, name: str = "gateway") -> int:
@@ -273,10 +278,20 @@ class TestBreakers:
         assert [c.job_id for c in harness.claim()] == [other]
         ((code, _, until),) = harness.store.explain(behind, now=harness.now)
         assert (code, until) == ("breaker_open", harness.after(minutes=1))
-        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
+        assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(minutes=1)
         harness.advance(minutes=1)
         assert codes(harness, behind) == set()
         assert [c.job_id for c in harness.claim()] == [behind]
+
+    def test_open_for_good(self, harness: Harness) -> None:
+        """Without a time nobody knows when to look again."""
+        behind = harness.submit(breaker="bank")
+        record = BreakerRecord(service="bank", state="OPEN")
+        assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
+        harness.advance(days=999)
+        assert harness.claim() == []
+        assert codes(harness, behind) == {"breaker_open"}
+        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
 
     def test_a_closed_breaker_lets_jobs_through(self, harness: Harness) -> None:
         """So does one that nobody has used."""
@@ -286,3 +301,168 @@ class TestBreakers:
         harness.submit(breaker="unused")
         assert len(harness.claim()) == 2
         assert harness.store.breaker(str(new_id())) is None
+
+
+class TestProbes:
+    """An open breaker whose time has come: a counted number of jobs, in the whole cluster, until somebody decides."""
+
+    MINUTE = timedelta(minutes=1)
+
+    def open(self, harness: Harness, count: int = 2, version: int = 0) -> None:
+        """The breaker of "bank" is open for a minute; *count* probes follow."""
+        record = BreakerRecord(service="bank", state="OPEN", until=harness.now + self.MINUTE)
+        probes = Probes(count=count, every=self.MINUTE)
+        assert harness.store.save_breaker(record, expected_version=version, now=harness.now, probes=probes)
+
+    def move(self, harness: Harness, state: str) -> None:
+        """What a strategy does with a verdict."""
+        held = harness.store.breaker("bank")
+        assert held is not None
+        moved = BreakerRecord(service="bank", state=state, until=held.until)
+        assert harness.store.save_breaker(moved, expected_version=held.version, now=harness.now)
+
+    def test_exactly_so_many_pass(self, harness: Harness) -> None:
+        """Not one before the time, then two over all nodes and claims, in claim order; others pass by."""
+        ids = harness.submit_many(6, breaker="bank")
+        self.open(harness)
+        assert harness.claim() == []
+        harness.advance(minutes=1)
+        first = harness.claim(1)
+        second = harness.claim(store=harness.reopen(), node_id="node-2")
+        assert [c.job_id for c in (*first, *second)] == ids[:2]
+        other = harness.submit()
+        assert [c.job_id for c in harness.claim()] == [other]
+
+    def test_over_streams(self, harness: Harness) -> None:
+        """The probes are the service's, not a queue's."""
+        self.open(harness)
+        harness.submit_many(3, breaker="bank", queue="a")
+        harness.submit_many(3, breaker="bank", queue="b")
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 2
+        assert harness.claim() == []
+
+    def test_an_ended_probe_makes_no_room(self, harness: Harness) -> None:
+        """They are starts, not permits; and a first success changes nothing yet."""
+        self.open(harness)
+        harness.submit_many(6, breaker="bank")
+        harness.advance(minutes=1)
+        harness.end_all(harness.claim())
+        self.move(harness, "HALF_OPEN")
+        assert harness.claim() == []
+
+    def test_closed_lets_all_through(self, harness: Harness) -> None:
+        """The gate is gone with the record that says so."""
+        self.open(harness)
+        harness.submit_many(6, breaker="bank")
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 2
+        self.move(harness, "CLOSED")
+        assert len(harness.claim()) == 4
+
+    def test_opened_again_it_has_new_probes(self, harness: Harness) -> None:
+        """A failing probe: closed for another minute, then as many as the first time."""
+        self.open(harness)
+        harness.submit_many(6, breaker="bank")
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 2
+        held = harness.store.breaker("bank")
+        assert held is not None
+        self.open(harness, 3, held.version)
+        assert harness.claim() == []
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 3
+        assert harness.claim() == []
+
+    def test_a_refused_record_brings_no_probes(self, harness: Harness) -> None:
+        """Who has seen an old version neither opens the breaker nor fills its gate."""
+        self.open(harness)
+        harness.submit_many(6, breaker="bank")
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 2
+        stale = BreakerRecord(service="bank", state="OPEN", until=harness.now)
+        probes = Probes(count=4, every=self.MINUTE)
+        assert not harness.store.save_breaker(stale, expected_version=0, now=harness.now, probes=probes)
+        assert harness.claim() == []
+
+    def test_a_probe_that_never_answers_is_not_waited_for(self, harness: Harness) -> None:
+        """After a while without a verdict another one may try."""
+        self.open(harness)
+        harness.submit_many(6, breaker="bank")
+        harness.advance(minutes=1)
+        assert len(harness.claim()) == 2
+        harness.advance(seconds=59)
+        assert harness.claim() == []
+        harness.advance(seconds=1)
+        assert len(harness.claim()) == 1
+
+    def test_it_is_explained(self, harness: Harness) -> None:
+        """The first of the line are free to go; the rest wait for the breaker, and until when."""
+        ids = harness.submit_many(4, breaker="bank")
+        self.open(harness)
+        harness.advance(minutes=1)
+        assert [codes(harness, job_id) for job_id in ids[:3]] == [set(), set(), {"breaker_open"}]
+        assert len(harness.claim()) == 2
+        ((code, _, until),) = harness.store.explain(ids[2], now=harness.now)
+        assert (code, until) == ("breaker_open", harness.after(minutes=1))
+
+    def test_they_are_no_limit_of_a_user(self, harness: Harness) -> None:
+        """Nobody sees them among the limits."""
+        self.open(harness)
+        assert harness.store.limits() == []
+
+    def test_with_a_limit_the_tighter_one_counts(self, harness: Harness) -> None:
+        """A permit and a probe: a job needs both."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        self.open(harness)
+        harness.submit_many(6, breaker="bank", resource="gateway")
+        harness.advance(minutes=1)
+        (first,) = harness.claim()
+        harness.end(first)
+        (second,) = harness.claim()
+        harness.end(second)
+        assert harness.claim() == []
+
+    def test_claims_at_once_share_them(self, harness: Harness) -> None:
+        """Four nodes claim again and again at the same moment: two jobs in all, never one more."""
+        stores = harness.reopen_many(4)
+        harness.submit_many(20, breaker="bank")
+        for version in range(5):
+            self.open(harness, 2, version)
+            harness.advance(minutes=1)
+            rounds = [partial(_claim_often, harness, store, f"node-{n}") for n, store in enumerate(stores)]
+            claims = [claim for taken in results(rounds) for claim in taken]
+            assert len(claims) == 2
+            assert harness.store.hand_back(claims, now=harness.now) == 2
+
+    def test_opened_again_while_a_node_claims(self, harness: Harness) -> None:
+        """A claim comes before or after the word of the failed probe: the new probes are whole at their time."""
+        claiming, saying = harness.reopen_many(2)
+        harness.submit_many(20, breaker="bank")
+        self.open(harness)
+        for version in range(1, 8):
+            harness.advance(minutes=1)
+            record = BreakerRecord(service="bank", state="OPEN", until=harness.after(minutes=1))
+            probes = Probes(count=2, every=self.MINUTE)
+            say = partial(
+                saying.save_breaker, record, expected_version=version, now=harness.now, probes=probes
+            )
+            claims: list[JobClaim] = []
+
+            def claim(kept: list[JobClaim] = claims) -> bool:
+                kept += _claim_often(harness, claiming, "node-2")
+                return True
+
+            runners: list[Callable[[], bool]] = [claim, say]
+            assert results(runners) == [True, True]
+            assert len(claims) <= 2
+            assert harness.claim() == []
+            harness.advance(minutes=1)
+            late = harness.claim()
+            assert len(late) == 2
+            harness.store.hand_back([*claims, *late], now=harness.now)
+
+
+def _claim_often(harness: Harness, store: JobStore, node_id: str) -> list[JobClaim]:
+    """A claim steps aside where another one is counting, so it is repeated."""
+    return [claim for _ in range(5) for claim in harness.claim(store=store, node_id=node_id)]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
@@ -29,8 +30,9 @@ _LOOK = """
 # many of each branch these are. 5. `locked`, `claimed`: take so many of each.
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, (s.resource IS NOT NULL OR s.limit_key IS NOT NULL) AND EXISTS (
-                   SELECT 1 FROM scheduler_resource_limit l WHERE l.resource IN (s.resource, s.limit_key)) AS gated
+        SELECT s.stream_id, COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+                   SELECT 1 FROM scheduler_resource_limit l
+                    WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated
           FROM scheduler_stream s
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
