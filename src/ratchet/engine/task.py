@@ -196,26 +196,10 @@ class JobTask:
     async def invoke_async(self, run: Run, call: Prepared) -> Outcome:
         """Step 9 for coroutines, on the event loop."""
         try:
-<<<<<<< HEAD
             if not self._tools.middleware and call.invocation.is_coroutine and run.job.body.breaker is None:
                 value = await call.function(*call.args, **call.kwargs)
             else:
                 value = await self._surrounded_async(run, call)
-=======
-            with ExitStack() as stack:
-                for middleware in self._tools.middleware:
-                    stack.enter_context(middleware(run.context))
-                breaker = run.job.body.breaker
-                if not call.invocation.is_coroutine:
-                    # It was a coroutine when it was stored: it must not block the others.
-                    value = await asyncio.to_thread(call.function, *call.args, **call.kwargs)
-                elif breaker is None:
-                    value = await call.function(*call.args, **call.kwargs)
-                else:
-                    value = await self._tools.resilience.execute_async(
-                        breaker, lambda: _in_time_async(run, call), guard=_guard(breaker, call)
-                    )
->>>>>>> gates
         except BaseException as error:
             return self.outcome_of_error(run, error)
         return self.outcome_of_value(run, value)
@@ -349,7 +333,7 @@ class JobTask:
             if breaker is None:
                 return await call.function(*call.args, **call.kwargs)
             return await self._tools.resilience.execute_async(
-                breaker, lambda: cast(Awaitable[Any], call.function(*call.args, **call.kwargs))
+                breaker, lambda: _in_time_async(run, call), guard=_guard(breaker, call)
             )
 
     def _arguments(self, run: Run, invocation: Invocation) -> tuple[tuple[Any, ...], dict[str, Any]]:
