@@ -70,7 +70,9 @@ def main() -> int:
         "minutes": round((time.time() - begun) / 60, 1),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "command": "python -m bench " + " ".join(sys.argv[1:]),
+        "command": " ".join(
+            ["python -m bench", *("URL" if word == chosen.url else word for word in sys.argv[1:])]
+        ),
         "scale": chosen.scale,
         "rounds": chosen.rounds,
     }

@@ -27,7 +27,7 @@ def create_ledger(connection: Any) -> None:
         connection.client.get_default_database().create_collection("ledger")
         return
     run(connection, "CREATE TABLE ledger (number INTEGER NOT NULL)")
-    if type(connection).__module__.startswith(("pymysql", "ratchet")):
+    if hasattr(connection, "begin"):  # PyMySQL
         connection.begin()  # there, a new table ends the transaction
 
 

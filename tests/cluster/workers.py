@@ -26,6 +26,10 @@ def until(condition: Callable[[], Any], seconds: float, what: str) -> float:
     return time.monotonic() - begun
 
 
+def _hear_hangups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Worker:
     """A running worker: the supervisor and its children, in a process group of their own."""
 
@@ -38,7 +42,14 @@ class Worker:
         command = [sys.executable, "-m", "ratchet", "worker", app, *arguments]
         environment = {**os.environ, "RATCHET_URL": url, "RATCHET_NODE_NAME": name, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            command, cwd=cwd, env=environment, stderr=self._log, stdout=self._log, start_new_session=True
+            command,
+            cwd=cwd,
+            env=environment,
+            stderr=self._log,
+            stdout=self._log,
+            start_new_session=True,
+            # A test run under nohup ignores SIGHUP, and so would the worker, which is right for the worker only.
+            preexec_fn=_hear_hangups,
         )
 
     @property

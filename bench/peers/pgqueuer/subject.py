@@ -17,7 +17,7 @@ from pgqueuer.queries import SyncQueries
 
 from bench.protocol import Subject, serve
 
-#: What was fastest here of 10, 50, 100, 250, 500 and 1000.
+#: Faster here than 10, 50, 100 and 250; 1000 is no faster.
 BATCH = 500
 
 

@@ -168,8 +168,24 @@ def store_specs(
 
 def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict[str, object]]:
     """The one statement that stores a job without keys, tags, edges and signal, where the product can fuse writes."""
-    columns, rows = _table([spec], {spec.stream: stream_id}, now, None)
-    return _insert_one(columns), dict(zip(columns, rows[0], strict=True))
+    values: dict[str, object] = {
+        "job_id": spec.job_id,
+        "root_id": spec.root_id or spec.job_id,
+        "target": spec.target,
+        "payload": spec.payload,
+        "job_type": spec.type.value,
+        "priority": int(spec.priority),
+        "stream_id": stream_id,
+        "status": spec.status.value,
+        "created_at": now,
+        "scheduled_at": spec.scheduled_at,
+    }
+    for name, value_of, default in _OPTIONAL:
+        if (value := value_of(spec)) != default:
+            values[name] = value
+    if spec.status is JobStatus.WAITING:
+        values["held_at"] = now
+    return _insert_one(tuple(values)), values
 
 
 def copy_specs(

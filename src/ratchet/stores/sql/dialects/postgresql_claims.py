@@ -141,18 +141,17 @@ class PostgresqlClaimPlan:
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
-        sql = _statements(request).claim[bodies]
-        rows = database.run_alone(sql, params, claiming=True)
+        rows = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
         if rows is not None and not rows[0][0]:
             return _claimed(rows)
+        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
-        def claim(session: Session) -> list[Row]:
-            found = session.rows(sql, params) if rows is None else rows
-            if found[0][0]:
-                return self._claim_gated(session, request, now, bodies=bodies)
-            return _claimed(found)
-
-        return database.run(claim, claiming=True)
+    def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
+        rows = session.rows(_statements(request).claim[bodies], params)
+        if rows[0][0]:
+            return self._claim_gated(session, request, now, bodies=bodies)
+        return _claimed(rows)
 
     def _claim_gated(
         self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool
