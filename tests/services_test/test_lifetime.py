@@ -40,6 +40,8 @@ def test_a_private_server_ends_with_its_starter(end: signal.Signals) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        # A test run in the background of a shell ignores SIGINT; the starter of a server does not.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     ) as starter:
         assert starter.stdout is not None
         pid, directory = starter.stdout.readline().split()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import select
+import selectors
 import socket
 import sqlite3
 import statistics
@@ -141,11 +141,19 @@ class Proxy:
         for end in [self._listening, *(end for pair in self._pairs for end in pair)]:
             end.close()
 
+    @staticmethod
+    def _readable(ends: list[socket.socket]) -> list[Any]:
+        # Not select(): a process that has run thousands of tests may have descriptors beyond its range.
+        with selectors.DefaultSelector() as selector:
+            for end in ends:
+                selector.register(end, selectors.EVENT_READ)
+            return [key.fileobj for key, _ in selector.select(0.02)]
+
     def _run(self) -> None:
         while not self._over:
             other = {end: peer for pair in self._pairs for end, peer in (pair, pair[::-1])}
             open_ends = [end for end in other if end.fileno() >= 0 and end not in self._frozen]
-            for end in select.select([self._listening, *open_ends], [], [], 0.02)[0]:
+            for end in self._readable([self._listening, *open_ends]):
                 if end is self._listening:
                     client = self._listening.accept()[0]
                     self._pairs.append((client, socket.create_connection(("127.0.0.1", self._target))))

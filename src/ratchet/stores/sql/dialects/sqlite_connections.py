@@ -132,6 +132,7 @@ class Connections:
                     self._writer = None
             finally:
                 self._gate.leave()
+        self._gate.close_file()
 
     def __del__(self) -> None:
         # closing a database in memory is losing it, so that happens when nobody can ask for it any more

@@ -110,6 +110,20 @@ class Gate:
         """End the pause."""
         self._turn.release()
 
+    def close_file(self) -> None:
+        """
+        Close the lock file, if nobody of this process is at the gate; the next one opens it again.
+
+        Closing it drops every lock that this process has on it, so it must have none.
+        """
+        if self._turn.acquire(0):
+            try:
+                if self._file is not None:
+                    os.close(self._file)
+                    self._file = None
+            finally:
+                self._turn.release()
+
     def _pass_door(self, deadline: float) -> bool:
         file = self._opened()
         # Whoever is in the waiting room leaves it at its deadline, so this wait is bounded too.
