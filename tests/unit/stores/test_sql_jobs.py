@@ -69,8 +69,10 @@ class TestCost:
         steps.submit()
         one = statements.of(lambda: steps.submit_many(1))
         many = statements.of(lambda: steps.submit_many(1000))
-        # PostgreSQL takes a bulk by COPY, which is no statement that is counted here.
-        assert len(many) <= len(one) <= 3
+        assert len(one) <= 3
+        # PostgreSQL takes a bulk by COPY, which passes by the statements that are counted here.
+        copied = steps.store.database.dialect.name == "postgresql"
+        assert len(many) == (0 if copied else len(one))
 
     def test_keys_tags_and_edges_cost_a_fixed_number(self, steps: SqlSteps, statements: Statements) -> None:
         """A graph with everything in it: the same statements for one chain and for fifty."""
