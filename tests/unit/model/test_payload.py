@@ -286,7 +286,7 @@ class TestRoundTrip:
             AttrsLike(1, 2),
             "back\\u0000slash",
         ],
-        ids=lambda value: f"{value!r:.40}" if not isinstance(value, int) else "int",
+        ids=lambda value: type(value).__name__,  # not its repr: a set's differs from process to process
     )
     def test_awkward_values(self, value: Any) -> None:
         """Values at the edges of JSON come back exactly."""
