@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
-from ratchet.model.claim import ClaimedJob, ClaimRequest
+from ratchet.model.claim import ClaimedJob, ClaimRequest, party_of
 from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
@@ -72,6 +72,9 @@ class Poller:
         self._suspects_at: float | None = None
         self._rest = timedelta()
         self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
+        self._served: dict[
+            tuple[Lane, bool], str
+        ] = {}  # the party whose job was claimed last: turns go on there
 
     def woken(self) -> None:
         """A wakeup arrived: there may be new work."""
@@ -137,6 +140,7 @@ class Poller:
             self._coordinator.unanswered(request.claim_id)
             raise
         if jobs:
+            self._served[lane, suspects] = party_of(jobs[-1].body.fairness_key)
             self._coordinator.accept(lane, jobs)
         self._coordinator.answered(request.claim_id)
         return jobs
@@ -166,6 +170,7 @@ class Poller:
             boost_interval=self._boost_interval,
             suspects=suspects,
             parked_targets=self._importable(),
+            after=self._served.get((lane, suspects)),
         )
 
     def _importable(self) -> frozenset[str]:

@@ -13,6 +13,11 @@ from ratchet.model.status import BackoffPolicy, JobType, Lane, Priority
 SUSPECT_AFTER = 2
 
 
+def party_of(fairness_key: str | None) -> str:
+    """The party that takes turns under this key; jobs without a key are one party together, the first in order."""
+    return fairness_key or ""
+
+
 class ClaimRequest(Struct, frozen=True, kw_only=True):
     """
     Which jobs a node wants, and the token that its claim will write.
@@ -29,6 +34,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     boost_interval: timedelta | None = timedelta(minutes=15)  # None: no boost
     suspects: bool = False  # claim from suspect streams instead of ordinary ones
     parked_targets: frozenset[str] = frozenset()  # parked targets that this node can import
+    after: str | None = (
+        None  # the party (`party_of`) that was served last: the next one begins; None: the first
+    )
 
 
 class JobClaim(Struct, frozen=True, kw_only=True):
@@ -80,6 +88,7 @@ class JobBody(Struct, frozen=True, kw_only=True):
     on_failure: str | None = None
     resource: str | None = None
     breaker: str | None = None
+    fairness_key: str | None = None
     expires_at: datetime | None = None
     state: str | None = None  # the checkpoint of an earlier attempt, JSON
     signal: str | None = None  # the delivered signal, JSON

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ratchet.model.claim import SUSPECT_AFTER, JobClaim
+from ratchet.model.claim import SUSPECT_AFTER, JobClaim, party_of
 from ratchet.model.composition import EdgeKind
 from ratchet.model.status import JobStatus
 
@@ -27,6 +27,7 @@ class ReferenceJob:
     status: JobStatus = JobStatus.PENDING
     expires_at: datetime | None = None
     key: str | None = None
+    fairness_key: str | None = None
     parent: UUID | None = None
     kind: EdgeKind = EdgeKind.SUCCESS
     attempts: int = 0
@@ -64,15 +65,20 @@ class Reference:
                 return job.job_id
         return self.lingering[key].job_id if key in self.lingering else None
 
-    def in_claim_order(self, *, suspects: bool) -> list[UUID]:
-        """What a claim without limit returns now."""
+    def in_claim_order(self, *, suspects: bool, after: str | None) -> list[UUID]:
+        """What a claim without limit returns now: round after round, the next of each party that has one."""
         due = [
             job
             for job in self.jobs.values()
             if job.status is JobStatus.PENDING and job.due <= self.now and job.suspect == suspects
         ]
         due.sort(key=lambda job: (-(job.priority + (self.now - job.due) // BOOST), job.due, job.job_id))
-        return [job.job_id for job in due]
+        lines: dict[str, list[UUID]] = {}
+        for job in due:
+            lines.setdefault(party_of(job.fairness_key), []).append(job.job_id)
+        order = sorted(lines, key=lambda party: (after is not None and party <= after, party))
+        rounds = max(map(len, lines.values()), default=0)
+        return [lines[party][turn] for turn in range(rounds) for party in order if turn < len(lines[party])]
 
     def running_on(self, node_id: str) -> list[ReferenceJob]:
         """The jobs a node runs."""

@@ -31,7 +31,6 @@ from tests.unit.stores.backlog import NOW, Waiting, claim, in_order, insert, req
 KEYS = (
     StreamKey(),
     StreamKey(queue="emails"),
-    StreamKey(fairness_key="ann"),
     StreamKey(resource="gateway"),
     StreamKey(resource="gateway", limit_key="ann"),
     StreamKey(limit_key="ann"),

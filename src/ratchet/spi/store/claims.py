@@ -19,6 +19,11 @@ class JobClaimStore(Protocol):
     open when its lane and queue fit the request, its queue is not paused, its gates let jobs
     through, ``suspect`` equals the request's, and its parked target (if any) is one the request names.
 
+    Where open streams have fairness keys, their keys take turns: the streams of one key are a party, those
+    without a key are one together (`party_of`), and the order above holds inside a party. Each round takes
+    the next job of every party that has one, in the order of the keys (code points) and round again,
+    beginning after ``request.after``. Rounds go on until the limit is reached or nothing is left.
+
     Two nodes that claim at once get disjoint jobs and do not wait for each other. A claim that finds
     nothing writes nothing. What a claim costs grows neither with the jobs that wait nor with history.
     """
@@ -56,7 +61,8 @@ class JobClaimStore(Protocol):
         Why a claim at *now* by a node that takes every lane and queue would not return this job.
 
         (code, text, until) triples; empty exactly when such a claim with a large enough limit would
-        return it. Codes: ``not_found succeeded failed canceled running paused waiting_parent
+        return it (where fairness keys compete for one limit, whose turn it is depends on the claim, and the
+        answer is for one that begins with the first key). Codes: ``not_found succeeded failed canceled running paused waiting_parent
         waiting_signal not_due queue_paused parked suspect no_permit rate_limited breaker_open``.
         """
         ...

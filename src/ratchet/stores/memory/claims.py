@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim, party_of
 from ratchet.model.composition import EdgeState
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
@@ -18,6 +18,7 @@ from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.tables import Place
+from ratchet.stores.turns import take_turns
 
 Reason = tuple[str, str, datetime | None]
 
@@ -84,6 +85,7 @@ def _claim(state: State, request: ClaimRequest, now: datetime) -> list[JobClaim]
         limit=request.limit,
         boost=request.boost_interval,
         now=now,
+        after=request.after,
     )
     allowances.spend()
     return [_take(state, row, request, now) for row in chosen]
@@ -115,9 +117,29 @@ def _select(
     limit: int | None,
     boost: timedelta | None,
     now: datetime,
+    after: str | None = None,
 ) -> list[Row]:
+    """The due jobs of these streams, in turns where they have fairness keys, as far as limit and permits reach."""
+    parties: dict[str, list[int]] = {}
+    for stream_id in stream_ids:
+        parties.setdefault(party_of(state.streams[stream_id].key.fairness_key), []).append(stream_id)
+    lines = {
+        party: _in_claim_order(state, streams, allowances, boost=boost, now=now)
+        for party, streams in parties.items()
+    }
+    return [row for _, row in take_turns(lines, limit, after)[0]]
+
+
+def _in_claim_order(
+    state: State,
+    stream_ids: Iterable[int],
+    allowances: Allowances,
+    *,
+    boost: timedelta | None,
+    now: datetime,
+) -> Iterator[Row]:
     """
-    The due jobs of these streams in claim order, as far as limit and permits reach.
+    The due jobs of one party in claim order; each takes its permits when it is asked for.
 
     Within a stream and priority the oldest is always first, so it is enough to merge their lines.
     """
@@ -136,17 +158,15 @@ def _select(
             lines[stream_id, priority] = places
             push(stream_id, priority, 0)
 
-    chosen: list[Row] = []
-    while heads and (limit is None or len(chosen) < limit):
+    while heads:
         _, _, _, stream_id, priority, position = heapq.heappop(heads)
         job_id = lines[stream_id, priority][position][2]
         if state.is_locked(state.jobs, job_id):
             push(stream_id, priority, position + 1)
         elif allowances.admit(state.streams[stream_id].key):
             allowances.take(state.streams[stream_id].key)
-            chosen.append(state.jobs[job_id])
+            yield state.jobs[job_id]
             push(stream_id, priority, position + 1)
-    return chosen
 
 
 def _take(state: State, row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
@@ -204,6 +224,7 @@ def _body(state: State, row: Row) -> JobBody:
         on_failure=spec.on_failure,
         resource=row.stream.resource,
         breaker=row.stream.breaker,
+        fairness_key=row.stream.fairness_key,
         expires_at=spec.expires_at,
         state=row.state,
         signal=row.signal,

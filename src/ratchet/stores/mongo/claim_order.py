@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.status import Priority
+from ratchet.stores.turns import Turns
 
 PRIORITIES: Final = tuple(sorted((int(priority) for priority in Priority), reverse=True))
 
@@ -24,15 +25,21 @@ Chosen = list[tuple[Rank, "Branch"]]
 class Branch:
     """The due jobs of one stream and one priority, in order, as far as they have been read."""
 
-    __slots__ = ("ended", "gates", "most", "priority", "ranks", "stream_id")
+    __slots__ = ("ended", "gates", "most", "party", "priority", "ranks", "stream_id")
 
     def __init__(
-        self, stream_id: int, priority: int, gates: tuple[str, ...] = (), most: int | None = None
+        self,
+        stream_id: int,
+        priority: int,
+        gates: tuple[str, ...] = (),
+        most: int | None = None,
+        party: str = "",
     ) -> None:
         self.stream_id = stream_id
         self.priority = priority
         self.gates = gates  # the limits that its jobs pass
         self.most = most  # how many of it can be taken at all; None: as many as there are
+        self.party = party  # who takes turns: its fairness key
         self.ranks: list[Rank] = []
         self.ended = False  # nothing more to read
 
@@ -53,16 +60,23 @@ def choose(
     limit: int,
     allowances: Mapping[str, int],
     read: Callable[[Sequence[Branch]], None],
+    after: str | None = None,
 ) -> Chosen:
     """
-    The first *limit* jobs in claim order that the allowances let through.
+    The first *limit* jobs that the allowances let through: in claim order, and where there are parties, in turns.
 
     *read* reads on in each branch that it is given, or marks it as ended.
     """
+    one_party = len({branch.party for branch in candidates}) <= 1
     while True:
-        chosen = _best(candidates, limit, allowances)
-        worst = chosen[-1][0] if len(chosen) == limit else None
-        wanted = [branch for branch in candidates if branch.can_beat(worst)]
+        if one_party:
+            chosen = _best(candidates, limit, allowances)
+            worst = chosen[-1][0] if len(chosen) == limit else None
+            wanted = [branch for branch in candidates if branch.can_beat(worst)]
+        else:
+            turns = Turns(candidates, limit, allowances, after)
+            chosen = turns.chosen
+            wanted = [branch for branch in candidates if branch.can_beat(None) and turns.may_miss(branch)]
         if not wanted:
             return chosen
         read(wanted)

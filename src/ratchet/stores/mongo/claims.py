@@ -174,7 +174,7 @@ class MongoClaims:
             read_on(collections, wanted, request, now, avoided)
 
         allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
-        return choose(candidates, request.limit, allowances, read), gates
+        return choose(candidates, request.limit, allowances, read, request.after), gates
 
     def _take(
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
@@ -283,6 +283,7 @@ class MongoClaims:
             on_failure=spec.on_failure,
             resource=row.stream.resource,
             breaker=row.stream.breaker,
+            fairness_key=row.stream.fairness_key,
             expires_at=spec.expires_at,
             state=row.state,
             signal=row.signal,

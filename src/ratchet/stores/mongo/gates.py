@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from ratchet.model.claim import ClaimRequest
+from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import breaker_gate
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.permits import refilled, tokens
 from ratchet.stores.memory.rows import Limit
-from ratchet.stores.mongo.claim_order import Branch, branches_of
+from ratchet.stores.mongo.claim_order import PRIORITIES, Branch
 from ratchet.stores.mongo.database import Collections
 from ratchet.stores.mongo.documents import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
@@ -104,7 +104,8 @@ class Gates:
             gates = self.limits_of(stream_id)
             most = min((self.allowance(name) for name in gates), default=None)
             if most is None or most > 0:
-                found += [Branch(stream_id, one.priority, gates, most) for one in branches_of(stream_id)]
+                party = party_of(self.streams[stream_id].fairness_key)
+                found += [Branch(stream_id, priority, gates, most, party) for priority in PRIORITIES]
         return found
 
 

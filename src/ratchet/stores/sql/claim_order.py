@@ -13,25 +13,29 @@ from itertools import chain
 from typing import Any
 
 from ratchet.model.status import Priority
+from ratchet.stores.turns import Rank, Turns
 
 PRIORITIES = tuple(sorted((int(priority) for priority in Priority), reverse=True))
-
-#: (minus the effective priority, due time, job id): sorts in claim order; the store's own types.
-Rank = tuple[int, Any, Any]
 
 
 class Branch:
     """The due jobs of one stream and one priority, in order, as far as they have been read."""
 
-    __slots__ = ("ended", "gates", "most", "priority", "ranks", "source", "stream_id")
+    __slots__ = ("ended", "gates", "most", "party", "priority", "ranks", "source", "stream_id")
 
     def __init__(
-        self, stream_id: int, priority: int, gates: tuple[str, ...] = (), most: int | None = None
+        self,
+        stream_id: int,
+        priority: int,
+        gates: tuple[str, ...] = (),
+        most: int | None = None,
+        party: str = "",
     ) -> None:
         self.stream_id = stream_id
         self.priority = priority
         self.gates = gates  # the limits that its jobs pass
         self.most = most  # how many of it can be taken at all; None: as many as there are
+        self.party = party  # who takes turns: its fairness key
         self.ranks: list[Rank] = []
         self.ended = False  # nothing more to read
         self.source: Any = None  # whatever the reader needs to go on
@@ -41,38 +45,50 @@ class Branch:
 Read = Callable[[Sequence[tuple[Branch, int]]], None]
 
 
-def branches(streams: Iterable[int]) -> list[Branch]:
-    """All branches of streams without limits."""
-    return [Branch(stream_id, priority) for stream_id in streams for priority in PRIORITIES]
-
-
 def first_look(limit: int, count: int) -> int:
     """How many heads of each of *count* branches to read first: few when there are many branches."""
     return min(limit, max(4, limit // 50, -(-3 * limit // max(count, 1))))
 
 
-def choose(candidates: Sequence[Branch], limit: int, allowances: Mapping[str, int], read: Read) -> list[Rank]:
+def choose(
+    candidates: Sequence[Branch],
+    limit: int,
+    allowances: Mapping[str, int],
+    read: Read,
+    after: str | None = None,
+) -> list[Rank]:
     """
-    The first *limit* jobs in claim order that the allowances let through.
+    The first *limit* jobs that the allowances let through: in claim order, and where there are parties, in turns.
 
     A branch behind a limit is read at once as far as the limit goes, the others in steps, until no
-    unread job can be better than the worst chosen one.
+    unread job can be better than the worst chosen one. Branches that have ranks were read before.
     """
+    parties = len({branch.party for branch in candidates})
     step = first_look(limit, len(candidates))
-    wanted = [(branch, min(limit, branch.most) if branch.most is not None else step) for branch in candidates]
+    if parties > 1:
+        step = min(step, -(-limit // parties))
+    wanted = [
+        (branch, min(limit, branch.most) if branch.most is not None else step)
+        for branch in candidates
+        if not branch.ranks and not branch.ended
+    ]
     while True:
         read([(branch, count) for branch, count in wanted if count > 0])
         for branch, _ in wanted:
             branch.ended = branch.ended or branch.most is not None
-        chosen = _best(candidates, limit, allowances)
-        worst = chosen[-1] if len(chosen) == limit else None
-        wanted = [
-            (branch, max(limit - len(chosen), step))
-            for branch in candidates
-            if not branch.ended and (worst is None or branch.ranks[-1] < worst)
-        ]
-        if not wanted:
+        if parties > 1:
+            turns = Turns(candidates, limit, allowances, after)
+            chosen = [rank for rank, _ in turns.chosen]
+            more = [branch for branch in candidates if not branch.ended and turns.may_miss(branch)]
+            share = turns.share(limit)
+        else:
+            chosen = _best(candidates, limit, allowances)
+            worst = chosen[-1] if len(chosen) == limit else None
+            more = [b for b in candidates if not b.ended and (worst is None or b.ranks[-1] < worst)]
+            share = limit - len(chosen)
+        if not more:
             return chosen
+        wanted = [(branch, max(share, step)) for branch in more]
         step *= 2
 
 

@@ -13,7 +13,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 from ratchet.stores.sql.claim_order import Branch
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.gates import RUNNABLE_STREAM, Limits, OpenStream, open_stream, stream_params
+from ratchet.stores.sql.gates import RUNNABLE_STREAM, Limits, OpenStream, Place, open_stream, stream_params
 from ratchet.stores.sql.reasons import Reason, reasons
 
 CLAIM_COLUMNS = """
@@ -44,7 +44,8 @@ FIND_HEADS = f"""
              WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time,
            (SELECT b.open_until FROM scheduler_circuit_breaker b
-             WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until
+             WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until,
+           p.column1 AS priority
       FROM scheduler_stream s CROSS JOIN {{priorities}}
      WHERE {RUNNABLE_STREAM}
        AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
@@ -103,7 +104,7 @@ class SqlClaims(SqlPart):
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
-        return self.database.read(lambda session: next_opening(session, request, now))
+        return self.database.read(lambda session: next_opening(session, request, now)[0])
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
@@ -138,6 +139,7 @@ class SqlClaims(SqlPart):
             on_failure=row[14],
             resource=stream.resource,
             breaker=stream.breaker,
+            fairness_key=stream.fairness_key,
             expires_at=row[15],
             state=row[16],
             signal=row[17],
@@ -146,8 +148,14 @@ class SqlClaims(SqlPart):
         )
 
 
-def next_opening(session: Session, request: ClaimRequest, now: datetime) -> datetime | None:
-    """The earliest time at which a stream has a due job that its breaker and limits let through; None: unknown."""
+def next_opening(
+    session: Session, request: ClaimRequest, now: datetime
+) -> tuple[datetime | None, set[Place]]:
+    """
+    The earliest time at which a stream has a due job that its breaker and limits let through; None: unknown.
+
+    And the places that have jobs which are due now.
+    """
     rows = session.rows(FIND_HEADS, stream_params(request, now))
     heads = [
         (open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5]))
@@ -155,7 +163,8 @@ def next_opening(session: Session, request: ClaimRequest, now: datetime) -> date
         if row[4] is not None
     ]
     limits = Limits.seen(session, [stream for stream, _ in heads], now)
-    return min(_openings(heads, limits, now), default=None)
+    due = {(row[0], row[6]) for row in rows if row[4] is not None and row[4] <= now}
+    return min(_openings(heads, limits, now), default=None), due
 
 
 def _openings(

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from ratchet.model.claim import ClaimRequest
+from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import BREAKER_GATE, breaker_gate
-from ratchet.stores.sql.claim_order import Branch, Rank, Read, branches, choose, owners
+from ratchet.stores.sql.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session
+from ratchet.stores.turns import Rank, in_turns
 
 QUEUE_PAUSED = "EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND u.paused)"
 # OPEN without a time is open until somebody closes it
@@ -34,8 +35,9 @@ OPEN_STREAM = f"""{RUNNABLE_STREAM}
        AND NOT {BREAKER_OPEN}"""
 
 FIND_OPEN_STREAMS = f"""
-    SELECT s.stream_id, s.resource, s.limit_key, s.breaker FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
+    SELECT s.stream_id, s.resource, s.limit_key, s.breaker, s.fairness_key FROM scheduler_stream s WHERE {OPEN_STREAM}
 """
+FIND_OPEN_STREAMS_AMONG = f"{FIND_OPEN_STREAMS} AND s.stream_id {{in stream_ids int}}"
 
 # A limit that another claim is counting right now is closed for this one: two claims never wait for each other.
 LOCK_LIMITS = """
@@ -66,25 +68,43 @@ def stream_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
     }
 
 
+#: A stream and a priority.
+Place = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class OpenStream:
     """A stream that a request may claim from, and the names of the limits it may have."""
 
     stream_id: int
     limits: tuple[str, ...]
+    party: str = ""
 
 
 def open_stream(
-    stream_id: int, resource: str | None, limit_key: str | None, breaker: str | None = None
+    stream_id: int,
+    resource: str | None,
+    limit_key: str | None,
+    breaker: str | None = None,
+    fairness_key: str | None = None,
 ) -> OpenStream:
     """A stream from its row; a key and a resource of one name are one limit. A breaker's probes are one too."""
     names = (resource, limit_key, breaker_gate(breaker))
-    return OpenStream(stream_id, tuple({name: None for name in names if name is not None}))
+    limits = tuple({name: None for name in names if name is not None})
+    return OpenStream(stream_id, limits, party_of(fairness_key))
 
 
-def open_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
-    """The streams that the request may claim from, but for limits."""
-    return [open_stream(*row) for row in session.rows(FIND_OPEN_STREAMS, stream_params(request, now))]
+def open_streams(
+    session: Session, request: ClaimRequest, now: datetime, due: Collection[Place] | None = None
+) -> list[OpenStream]:
+    """The streams that the request may claim from, but for limits; with *due* only those that it names."""
+    params = stream_params(request, now)
+    if due is None:
+        rows = session.rows(FIND_OPEN_STREAMS, params)
+    else:
+        stream_ids = sorted({stream_id for stream_id, _ in due})
+        rows = session.rows(FIND_OPEN_STREAMS_AMONG, {**params, "stream_ids": stream_ids})
+    return [open_stream(*row) for row in rows]
 
 
 @dataclass(slots=True)
@@ -211,10 +231,19 @@ def _tokens(
 class Choice:
     """What a claim is going to take, behind which limits."""
 
-    ranks: list[Rank]  # in claim order
+    ranks: list[Rank]  # in claim order, or in turns
     branches: list[Branch]
     limits: Limits
     streams: dict[int, OpenStream]
+
+    def in_turns(self, request: ClaimRequest, rows: Sequence[Row]) -> list[Row]:
+        """Claimed *rows* that come in claim order, in the order in which their parties take turns."""
+        return in_turns(rows, lambda row: self.streams[row[1]].party, request.after)
+
+    @property
+    def has_keys(self) -> bool:
+        """True where some of the streams have fairness keys."""
+        return any(stream.party for stream in self.streams.values())
 
     def permits(self, session: Session, request: ClaimRequest, rows: Sequence[Row], now: datetime) -> None:
         """Take the permits of the claimed *rows* (job id and stream id first)."""
@@ -222,16 +251,18 @@ class Choice:
             self.limits.take(session, request, [(row[0], self.streams[row[1]]) for row in rows], now)
 
 
-def choose_gated(session: Session, request: ClaimRequest, now: datetime, read: Read) -> Choice:
+def choose_gated(
+    session: Session, request: ClaimRequest, now: datetime, read: Read, due: Collection[Place] | None = None
+) -> Choice:
     """
-    The next jobs of all open streams, limits included.
+    The next jobs of all open streams, limits included; where it is known which places have due jobs, of these.
 
     First without locks, because a claim that finds nothing must not write, and a lock is a write.
     Then, if jobs behind limits are among the chosen, again with those limits locked.
     """
-    streams = open_streams(session, request, now)
+    streams = open_streams(session, request, now, due)
     limits = Limits.seen(session, streams, now)
-    choice = _choice(request, streams, limits, read)
+    choice = _choice(request, streams, limits, read, due)
     owner = owners(branch for branch in choice.branches if branch.gates)
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:
@@ -239,23 +270,35 @@ def choose_gated(session: Session, request: ClaimRequest, now: datetime, read: R
     locked = limits.under_lock(session, names, now)
     if any(name.startswith(BREAKER_GATE) for name in names):
         # a breaker that opened again before its probes were locked has new ones, for later
-        streams = open_streams(session, request, now)
-    return _choice(request, streams, locked, read)
+        streams = open_streams(session, request, now, due)
+    return _choice(request, streams, locked, read, due)
 
 
-def _choice(request: ClaimRequest, streams: Sequence[OpenStream], limits: Limits, read: Read) -> Choice:
-    candidates = gated_branches(streams, limits)
-    ranks = choose(candidates, request.limit, limits.allowances(), read)
+def _choice(
+    request: ClaimRequest,
+    streams: Sequence[OpenStream],
+    limits: Limits,
+    read: Read,
+    due: Collection[Place] | None,
+) -> Choice:
+    candidates = gated_branches(streams, limits, due)
+    ranks = choose(candidates, request.limit, limits.allowances(), read, request.after)
     return Choice(ranks, candidates, limits, {stream.stream_id: stream for stream in streams})
 
 
-def gated_branches(streams: Sequence[OpenStream], limits: Limits) -> list[Branch]:
-    """The branches of streams, each with its limits; those of closed streams are left out."""
+def gated_branches(
+    streams: Sequence[OpenStream], limits: Limits, due: Collection[Place] | None = None
+) -> list[Branch]:
+    """The branches of streams, each with its limits; those of closed streams, and those not *due*, are left out."""
     allowances = limits.allowances()
-    found = branches(stream.stream_id for stream in streams if not limits.gates(stream))
+    found: list[Branch] = []
     for stream in streams:
-        if gates := limits.gates(stream):
-            most = min(allowances[gate] for gate in gates)
-            if most > 0:
-                found += [Branch(b.stream_id, b.priority, gates, most) for b in branches([stream.stream_id])]
+        gates = limits.gates(stream)
+        most = min((allowances[gate] for gate in gates), default=None)
+        if most is None or most > 0:
+            found += [
+                Branch(stream.stream_id, priority, gates, most, stream.party)
+                for priority in PRIORITIES
+                if due is None or (stream.stream_id, priority) in due
+            ]
     return found

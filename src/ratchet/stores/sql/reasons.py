@@ -29,6 +29,7 @@ FIND_STANDING = f"""
     SELECT j.status AS cold_status, j.needs, j.signal_key, j.signal, j.signal_due_at,
            q.status AS hot_status, q.scheduled_time, q.picked_by,
            s.stream_id, s.resource, s.limit_key, s.queue, s.lane, s.breaker, s.suspect, s.parked_target,
+           s.fairness_key,
            {QUEUE_PAUSED} AS is_queue_paused,
            {BREAKER_OPEN} AS is_breaker_open,
            (SELECT b.open_until FROM scheduler_circuit_breaker b WHERE b.service = s.breaker) AS open_until
@@ -39,7 +40,7 @@ FIND_STANDING = f"""
 """
 _STANDING = """
     cold_status needs signal_key signal signal_due_at hot_status scheduled_time picked_by stream_id resource
-    limit_key queue lane breaker suspect parked_target is_queue_paused is_breaker_open open_until
+    limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open open_until
 """.split()  # noqa: SIM905 - a row of names reads better than a list of strings
 FIND_ARCHIVED = "SELECT status FROM scheduler_job_archive WHERE job_id = :job_id"
 
@@ -59,7 +60,9 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
     if job["hot_status"] is None:
         return list(_of_cold(job))
     found = list(_of_stream(job, now))
-    stream = open_stream(job["stream_id"], job["resource"], job["limit_key"], job["breaker"])
+    stream = open_stream(
+        job["stream_id"], job["resource"], job["limit_key"], job["breaker"], job["fairness_key"]
+    )
     if stream.limits:
         found += _of_limits(session, job, stream, job_id, now)
     return found

@@ -215,7 +215,7 @@ class TestClaimOrder:
                 scheduled_at=harness.now - span * random.choice([0.0, 0.5, 1.0, random.random(), -0.1]),
                 queue=random.choice(["a", "b", "c"]),
                 resource=random.choice([None, None, "gateway"]),
-                fairness_key=random.choice([None, "ann"]),
+                limit_key=random.choice([None, "ann"]),
             )
             for _ in range(120)
         ]

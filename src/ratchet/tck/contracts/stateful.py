@@ -31,6 +31,7 @@ _HELD = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 
 keys = st.sampled_from([None, None, None, "a", "b"])
 delays = st.sampled_from([0, 0, 0, -60, -1800, 30, 1000]).map(lambda seconds: timedelta(seconds=seconds))
+fairness_keys = st.sampled_from([None, None, "ann", "bob"])
 numbers = st.integers(min_value=0, max_value=10_000)  # which of the jobs there are: taken modulo their count
 
 
@@ -44,9 +45,11 @@ class JobLives(RuleBasedStateMachine):
         self.incarnations = 2
 
     @initialize(
-        jobs=st.lists(st.tuples(st.sampled_from(list(Priority)), delays, keys), min_size=2, max_size=8)
+        jobs=st.lists(
+            st.tuples(st.sampled_from(list(Priority)), delays, keys, fairness_keys), min_size=2, max_size=8
+        )
     )
-    def start(self, jobs: list[tuple[Priority, timedelta, str | None]]) -> None:
+    def start(self, jobs: list[tuple[Priority, timedelta, str | None, str | None]]) -> None:
         """Every life begins with two nodes and a few jobs."""
         self.harness.close()
         self.harness.now = START
@@ -54,8 +57,8 @@ class JobLives(RuleBasedStateMachine):
         self.reference = Reference(START)
         for node in self.nodes:
             self.harness.register(node)
-        for priority, delay, key in jobs:
-            self.submit(priority=priority, delay=delay, expiry=None, key=key, busy=Busy.RETURN)
+        for priority, delay, key, tenant in jobs:
+            self.submit(priority=priority, delay=delay, expiry=None, key=key, busy=Busy.RETURN, tenant=tenant)
 
     # --- which job ------------------------------------------------------------------------------
 
@@ -84,9 +87,16 @@ class JobLives(RuleBasedStateMachine):
         expiry=st.sampled_from([None, None, 20, 500]),
         key=keys,
         busy=st.sampled_from([Busy.RAISE, Busy.RETURN]),
+        tenant=fairness_keys,
     )
     def submit(
-        self, priority: Priority, delay: timedelta, expiry: int | None, key: str | None, busy: Busy
+        self,
+        priority: Priority,
+        delay: timedelta,
+        expiry: int | None,
+        key: str | None,
+        busy: Busy,
+        tenant: str | None,
     ) -> None:
         expires_at = None if expiry is None else self.now + timedelta(seconds=expiry)
         spec = self.harness.spec(
@@ -95,6 +105,7 @@ class JobLives(RuleBasedStateMachine):
             expires_at=expires_at,
             business_key=key,
             busy=busy,
+            fairness_key=tenant,
         )
         holder = None if key is None else self.reference.holder(key)
         if holder is not None and busy is Busy.RAISE:
@@ -108,7 +119,14 @@ class JobLives(RuleBasedStateMachine):
             return
         assert (answer.job_id, answer.created) == (spec.job_id, True)
         self.reference.submit(
-            ReferenceJob(spec.job_id, priority, spec.scheduled_at, expires_at=expires_at, key=key)
+            ReferenceJob(
+                spec.job_id,
+                priority,
+                spec.scheduled_at,
+                expires_at=expires_at,
+                key=key,
+                fairness_key=tenant,
+            )
         )
 
     @precondition(has_jobs)
@@ -125,11 +143,17 @@ class JobLives(RuleBasedStateMachine):
             ReferenceJob(spec.job_id, spec.priority, spec.scheduled_at, parent=parent.job_id, kind=kind)
         )
 
-    @rule(number=numbers, limit=st.integers(1, 4), suspects=st.sampled_from([False, False, False, True]))
-    def claim(self, number: int, limit: int, suspects: bool) -> None:
+    @rule(
+        number=numbers,
+        limit=st.integers(1, 4),
+        suspects=st.sampled_from([False, False, False, True]),
+        after=st.sampled_from([None, "", "ann", "bob", "b"]),
+    )
+    def claim(self, number: int, limit: int, suspects: bool, after: str | None) -> None:
         node = self.nodes[number % len(self.nodes)]
-        claims = self.harness.claim(limit, node_id=node, suspects=suspects)
-        assert [c.job_id for c in claims] == self.reference.in_claim_order(suspects=suspects)[:limit]
+        claims = self.harness.claim(limit, node_id=node, suspects=suspects, after=after)
+        expected = self.reference.in_claim_order(suspects=suspects, after=after)
+        assert [c.job_id for c in claims] == expected[:limit]
         for claim in claims:
             job = self.reference.jobs[claim.job_id]
             assert (claim.attempts, claim.crashes, claim.scheduled_at) == (job.attempts, job.crashes, job.due)

@@ -15,19 +15,19 @@ from functools import lru_cache
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claim_order import Branch, first_look, owners
+from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
-from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
+from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 
 FIND_BRANCHES = f"""
-    SELECT s.stream_id, p.column1 AS priority,
-           (SELECT q.scheduled_time FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
-             WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id AND q.priority = p.column1
-             ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time
+    SELECT s.stream_id, p.column1 AS priority
       FROM scheduler_stream s CROSS JOIN {{priorities}}
      WHERE {OPEN_STREAM}
+       AND (SELECT q.scheduled_time FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
+             WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id AND q.priority = p.column1
+             ORDER BY q.scheduled_time LIMIT 1) <= :now
 """
 
 # One branch of the look; the numbers stand for the branch.
@@ -71,21 +71,10 @@ class MysqlClaimPlan:
         if not due:
             return []
         self._take_turn(session, request)
-
-        # few branches of many have jobs: the others are not looked at, and these at once as far as they matter
-        most = first_look(request.limit, len(due))
-
-        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
-            for branch, _ in wanted:
-                branch.ended = (branch.stream_id, branch.priority) not in due
-            asked = [
-                (branch, count if branch.most is not None else max(count, most))
-                for branch, count in wanted
-                if not branch.ended
-            ]
-            self.read(session, asked, request, now)
-
-        choice = choose_gated(session, request, now, read)
+        # few branches of many have jobs: the others are not looked at
+        choice = choose_gated(
+            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
+        )
         if not choice.ranks:
             return []
         branch_of = owners(choice.branches)
@@ -130,14 +119,10 @@ class MysqlClaimPlan:
         return [locked[job_id] for job_id in wanted if job_id in locked]
 
 
-def _find_due(session: Session, request: ClaimRequest, now: datetime) -> set[tuple[int, int]]:
-    """The (stream, priority) of open streams that have jobs which are due."""
+def _find_due(session: Session, request: ClaimRequest, now: datetime) -> set[Place]:
+    """The places of open streams that have jobs which are due."""
     rows = session.rows(FIND_BRANCHES, stream_params(request, now))
-    return {
-        (stream_id, priority)
-        for stream_id, priority, head_at in rows
-        if head_at is not None and head_at <= now
-    }
+    return {(stream_id, priority) for stream_id, priority in rows}
 
 
 def _read_on(

@@ -3,7 +3,7 @@ The claim on PostgreSQL: one statement that looks, chooses, locks and takes.
 
 Its shape keeps its plan whatever the statistics say, and they are always wrong on a queue table: every
 access to the queue is a LATERAL look into the claim index with a LIMIT, or a lookup of given ids.
-Where an open stream has a limit, the choosing is done here, between a look and a take.
+Where an open stream has a limit or a fairness key, the choosing is done here, between a look and a take.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
 from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
 _LOOK = """
@@ -30,7 +31,7 @@ _LOOK = """
 # many of each branch these are. 5. `locked`, `claimed`: take so many of each.
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+        SELECT s.stream_id, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated
           FROM scheduler_stream s
@@ -139,7 +140,12 @@ STRICT = _Statements(
 class PostgresqlClaimPlan:
     """Claims in one statement, and without a pooler in one round trip; where an open stream has a limit, in a few."""
 
+    def __init__(self) -> None:
+        self._turns = PostgresqlTurns()
+
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
+            return taken
         params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
         rows = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
         if rows is not None and not rows[0][0]:
@@ -157,6 +163,8 @@ class PostgresqlClaimPlan:
         self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool
     ) -> list[Row]:
         choice = choose_gated(session, request, now, lambda wanted: self.read(session, wanted, request, now))
+        if choice.has_keys:
+            self._turns.expect(request)
         if not choice.ranks:
             return []
         branch_of = owners(choice.branches)
@@ -167,7 +175,7 @@ class PostgresqlClaimPlan:
         }
         rows = session.rows(_statements(request).take[bodies], params)
         choice.permits(session, request, rows, now)
-        return rows
+        return choice.in_turns(request, rows) if choice.has_keys else rows
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from ratchet.stores.sql.claim_order import Branch
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, next_opening
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite_values import json_list, micros
-from ratchet.stores.sql.gates import choose_gated
+from ratchet.stores.sql.gates import Place, choose_gated
 
 # Reads index entries only, in the index's order, and no more of them than are fetched.
 PEEK = """
@@ -46,10 +46,10 @@ class SqliteClaimPlan:
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
-        opening = database.read(lambda session: next_opening(session, request, now))
+        opening, due = database.read(lambda session: next_opening(session, request, now))
         if opening is None or opening > now:
             return []
-        return database.run(lambda session: self._take(session, request, now, bodies=bodies))
+        return database.run(lambda session: self._take(session, request, now, due, bodies=bodies))
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
@@ -65,8 +65,12 @@ class SqliteClaimPlan:
             if len(ranks) < count:
                 branch.ended = True
 
-    def _take(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        choice = choose_gated(session, request, now, lambda wanted: self.read(session, wanted, request, now))
+    def _take(
+        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[Place], *, bodies: bool
+    ) -> list[Row]:
+        choice = choose_gated(
+            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
+        )
         for branch in choice.branches:
             if branch.source is not None:
                 branch.source.close()
