@@ -282,6 +282,7 @@ class MongoClaims:
             on_success=spec.on_success,
             on_failure=spec.on_failure,
             resource=row.stream.resource,
+            limit_key=row.stream.limit_key,
             breaker=row.stream.breaker,
             expires_at=spec.expires_at,
             state=row.state,
