@@ -54,7 +54,7 @@ def test_a_hundred_per_second(seed: int) -> None:
     bucket = Bucket.full(100, SECOND, BEGIN)
     starts = starts_of(bucket, nodes=3, seconds=31, late=12 * MILLISECOND, seed=seed)
     counts = counted(starts, SECOND, BEGIN + SECOND, BEGIN + 30 * SECOND)
-    assert 95 <= min(counts)
+    assert min(counts) >= 95
     assert max(counts) <= 100
 
 
@@ -65,7 +65,7 @@ def test_clocks_that_differ(seed: int) -> None:
     late, skew = 4 * MILLISECOND, 8 * MILLISECOND
     starts = starts_of(bucket, nodes=3, seconds=11, late=late, seed=seed, skew=skew)
     counts = counted(starts, SECOND, BEGIN + SECOND, BEGIN + 10 * SECOND)
-    assert 95 <= min(counts)
+    assert min(counts) >= 95
     assert max(counts) <= 100
 
 
