@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -42,6 +43,16 @@ def nodes(url: str) -> Iterator[tuple[Scheduler, Scheduler]]:
         node.close()
 
 
+def start(node: Scheduler) -> None:
+    """Start a node, and wait until it hears others: before that it looks twice a second by itself."""
+    node.start()
+    cluster = node._core.cluster
+    deadline = time.monotonic() + PATIENCE
+    while cluster is not None and not getattr(cluster, "connected", True):
+        assert time.monotonic() < deadline, "the node hears nobody"
+        time.sleep(0.01)
+
+
 def test_whatever_opens_wakes_the_node_that_waits(nodes: tuple[Scheduler, Scheduler]) -> None:
     """A resumed queue, a raised and a removed limit, a reset breaker, each opened by another process."""
     operator, worker = nodes
@@ -49,7 +60,7 @@ def test_whatever_opens_wakes_the_node_that_waits(nodes: tuple[Scheduler, Schedu
     operator.limits.set("printer", concurrent=0)
     operator.limits.set("scanner", concurrent=0)
     operator.breakers.open("bank")
-    worker.start()
+    start(worker)
     waiting = {
         "queue_paused": operator.enqueue(jobs.double, 1).with_queue("reports"),
         "no_permit": operator.enqueue(jobs.double, 2).with_queue("waiters").with_resource("printer"),
@@ -80,7 +91,7 @@ def test_a_freed_permit_wakes_the_node_that_waits(nodes: tuple[Scheduler, Schedu
     holder, waiter = nodes
     holder.limits.set("printer", concurrent=1)
     for node in nodes:
-        node.start()
+        start(node)
     running = holder.enqueue(jobs.hold).with_queue("holders").with_resource("printer").submit()
     assert jobs.started.wait(PATIENCE)
     waiting = holder.enqueue(jobs.double, 1).with_queue("waiters").with_resource("printer").submit()
@@ -98,7 +109,7 @@ def test_permits_are_handed_on_without_a_pause(nodes: tuple[Scheduler, Scheduler
     """Thirty jobs, one at a time, on a node that polls once in ten minutes."""
     _, worker = nodes
     worker.limits.set("printer", concurrent=1)
-    worker.start()
+    start(worker)
     handles = [
         worker.enqueue(jobs.double, number).with_queue("waiters").with_resource("printer").submit()
         for number in range(30)
@@ -110,7 +121,7 @@ def test_a_rate_lets_jobs_start_when_it_says(nodes: tuple[Scheduler, Scheduler])
     """Twenty jobs at ten per second: all start, with no poll but those that the rate asks for."""
     _, worker = nodes
     worker.limits.set_rate("printer", 10, per=timedelta(seconds=1))
-    worker.start()
+    start(worker)
     handles = [
         worker.enqueue(jobs.double, number).with_queue("waiters").with_resource("printer").submit()
         for number in range(20)

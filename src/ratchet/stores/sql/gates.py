@@ -25,13 +25,20 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
             WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
-#: The streams a request may claim from, but for limits and breakers; *s* is the stream.
+#: The streams a request may claim from, but for limits and breakers; *s* is the stream. `OPEN_STREAM`: with both, but for rates.
 RUNNABLE_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
        AND (:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
        AND NOT {QUEUE_PAUSED}"""
+# An empty pool is seen here, without a lock, so that jobs behind it do not make the claim of others longer;
+# rates, and how much is left of what is not used up, are counted by `Limits`.
+NO_PERMIT_LEFT = """(COALESCE(s.resource, s.limit_key) IS NOT NULL AND EXISTS (
+           SELECT 1 FROM scheduler_resource_limit l
+            WHERE l.resource IN (s.resource, s.limit_key)
+              AND l.max_concurrent <= (SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource = l.resource)))"""
 OPEN_STREAM = f"""{RUNNABLE_STREAM}
-       AND NOT {BREAKER_OPEN}"""
+       AND NOT {BREAKER_OPEN}
+       AND NOT {NO_PERMIT_LEFT}"""
 
 FIND_OPEN_STREAMS = f"""
     SELECT s.stream_id, s.resource, s.limit_key, s.breaker FROM scheduler_stream s WHERE {OPEN_STREAM} ORDER BY s.stream_id
