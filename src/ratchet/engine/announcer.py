@@ -97,6 +97,8 @@ class Announcer:
             logger.warning(
                 "job %s: %s; it is parked until a node that can import it comes", run.job_id, ended.outcome
             )
+        if not run.lingering or ended.ending is Ending.SETTLE:
+            self._permits_freed(run)
         if answer is None or ended.completion is None:
             self._notice([run.job_id])
             return
@@ -141,6 +143,13 @@ class Announcer:
             self._dead_lettered_elsewhere(job_id)
         self.canceled(rescue.canceled)
         self._wake()
+        self._spread()
+
+    def _permits_freed(self, run: Run) -> None:
+        """Jobs may be waiting for what this run has held, here or on a node that sleeps: nobody knows when it comes."""
+        if run.job.body.resource is not None or run.job.body.limit_key is not None:
+            self._wake()
+            self._spread()
 
     def _dead_lettered_elsewhere(self, job_id: UUID) -> None:
         record = self._store.get(job_id)

@@ -159,6 +159,7 @@ class Assembly:
             interrupt_grace=options.interrupt_grace,
             hand_back_after=options.hand_back_after,
             on_timed_out=self.announcer.timed_out,
+            on_handed_back=self._spread,
         )
         self.expiry = ExpirySweep(parts.store, self.announcer.canceled)
         self.housekeeping = Housekeeping(

@@ -27,8 +27,12 @@ PARKED_INTERVAL = 10.0
 #: While another lane's batches come back full, a lane that had nothing is asked this often.
 EMPTY_LANE_INTERVAL = 0.05
 EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
-#: Where every lane has enough: they tell the poller when they have not.
+#: Where a lane has enough: it tells the poller when it has not.
 SATED_REST = timedelta(milliseconds=500)
+#: A lane whose next job is known to be due later is not asked before, for at most this many seconds.
+NAP = 0.25
+#: A poll that found nothing is followed by another one no sooner: what was due, other nodes are taking.
+SHORTEST_REST = timedelta(milliseconds=5)
 
 
 class Claiming(JobClaimStore, StreamStore, Protocol):
@@ -72,12 +76,15 @@ class Poller:
         self._suspects_at: float | None = None
         self._rest = timedelta()
         self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
-        self._served: dict[
-            tuple[Lane, bool], str
-        ] = {}  # the party whose job was claimed last: turns go on there
+        # the party whose job was claimed last: turns go on there
+        self._served: dict[tuple[Lane, bool], str] = {}
+        self._asked: list[Lane] = []
+        self._naps: dict[Lane, Nap] = {}
+        self._wakeups = 0
 
     def woken(self) -> None:
         """A wakeup arrived: there may be new work."""
+        self._wakeups += 1
         self._empty_since = {}
         self._strategy.woken()
 
@@ -86,16 +93,19 @@ class Poller:
         if not self._is_open():
             self._rest = timedelta(seconds=1)
             return 0
-        at = self._clock.monotonic()
+        at, wakeups = self._clock.monotonic(), self._wakeups
+        napping = {lane: nap for lane, nap in self._naps.items() if nap.lasts(now, at, wakeups)}
+        awake = self._coordinator.lanes.keys() - napping.keys()
         recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
-        found, requested, full = self._claim_for(self._coordinator.lanes.keys() - recent, now)
-        if recent and requested and not found:
-            found, requested, full = self._claim_for(self._coordinator.lanes.keys(), now)
+        found, requested, full = self._claim_for(awake - recent, now)
+        if recent & awake and requested and not found:
+            found, requested, full = self._claim_for(awake, now)
         if requested and not full:
             self._empty_since = {}
         found += self._claim_suspect(now)
         if not requested and not found:
-            self._rest = EMPTY_LANE_REST if recent else SATED_REST
+            self._naps = napping
+            self._rest = self._until_naps_end(EMPTY_LANE_REST if recent else SATED_REST, now)
             return 0
         observation = PollObservation(
             found=found,
@@ -104,7 +114,16 @@ class Poller:
             utilization=self._coordinator.utilization,
         )
         delay = self._strategy.next_delay(observation)
-        self._rest = timedelta() if full else self._until_due(delay, now) if requested else delay
+        if full or not requested:
+            self._naps = {}
+            self._rest = timedelta() if full else delay
+        else:
+            self._naps = napping | self._look_ahead({*self._asked, *(recent & awake)}, now, wakeups)
+            if len(self._naps) < len(self._coordinator.lanes):
+                delay = min(delay, SATED_REST)
+            self._rest = self._until_naps_end(delay, now)
+            if not found:
+                self._rest = max(self._rest, SHORTEST_REST)
         return found
 
     def _claim_for(self, chosen: Collection[Lane], now: datetime) -> tuple[int, int, bool]:
@@ -112,10 +131,12 @@ class Poller:
         found = requested = 0
         full = False
         empty: list[Lane] = []
+        self._asked = []
         for lane, executor in self._coordinator.lanes.items():
             wanted = executor.wanted() if lane in chosen else 0
             if wanted <= 0:
                 continue
+            self._asked.append(lane)
             jobs = self._claim(lane, wanted, now)
             found, requested = found + len(jobs), requested + wanted
             full = full or len(jobs) >= wanted
@@ -193,10 +214,32 @@ class Poller:
             return False
         return True
 
-    def _until_due(self, delay: timedelta, now: datetime) -> timedelta:
-        """Not beyond the moment at which the next job is due."""
-        for lane in self._coordinator.lanes:
+    def _look_ahead(self, lanes: Collection[Lane], now: datetime, wakeups: int) -> dict[Lane, Nap]:
+        """How long these lanes may nap: until the next job is due, a gate opens, a rate lets another one start."""
+        naps: dict[Lane, Nap] = {}
+        for lane in lanes:
             due = self._claims.next_due_at(self._request(lane, 1), now=now)
-            if due is not None:
-                delay = min(delay, max(due - now, timedelta(milliseconds=1)))
-        return delay
+            naps[lane] = Nap(due, self._clock.monotonic(), wakeups)
+        return naps
+
+    def _until_naps_end(self, delay: timedelta, now: datetime) -> timedelta:
+        """Not beyond the moment at which the next job is due."""
+        dues = [nap.due_at for nap in self._naps.values() if nap.due_at is not None]
+        return min([delay, *(max(due - now, timedelta(milliseconds=1)) for due in dues)])
+
+
+class Nap:
+    """What was found out about a lane: when its next job is due (None: nobody knows), and when that was read."""
+
+    __slots__ = ("_read_at", "_wakeups", "due_at")
+
+    def __init__(self, due_at: datetime | None, read_at: float, wakeups: int) -> None:
+        self.due_at = due_at
+        self._read_at = read_at
+        self._wakeups = wakeups
+
+    def lasts(self, now: datetime, at: float, wakeups: int) -> bool:
+        """True while the lane need not be asked: no wakeup since then, nothing due, and not for long."""
+        if wakeups != self._wakeups or at - self._read_at >= NAP:
+            return False
+        return self.due_at is None or self.due_at > now

@@ -30,6 +30,7 @@ class RunWatch:
         interrupt_grace: timedelta,
         hand_back_after: timedelta,
         on_timed_out: Callable[[Run], None] = lambda run: None,
+        on_handed_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._coordinator = coordinator
         self._completer = completer
@@ -38,6 +39,7 @@ class RunWatch:
         self._grace = interrupt_grace.total_seconds()
         self._hand_back_after = hand_back_after.total_seconds()
         self._on_timed_out = on_timed_out
+        self._on_handed_back = on_handed_back
 
     def run_once(self, now: datetime) -> int:
         """Stop what must stop; how many runs were touched."""
@@ -62,6 +64,8 @@ class RunWatch:
             for claim in claims:
                 self._coordinator.unanswered(claim.claim_id)
             raise
+        if claims:
+            self._on_handed_back()
         return len(runs)
 
     def _look_at(self, run: Run, at: float) -> int:

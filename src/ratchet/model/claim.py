@@ -87,6 +87,7 @@ class JobBody(Struct, frozen=True, kw_only=True):
     on_success: str | None = None
     on_failure: str | None = None
     resource: str | None = None
+    limit_key: str | None = None
     breaker: str | None = None
     fairness_key: str | None = None
     expires_at: datetime | None = None

@@ -48,10 +48,12 @@ class MemoryClaims(Part):
         allowances = Allowances(self._state, now=now)
         heads: list[datetime] = []
         for stream_id, record in self._state.streams.items():
-            opens_at = now
+            opens_at = allowances.opens_at(record.key)
+            if opens_at is None:
+                continue
             if breaker_closes(self._state, record.key, now):
-                opens_at = opening_of(self._state, record.key) or opens_at
-            if _is_open(self._state, record.key, request, opens_at) and allowances.admit(record.key):
+                opens_at = max(opening_of(self._state, record.key) or now, opens_at)
+            if _is_open(self._state, record.key, request, opens_at):
                 lines = self._state.pending.lines(stream_id)
                 heads += [
                     max(places[0][0], opens_at) if opens_at > now else places[0][0] for _, places in lines
@@ -223,6 +225,7 @@ def _body(state: State, row: Row) -> JobBody:
         on_success=spec.on_success,
         on_failure=spec.on_failure,
         resource=row.stream.resource,
+        limit_key=row.stream.limit_key,
         breaker=row.stream.breaker,
         fairness_key=row.stream.fairness_key,
         expires_at=spec.expires_at,

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes, breaker_gate
 from ratchet.model.job import StreamKey
+from ratchet.model.rates import Bucket
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.memory.runs import free_permits
 from ratchet.stores.memory.state import Part, State, atomic
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
@@ -29,20 +28,12 @@ def opening_of(state: State, key: StreamKey) -> datetime | None:
     return None if record is None else record.until
 
 
-def refilled(limit: Limit, now: datetime) -> Limit:
-    """The limit with what its bucket has gained until *now*."""
-    if limit.rate is None or limit.period is None:
-        return limit
-    gained = max(now - limit.refilled_at, timedelta()) // _MICROSECOND * limit.rate
-    full = limit.period // _MICROSECOND * limit.rate
-    return replace(limit, level=min(limit.level + gained, full), refilled_at=max(now, limit.refilled_at))
-
-
-def tokens(limit: Limit) -> int | None:
-    """How many whole starts are in the bucket; None: there is no rate."""
+def bucket_of(limit: Limit, now: datetime) -> Bucket | None:
+    """The bucket of the limit's rate at *now*; None: it has no rate."""
     if limit.rate is None or limit.period is None:
         return None
-    return limit.level // (limit.period // _MICROSECOND)
+    bucket = Bucket(rate=limit.rate, period=limit.period, level=limit.level, filled_at=limit.refilled_at)
+    return bucket.at(now)
 
 
 class Allowances:
@@ -52,6 +43,7 @@ class Allowances:
         self._state = state
         self._now = now
         self._limits: dict[str, Limit] = {}
+        self._buckets: dict[str, Bucket | None] = {}
         self._taken: dict[str, int] = {}
 
     def admit(self, key: StreamKey) -> bool:
@@ -66,10 +58,11 @@ class Allowances:
     def spend(self) -> None:
         """Write down what the taken jobs cost."""
         for name, count in self._taken.items():
-            limit = self._limits[name]
-            if limit.rate is not None and limit.period is not None:
-                level = limit.level - count * (limit.period // _MICROSECOND)
-                self._state.limits.put(name, replace(limit, level=level))
+            bucket = self._buckets[name]
+            if bucket is not None:
+                left = bucket.without(count, spread=not name.startswith(BREAKER_GATE))
+                spent = replace(self._limits[name], level=left.level, refilled_at=left.filled_at)
+                self._state.limits.put(name, spent)
 
     def refusals(self, key: StreamKey) -> list[tuple[str, str, datetime | None]]:
         """Why the stream has no room for one more."""
@@ -77,14 +70,14 @@ class Allowances:
         for name in self._limited(key):
             limit = self._limits[name]
             if name.startswith(BREAKER_GATE):
-                if self._tokens_left(name, limit) <= 0:
+                if self._starts_left(name) <= 0:
                     waits = f"the circuit breaker {key.breaker!r} waits for what its probes say"
-                    reasons.append(("breaker_open", waits, self._next_token_at(name, limit)))
+                    reasons.append(("breaker_open", waits, self._next_start_at(name)))
                 continue
             if self._permits_left(name, limit) <= 0:
                 reasons.append(("no_permit", f"all {limit.concurrent} permits of {name!r} are taken", None))
-            if self._tokens_left(name, limit) <= 0:
-                until = self._next_token_at(name, limit)
+            if self._starts_left(name) <= 0:
+                until = self._next_start_at(name)
                 reasons.append(("rate_limited", f"{name!r} starts {limit.rate} per {limit.period}", until))
         return reasons
 
@@ -92,28 +85,38 @@ class Allowances:
         for name in dict.fromkeys((key.resource, key.limit_key, breaker_gate(key.breaker))):
             limit = None if name is None else self._state.limits.get(name)
             if name is not None and limit is not None:
-                self._limits.setdefault(name, refilled(limit, self._now))
+                if name not in self._limits:
+                    self._limits[name] = limit
+                    self._buckets[name] = bucket_of(limit, self._now)
                 yield name
 
     def _has_room(self, name: str) -> bool:
         limit = self._limits[name]
-        return self._permits_left(name, limit) > 0 and self._tokens_left(name, limit) > 0
+        return self._permits_left(name, limit) > 0 and self._starts_left(name) > 0
 
     def _permits_left(self, name: str, limit: Limit) -> int:
         if limit.concurrent is None:
             return 1
         return limit.concurrent - self._state.permits_of.size(name) - self._taken.get(name, 0)
 
-    def _tokens_left(self, name: str, limit: Limit) -> int:
-        available = tokens(limit)
-        return 1 if available is None else available - self._taken.get(name, 0)
+    def opens_at(self, key: StreamKey) -> datetime | None:
+        """When every resource of the stream has room for one more; None: when a permit is freed, and nobody knows."""
+        opens = [self._now]
+        for name in self._limited(key):
+            if self._permits_left(name, self._limits[name]) <= 0:
+                return None
+            opens.append(self._next_start_at(name) or self._now)
+        return max(opens)
 
-    def _next_token_at(self, name: str, limit: Limit) -> datetime | None:
-        if not limit.rate or limit.period is None:
+    def _starts_left(self, name: str) -> int:
+        bucket = self._buckets[name]
+        return 1 if bucket is None else bucket.starts - self._taken.get(name, 0)
+
+    def _next_start_at(self, name: str) -> datetime | None:
+        bucket = self._buckets[name]
+        if bucket is None or self._starts_left(name) > 0:
             return None
-        token = limit.period // _MICROSECOND
-        missing = (self._taken.get(name, 0) + 1) * token - limit.level
-        return self._now + -(-missing // limit.rate) * _MICROSECOND
+        return bucket.opens_at(self._taken.get(name, 0))
 
 
 class MemoryPermits(Part):
@@ -130,14 +133,22 @@ class MemoryPermits(Part):
         now: datetime,
     ) -> None:
         before = self._state.limits.get(name)
-        held = Limit(name=name, refilled_at=now) if before is None else refilled(before, now)
+        held = Limit(name=name, refilled_at=now) if before is None else before
         after = replace(
             held,
             concurrent=held.concurrent if concurrent is None else concurrent,
             rate=held.rate if rate is None else rate,
             period=held.period if period is None else period,
         )
-        self._state.limits.put(name, replace(after, level=_level_after(held, after), refilled_at=now))
+        if after.rate is not None and after.period is not None:
+            bucket = bucket_of(held, now)
+            bucket = (
+                Bucket.full(after.rate, after.period, now)
+                if bucket is None
+                else bucket.resized(after.rate, after.period)
+            )
+            after = replace(after, level=bucket.level, refilled_at=bucket.filled_at)
+        self._state.limits.put(name, after)
 
     @atomic
     def remove_limit(self, name: str, *, now: datetime) -> bool:
@@ -184,17 +195,6 @@ class MemoryPermits(Part):
         return True
 
     def _fill_gate(self, name: str, probes: Probes, now: datetime) -> None:
-        period = probes.every * probes.count
-        full = period // _MICROSECOND * probes.count
-        gate = Limit(name=name, rate=probes.count, period=period, level=full, refilled_at=now)
+        full = Bucket.full(probes.count, probes.every * probes.count, now)
+        gate = Limit(name=name, rate=full.rate, period=full.period, level=full.level, refilled_at=now)
         self._state.limits.put(name, gate)
-
-
-def _level_after(before: Limit, after: Limit) -> int:
-    """A new rate starts with a full bucket; a changed one keeps its whole starts, as far as they fit."""
-    if after.rate is None or after.period is None:
-        return 0
-    if (before.rate, before.period) == (after.rate, after.period):
-        return before.level
-    token, held = after.period // _MICROSECOND, tokens(before)
-    return token * (after.rate if held is None else min(held, after.rate))

@@ -164,8 +164,7 @@ class Limit(Struct, frozen=True, kw_only=True):
     """
     A resource's limit and the bucket of its rate.
 
-    The bucket is counted in whole microseconds times tokens, so that it never drifts: a token is
-    ``period`` microseconds, every microsecond brings ``rate``.
+    ``level`` and ``refilled_at`` are those of `ratchet.model.rates.Bucket`.
     """
 
     name: str

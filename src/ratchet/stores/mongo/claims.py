@@ -282,6 +282,7 @@ class MongoClaims:
             on_success=spec.on_success,
             on_failure=spec.on_failure,
             resource=row.stream.resource,
+            limit_key=row.stream.limit_key,
             breaker=row.stream.breaker,
             fairness_key=row.stream.fairness_key,
             expires_at=spec.expires_at,

@@ -16,8 +16,9 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import breaker_gate
 from ratchet.model.job import StreamKey
+from ratchet.model.rates import Bucket
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.permits import refilled, tokens
+from ratchet.stores.memory.permits import bucket_of
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch
 from ratchet.stores.mongo.database import Collections
@@ -44,6 +45,7 @@ class Gates:
     paused: set[str] = field(default_factory=set)
     breakers: dict[str, datetime | None] = field(default_factory=dict)  # open until; None: for good
     limits: dict[str, Limit] = field(default_factory=dict)
+    buckets: dict[str, Bucket] = field(default_factory=dict)  # of limits that have a rate
     held: dict[str, int] = field(default_factory=dict)
 
     def is_open(self, key: StreamKey, request: ClaimRequest) -> bool:
@@ -79,10 +81,8 @@ class Gates:
 
     def allowance(self, name: str) -> int:
         """How many jobs a limit lets through now."""
-        limit = self.limits[name]
-        slots = NO_LIMIT if limit.concurrent is None else limit.concurrent - self.held.get(name, 0)
-        starts = tokens(limit)
-        return max(0, min(slots, NO_LIMIT if starts is None else starts))
+        bucket = self.buckets.get(name)
+        return max(0, min(self.slots(name), NO_LIMIT if bucket is None else bucket.starts))
 
     def slots(self, name: str) -> int:
         """How many more jobs of a limit may run at once."""
@@ -91,11 +91,8 @@ class Gates:
 
     def next_token_at(self, name: str) -> datetime | None:
         """When the rate of a limit lets another job start; None: now, or nobody knows."""
-        limit = self.limits[name]
-        if not limit.rate or limit.period is None or (tokens(limit) or 0) > 0:
-            return None
-        missing = limit.period // _MICROSECOND - limit.level
-        return self.now + -(-missing // limit.rate) * _MICROSECOND
+        bucket = self.buckets.get(name)
+        return None if bucket is None or bucket.starts > 0 else bucket.opens_at()
 
     def branches(self, stream_ids: Iterable[int]) -> list[Branch]:
         """The branches of streams, each with its limits; those that a limit closes are left out."""
@@ -139,7 +136,9 @@ def read_gates(
                 until = document.get("until")
                 gates.breakers[document["_id"]] = None if until is None else time_of(until)
             case "limit":
-                gates.limits[document["_id"]] = refilled(LIMITS.value(document), now)
+                limit = gates.limits[document["_id"]] = LIMITS.value(document)
+                if (bucket := bucket_of(limit, now)) is not None:
+                    gates.buckets[limit.name] = bucket
     _count_permits(collections, gates)
     return gates, found
 

@@ -138,6 +138,7 @@ class SqlClaims(SqlPart):
             on_success=row[13],
             on_failure=row[14],
             resource=stream.resource,
+            limit_key=stream.limit_key,
             breaker=stream.breaker,
             fairness_key=stream.fairness_key,
             expires_at=row[15],
@@ -164,17 +165,15 @@ def next_opening(
     ]
     limits = Limits.seen(session, [stream for stream, _ in heads], now)
     due = {(row[0], row[6]) for row in rows if row[4] is not None and row[4] <= now}
-    return min(_openings(heads, limits, now), default=None), due
+    return min(_openings(heads, limits), default=None), due
 
 
-def _openings(
-    heads: Sequence[tuple[OpenStream, datetime]], limits: Limits, now: datetime
-) -> Iterator[datetime]:
+def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> Iterator[datetime]:
     for stream, due_at in heads:
-        waits = [limit.next_token for limit in limits.of(stream)]
+        opens = [limit.next_start_at for limit in limits.of(stream)]
         if any(limit.concurrent is not None and limit.concurrent <= 0 for limit in limits.of(stream)):
             continue  # opens when a permit is freed, and nobody knows when
-        yield max([due_at, *(now + wait for wait in waits if wait is not None)])
+        yield max([due_at, *(at for at in opens if at is not None)])
 
 
 def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:

@@ -7,7 +7,6 @@ takes at most what is left, and records a permit per job, all in its own transac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import BREAKER_GATE, breaker_gate
+from ratchet.model.rates import Bucket
 from ratchet.stores.sql.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.turns import Rank, in_turns
@@ -26,13 +26,20 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
             WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
-#: The streams a request may claim from, but for limits and breakers; *s* is the stream.
+#: The streams a request may claim from, but for limits and breakers; *s* is the stream. `OPEN_STREAM`: with both, but for rates.
 RUNNABLE_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
        AND (:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
        AND NOT {QUEUE_PAUSED}"""
+# An empty pool is seen here, without a lock, so that jobs behind it do not make the claim of others longer;
+# rates, and how much is left of what is not used up, are counted by `Limits`.
+NO_PERMIT_LEFT = """(COALESCE(s.resource, s.limit_key) IS NOT NULL AND EXISTS (
+           SELECT 1 FROM scheduler_resource_limit l
+            WHERE l.resource IN (s.resource, s.limit_key)
+              AND l.max_concurrent <= (SELECT count(*) FROM scheduler_resource_permit p WHERE p.resource = l.resource)))"""
 OPEN_STREAM = f"""{RUNNABLE_STREAM}
-       AND NOT {BREAKER_OPEN}"""
+       AND NOT {BREAKER_OPEN}
+       AND NOT {NO_PERMIT_LEFT}"""
 
 FIND_OPEN_STREAMS = f"""
     SELECT s.stream_id, s.resource, s.limit_key, s.breaker, s.fairness_key FROM scheduler_stream s WHERE {OPEN_STREAM}
@@ -52,7 +59,7 @@ COUNT_PERMITS = """
     SELECT resource, count(*) AS permits FROM scheduler_resource_permit WHERE resource {in names text} GROUP BY resource
 """
 SPEND_TOKENS = """
-    UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :now WHERE resource = :resource
+    UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :filled_at WHERE resource = :resource
 """
 
 
@@ -113,29 +120,22 @@ class Limit:
 
     name: str
     concurrent: int | None  # how many more may run
-    tokens: float | None  # how many more may start; None: no rate
-    rate: int | None = None
-    period: timedelta | None = None
+    bucket: Bucket | None = None  # how many more may start; None: no rate
 
     @property
     def allowance(self) -> int:
         """How many jobs may be claimed now."""
-        slots = math.inf if self.concurrent is None else self.concurrent
-        starts = math.inf if self.tokens is None else math.floor(self.tokens + _WHOLE)
-        left = min(slots, starts)
-        return max(int(left), 0) if left != math.inf else _NO_LIMIT
+        slots = _NO_LIMIT if self.concurrent is None else self.concurrent
+        return max(slots if self.bucket is None else min(slots, self.bucket.starts), 0)
 
     @property
-    def next_token(self) -> timedelta | None:
-        """How long until another job may start, where the rate is what holds it back."""
-        if self.tokens is None or self.tokens + _WHOLE >= 1 or not self.rate or self.period is None:
-            return None
-        return self.period * ((1 - self.tokens) / self.rate)
+    def next_start_at(self) -> datetime | None:
+        """When another job may start, where the rate is what holds it back."""
+        return None if self.bucket is None or self.bucket.starts > 0 else self.bucket.opens_at()
 
 
 _NO_LIMIT = 2**31
 _CLOSED = 0
-_WHOLE = 1e-6  # a token that lacks no more than this is whole: times are microseconds, tokens are not
 
 
 class Limits:
@@ -194,9 +194,11 @@ class Limits:
         columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
         session.insert_rows("scheduler_resource_permit", columns, permits)
         for name, starts in sorted(spent.items()):
-            tokens = self._limits[name].tokens
-            if tokens is not None:
-                session.execute(SPEND_TOKENS, {"resource": name, "tokens": tokens - starts, "now": now})
+            bucket = self._limits[name].bucket
+            if bucket is not None:
+                left = bucket.without(starts, spread=not name.startswith(BREAKER_GATE))
+                values = {"resource": name, "tokens": left.tokens, "filled_at": left.filled_at}
+                session.execute(SPEND_TOKENS, values)
 
 
 def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> dict[str, Limit]:
@@ -207,24 +209,24 @@ def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> 
     found: dict[str, Limit] = {}
     for name, most, rate, period_us, tokens, refilled_at in rows:
         concurrent = None if most is None else most - held.get(name, 0)
-        period = None if period_us is None else timedelta(microseconds=period_us)
-        found[name] = Limit(name, concurrent, _tokens(rate, period, tokens, refilled_at, now), rate, period)
+        found[name] = Limit(name, concurrent, _bucket(rate, period_us, tokens, refilled_at, now))
     return found
 
 
-def _tokens(
+def _bucket(
     rate: int | None,
-    period: timedelta | None,
+    period_us: int | None,
     tokens: float | None,
-    refilled_at: datetime | None,
+    filled_at: datetime | None,
     now: datetime,
-) -> float | None:
-    """A bucket that holds *rate* tokens and fills within *period*; a clock that went back adds nothing."""
-    if rate is None or not period:
+) -> Bucket | None:
+    if rate is None or not period_us:
         return None
-    if tokens is None or refilled_at is None:
-        return float(rate)
-    return min(float(rate), tokens + rate * max((now - refilled_at) / period, 0.0))
+    period = timedelta(microseconds=period_us)
+    if tokens is None or filled_at is None:
+        return Bucket.full(rate, period, now)
+    # starts are stored as a double, which holds every level of a bucket exactly enough to find it again
+    return Bucket(rate=rate, period=period, level=round(tokens * period_us), filled_at=filled_at).at(now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ LOCK_LIMIT = """
 SET_LIMIT = """
     INSERT INTO scheduler_resource_limit AS held
            (resource, max_concurrent, rate, period_us, tokens, refilled_at, updated_at)
-    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :now, :now)
+    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :filled_at, :now)
         ON CONFLICT (resource) DO UPDATE
        SET max_concurrent = COALESCE(excluded.max_concurrent, held.max_concurrent),
            rate = COALESCE(excluded.rate, held.rate),
@@ -78,7 +78,8 @@ class SqlPermits(SqlPart):
         }
 
         def set_limit(session: Session) -> None:
-            session.execute(SET_LIMIT, {**values, "tokens": _tokens_after(session, name, rate, now)})
+            tokens, filled_at = _tokens_after(session, name, rate, period, now)
+            session.execute(SET_LIMIT, {**values, "tokens": tokens, "filled_at": filled_at})
 
         self.database.run(set_limit)
 
@@ -147,22 +148,28 @@ def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, no
     elif probes is not None:
         period = probes.every * probes.count
         values = {"name": name, "concurrent": None, "rate": probes.count, "tokens": float(probes.count)}
-        session.execute(SET_LIMIT, {**values, "period_us": period // timedelta(microseconds=1), "now": now})
+        times = {"period_us": period // timedelta(microseconds=1), "filled_at": now, "now": now}
+        session.execute(SET_LIMIT, {**values, **times})
 
 
-def _tokens_after(session: Session, name: str, rate: int | None, now: datetime) -> float | None:
+def _tokens_after(
+    session: Session, name: str, rate: int | None, period: timedelta | None, now: datetime
+) -> tuple[float | None, datetime]:
     """
-    What is in the bucket when the limit is changed: what was in it, as far as the new rate allows.
+    What is in the bucket when the limit is changed, and since when: what was in it, as far as the new rate allows.
 
     Every node sets its limits when it starts, and a deploy must not let a burst through.
     """
     if session.row(LOCK_LIMIT, {"name": name}) is None:
-        return None if rate is None else float(rate)
-    stream = open_stream(0, name, None)
-    tokens = next((limit.tokens for limit in Limits.seen(session, [stream], now).of(stream)), None)
-    if tokens is None or rate is None:
-        return tokens if rate is None else float(rate)
-    return min(tokens, float(rate))
+        bucket = None
+    else:
+        stream = open_stream(0, name, None)
+        bucket = next((limit.bucket for limit in Limits.seen(session, [stream], now).of(stream)), None)
+    if bucket is None:
+        return (None if rate is None else float(rate)), now
+    if rate is not None or period is not None:
+        bucket = bucket.resized(rate or bucket.rate, period or bucket.period)
+    return bucket.tokens, bucket.filled_at
 
 
 def _limit(row: Row) -> LimitRecord:

@@ -126,12 +126,11 @@ def _of_limits(
         if str(job_id) not in {str(rank[2]) for rank in chosen}:
             closed = [min(limits.of(stream), key=lambda limit: limit.allowance)]
     for limit in closed:
-        yield _of_limit(limit, now)
+        yield _of_limit(limit)
 
 
-def _of_limit(limit: Limit, now: datetime) -> Reason:
-    wait = limit.next_token
-    until = now + wait if wait is not None else None
+def _of_limit(limit: Limit) -> Reason:
+    until = limit.next_start_at
     if limit.name.startswith(BREAKER_GATE):
         service = limit.name.removeprefix(BREAKER_GATE)
         return ("breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until)

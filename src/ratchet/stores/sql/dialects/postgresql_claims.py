@@ -150,7 +150,8 @@ class PostgresqlClaimPlan:
         rows = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
         if rows is not None and not rows[0][0]:
             return _claimed(rows)
-        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
+        claim = self._claim if rows is None else self._claim_gated
+        return database.run(lambda session: claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
