@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 gate = threading.Event()
@@ -22,3 +23,14 @@ def wait_for_gate() -> None:
     waiting.set()
     while not gate.wait(0.05):
         pass
+
+
+def fail() -> None:
+    """Always raises."""
+    raise ValueError("no")
+
+
+def say(name: str) -> str:
+    """Logs one line."""
+    logging.getLogger(__name__).warning("hello %s", name)
+    return name
