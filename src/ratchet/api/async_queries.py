@@ -93,6 +93,10 @@ class AsyncNodes:
         """See `Nodes.list`."""
         return await in_thread(self._nodes.list)
 
+    async def remove(self, node_id: str) -> bool:
+        """See `Nodes.remove`."""
+        return await in_thread(self._nodes.remove, node_id)
+
 
 class AsyncQueues:
     """`Queues`, awaitable."""

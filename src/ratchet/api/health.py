@@ -17,8 +17,10 @@ class Health(dict[str, Any]):
     What a health check reports; a dict, so that it is JSON as it stands.
 
     ``ok``: the store answers, with the right schema, and where jobs are overdue some node is alive.
-    ``store``, ``reachable``, ``schema_ok``, ``error``, ``nodes`` (alive), ``pending``, ``running``,
-    ``overdue``, ``oldest_wait`` (seconds that the longest waiting due job has waited; None: none waits).
+    ``store``, ``reachable``, ``schema_ok``, ``error``, ``nodes`` (alive), ``draining`` (of these),
+    ``silent`` (neither alive nor declared dead yet), ``rescues`` and ``false_rescues`` (counted by the nodes
+    that are alive), ``pending``, ``running``, ``overdue``, ``oldest_wait`` (seconds that the longest waiting due
+    job has waited; None: none waits).
     """
 
     @property
@@ -36,6 +38,10 @@ def health_of(backend: Backend) -> Health:
         schema_ok=False,
         error=None,
         nodes=0,
+        draining=0,
+        silent=0,
+        rescues=0,
+        false_rescues=0,
         pending=0,
         running=0,
         overdue=0,
@@ -62,7 +68,13 @@ def _count(backend: Backend, health: Health) -> None:
     counts = store.counts()
     health["pending"] = counts.get(JobStatus.PENDING, 0)
     health["running"] = counts.get(JobStatus.RUNNING, 0)
-    health["nodes"] = sum(1 for node in store.nodes() if _is_alive(node, backend))
+    known = [node for node in store.nodes() if node.state is not NodeState.DEAD]
+    alive = [node for node in known if _is_alive(node, backend)]
+    health["nodes"] = len(alive)
+    health["draining"] = sum(node.state is NodeState.DRAINING for node in alive)
+    health["silent"] = len(known) - len(alive)
+    health["rescues"] = sum(node.about.rescues for node in alive)
+    health["false_rescues"] = sum(node.about.false_rescues for node in alive)
     health["overdue"] = store.count(JobFilter(statuses=[JobStatus.PENDING], scheduled_before=now))
     due = [
         at
@@ -81,4 +93,4 @@ def _count(backend: Backend, health: Health) -> None:
 
 def _is_alive(node: NodeRecord, backend: Backend) -> bool:
     """Good enough for a report: rescuers watch the beat itself and compare no clocks."""
-    return node.state is not NodeState.DEAD and backend.now() - node.last_beat_at <= 2 * node.silence
+    return backend.now() - node.last_beat_at <= 2 * node.silence

@@ -16,9 +16,16 @@ from ratchet.api.breakers import SERVICE_LIMIT
 from ratchet.api.checks import count_of, id_of, moment_of, text_of
 from ratchet.api.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound
-from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, NodeRecord, QueueRecord
+from ratchet.model.cluster import (
+    BREAKER_GATE,
+    BreakerRecord,
+    LimitRecord,
+    NodeRecord,
+    NodeState,
+    QueueRecord,
+)
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob, JobNotFound
+from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive
 from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
 from ratchet.model.status import JobStatus, Priority
@@ -110,11 +117,35 @@ class DeadLetters(Facade):
 
 
 class Nodes(Facade):
-    """Reads the nodes of the cluster."""
+    """Shows the nodes of the cluster, and forgets those that are gone."""
 
     def list(self) -> list[NodeRecord]:
         """All nodes by start time, dead ones included until they are purged."""
         return self._backend.store.nodes()
+
+    def remove(self, node_id: str) -> bool:
+        """
+        Forget a node that is dead, or silent for longer than it may be; False if there is none of that id.
+
+        What a silent one was running is requeued, as when another node notices its death. One that beats is
+        never removed: `NodeAlive`.
+        """
+        store, now = self._backend.store, self._backend.store.database_time()
+        node = next((one for one in store.nodes() if one.node_id == node_id), None)
+        if node is None:
+            return False
+        if node.state is not NodeState.DEAD:
+            quiet = now - node.last_beat_at
+            crashes = self._backend.options.max_crashes
+            if quiet <= node.silence or not store.rescue(
+                node_id, seen_beat=node.beat, by="removed", max_crashes=crashes, now=now
+            ):
+                raise NodeAlive(
+                    f"node {node_id} is alive: its last beat was {max(0.0, quiet.total_seconds()):.1f} s ago, and it "
+                    f"is silent after {node.silence.total_seconds():g} s; stop process {node.pid} on {node.host} instead"
+                )
+        store.deregister(node_id, now=now)
+        return True
 
 
 class Queues(Facade):

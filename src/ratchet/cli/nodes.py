@@ -2,55 +2,89 @@
 
 from __future__ import annotations
 
-import json as json_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from msgspec import structs
 
 from ratchet.cli import parameters as given
+from ratchet.cli.exits import NothingFound
 from ratchet.cli.output import Output, ago
 from ratchet.model.cluster import NodeRecord, NodeState
+from ratchet.scheduler import Scheduler
 
 
 def nodes(
     every: Annotated[bool, typer.Option("--all", help="Dead ones too.")] = False,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove",
+            metavar="NODE",
+            help="Forget this node, which must be dead or silent; what it was running is requeued. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """List the processes that run jobs."""
+    """List the processes that run jobs, or forget some that are gone."""
     with given.opened(url) as scheduler:
-        found = [node for node in scheduler.nodes.list() if every or node.state is not NodeState.DEAD]
         out = Output(as_json=json)
+        if remove:
+            _remove(scheduler, remove)
+            out.say(f"removed {', '.join(remove)}", removed=remove)
+            return
+        found = [node for node in scheduler.nodes.list() if every or node.state is not NodeState.DEAD]
         if json:
-            out.document({"nodes": found})
+            out.document({"nodes": [_document(node) for node in found]})
             return
         now = scheduler.backend.now()
         out.table(
-            ("node", "state", "host", "pid", "running", "lanes", "queues", "beat", "started"),
+            (
+                "node",
+                "state",
+                "host",
+                "pid",
+                "version",
+                "running",
+                "lanes",
+                "queues",
+                "rescues",
+                "false",
+                "beat",
+                "started",
+            ),
             [
                 (
                     node.node_id,
                     node.state,
                     node.host,
                     node.pid,
+                    node.version,
                     node.running,
-                    *_info(node),
+                    ", ".join(f"{lane} {slots}" for lane, slots in node.about.lanes.items()) or None,
+                    ", ".join(node.about.queues) if node.about.queues else "all",
+                    node.about.rescues,
+                    node.about.false_rescues,
                     ago(node.last_beat_at, now),
                     ago(node.started_at, now),
                 )
                 for node in found
             ],
             empty="no node is running; start one with: ratchet worker package.module:scheduler",
-            spare=("queues", "lanes", "started", "host", "pid"),
+            spare=("version", "queues", "lanes", "started", "rescues", "false", "host", "pid"),
         )
 
 
-def _info(node: NodeRecord) -> tuple[str | None, str | None]:
-    """Lanes and queues as the node described itself."""
-    try:
-        info = json_module.loads(node.info or "{}")
-        lanes = ", ".join(f"{lane} {slots}" for lane, slots in (info.get("lanes") or {}).items())
-        queues = ", ".join(info["queues"]) if info.get("queues") else "all"
-    except (ValueError, TypeError, AttributeError):
-        return None, None
-    return lanes or None, queues
+def _remove(scheduler: Scheduler, node_ids: list[str]) -> None:
+    for node_id in node_ids:
+        if not scheduler.nodes.remove(node_id):
+            raise NothingFound(f"there is no node {node_id!r}; `ratchet nodes --all` lists those there are")
+
+
+def _document(node: NodeRecord) -> dict[str, Any]:
+    """The node's row, with what it says about itself beside it instead of inside a string."""
+    row = structs.asdict(node)
+    row.pop("info")
+    return {**row, **structs.asdict(node.about)}

@@ -77,9 +77,11 @@ class Announcer:
         self._child_ended = child_ended
         self._notice = notice
         self._alert = alert
+        self.targets: set[str] = set()  # what this node has run
 
     def started(self, run: Run) -> None:
         """A run's target is about to be called."""
+        self.targets.add(run.target)
         if self._bus.wants(JobStarted):
             self._bus.publish(JobStarted(**self._facts(run, JobStatus.RUNNING)))
 

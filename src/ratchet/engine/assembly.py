@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from ratchet.engine.announcer import Announcer
 from ratchet.engine.batches import BatchProgress, BatchRecovery
@@ -21,11 +21,13 @@ from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
 from ratchet.engine.maintenance import ExpirySweep, Housekeeping
 from ratchet.engine.orphans import OrphanRecovery
+from ratchet.engine.pace import Pace
 from ratchet.engine.poller import Poller
 from ratchet.engine.recurring import RecurringRuns
 from ratchet.engine.task import JobTask, Middleware, TaskTools
 from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
+from ratchet.model.cluster import NodeInfo
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
@@ -67,6 +69,9 @@ class NodeParts:
     dice: random.Random | None = None
     supervised: bool = False  # another process beats for this one
 
+
+#: Targets that a node names in its row, at most.
+TARGETS_TOLD = 200
 
 LaneFactory = Callable[["Assembly"], Sequence[JobLane]]
 
@@ -198,19 +203,27 @@ class Assembly:
             coordinator=self.coordinator,
             identity=self.identity,
             clock=parts.clock,
-            interval=liveness.heartbeat,
-            silence=liveness.silence,
+            # A supervisor beats for all of its processes in one statement, at its own pace.
+            pace=Pace(liveness, None if parts.supervised else options.idle_heartbeat),
             version=parts.version,
             info=self._info,
             skew_warning=options.clock_skew_warning,
         )
 
     def _info(self) -> str:
-        lanes: dict[str, Any] = {
-            str(lane): executor.slots for lane, executor in self.coordinator.lanes.items()
-        }
+        """What this node says about itself; written with a beat when it has changed."""
         queues = self.parts.options.queues
-        return json.dumps({"lanes": lanes, "queues": None if queues is None else sorted(queues)})
+        declared: frozenset[str] = getattr(self.parts.invocations, "declared_names", frozenset())
+        targets = sorted(declared | self.announcer.targets)[:TARGETS_TOLD]
+        info = NodeInfo(
+            lanes={str(lane): executor.slots for lane, executor in self.coordinator.lanes.items()},
+            queues=None if queues is None else sorted(queues),
+            targets=targets,
+            rescues=self.orphans.rescued,
+            false_rescues=self.heartbeat.false_rescues,
+            replaces=self.heartbeat.replaces,
+        )
+        return msgspec.json.encode(info).decode()
 
 
 def lane_slots(options: Options, cores: int) -> dict[Lane, int]:

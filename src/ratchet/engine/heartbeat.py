@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.pace import Pace
 from ratchet.engine.run import Stop
 from ratchet.model.clock import Clock, DatabaseClock
-from ratchet.model.cluster import NodeSpec
+from ratchet.model.cluster import BeatAnswer, NodeChange, NodeSpec
+from ratchet.model.options import Liveness
 from ratchet.spi.store.cluster import NodeStore
 from ratchet.spi.store.transitions import JobBatchStatusStore
 
@@ -23,12 +25,19 @@ class Beating(NodeStore, JobBatchStatusStore, Protocol):
     """What the heartbeat needs of a store."""
 
 
+class Mark(NamedTuple):
+    """A moment of a node's own monotonic time, and by how much its beats had been late until then."""
+
+    at: float
+    lateness: float
+
+
 class Heartbeat:
     """
     Beats, and compares what the store says this node holds with what it knows.
 
-    ``unbroken_since`` is the moment (of this node's own monotonic time) since which its beats went
-    through without a gap: only then may it judge others.
+    It is also the watch by which this node judges others (`mark`, `unbroken_since`, `watched_until`): time
+    in which its own beats did not go through is no time in which it may have seen theirs.
     """
 
     def __init__(
@@ -38,8 +47,7 @@ class Heartbeat:
         coordinator: Coordinator,
         identity: NodeIdentity,
         clock: Clock,
-        interval: timedelta,
-        silence: timedelta,
+        pace: Pace,
         version: str,
         info: Callable[[], str | None] = lambda: None,
         skew_warning: timedelta = timedelta(seconds=1),
@@ -48,19 +56,56 @@ class Heartbeat:
         self._coordinator = coordinator
         self._identity = identity
         self._clock = clock
-        self.interval = interval
-        self.silence = silence
+        self.pace = pace
         self._version = version
         self._info = info
         self._skew_warning = skew_warning
         self._skewed = False
         self._last: float | None = None
+        self._declared: tuple[Liveness, str | None] | None = None
         self._unknown: dict[UUID, float] = {}
-        self.unbroken_since: float | None = None
+        self._unbroken: dict[float, Mark] = {}  # by the longest gap that is none
+        self._expected = pace.current.heartbeat
+        self._lateness = 0.0
+        self.false_rescues = 0
+        self.replaces: str | None = None  # the incarnation that was declared dead last
+        #: While another node is quiet: how often to beat at least, so that its silence can be judged.
+        self.vigil: timedelta | None = None
+
+    @property
+    def interval(self) -> timedelta:
+        """Time from the last beat to the next."""
+        usual = self.pace.current.heartbeat
+        return usual if self.vigil is None else min(usual, self.vigil)
+
+    @property
+    def is_pressing(self) -> bool:
+        """True if there is work under a silence that was declared for a node without any."""
+        return self.pace.is_slow and not self._coordinator.idle
+
+    def mark(self) -> Mark:
+        """Now."""
+        return Mark(self._clock.monotonic(), self._lateness)
+
+    def unbroken_since(self, longest_gap: float) -> Mark | None:
+        """
+        Since when no two beats in a row were further apart than *longest_gap* seconds; None before the first.
+
+        Whoever asks for the first time hears of the last beat: what was before was not watched for this.
+        """
+        if self._last is None:
+            return None
+        return self._unbroken.setdefault(longest_gap, Mark(self._last, self._lateness))
+
+    def watched_until(self, mark: Mark, seconds: float) -> float:
+        """When (monotonic) this node will have watched for *seconds* since *mark*, if no beat is late from here on."""
+        return mark.at + seconds + (self._lateness - mark.lateness)
 
     def register(self, now: datetime) -> None:
         """Become known to the cluster; also the place to learn the database's time."""
         self._sample()
+        self.pace.reset()
+        liveness, info = self.pace.current, self._info()
         self._nodes.register(
             NodeSpec(
                 node_id=self._identity.node_id,
@@ -68,19 +113,22 @@ class Heartbeat:
                 host=self._identity.host,
                 pid=self._identity.pid,
                 version=self._version,
-                beat_interval=self.interval,
-                silence=self.silence,
-                info=self._info(),
+                beat_interval=liveness.heartbeat,
+                silence=liveness.silence,
+                info=info,
             ),
             now=now,
         )
-        self._last = self.unbroken_since = self._clock.monotonic()
+        self._declared = (liveness, info)
+        self._last = self._clock.monotonic()
+        self._expected = liveness.heartbeat
+        self._unbroken = {}
 
     def run_once(self, now: datetime) -> bool:
         """One beat; False if this node was declared dead and had to start over."""
         known_before = self._coordinator.held()
         asked = self._clock.monotonic()
-        answer = self._nodes.beat(self._identity.node_id, now=now)
+        answer = self._beat(now, busy=bool(known_before) or self._coordinator.has_lost_claims())
         answered = self._clock.monotonic()
         if not answer.alive:
             self._start_over(now)
@@ -95,21 +143,37 @@ class Heartbeat:
         self._hand_back_unknown(answer.claims, now)
         return True
 
-    def _note_gap(self, at: float) -> None:
-        """
-        A beat that came late, by this node's own measure, breaks the series.
+    def _beat(self, now: datetime, *, busy: bool) -> BeatAnswer:
+        """Beat, and declare with it what has changed since the last time."""
+        liveness, info = self.pace.wanted(busy=busy), self._info()
+        change = None
+        if self._declared != (liveness, info):
+            change = NodeChange(beat_interval=liveness.heartbeat, silence=liveness.silence, info=info)
+        try:
+            answer = self._nodes.beat(self._identity.node_id, now=now, change=change)
+        except BaseException:
+            # Whether it was written is unknown: as if the shorter silence were, until a beat says otherwise.
+            self.pace.reset()
+            self._declared = None
+            raise
+        self.pace.declared(liveness, busy=busy)
+        self._declared = (liveness, info)
+        return answer
 
-        Where writes are held up for everybody, another node's beat may be older than this one's by an
-        interval: what is called late must leave that much of the silence.
-        """
-        late = min(2 * self.interval, max(self.silence - self.interval, 1.5 * self.interval)).total_seconds()
-        if self._last is None or at - self._last > late:
-            self.unbroken_since = at
-        self._last = at
+    def _note_gap(self, at: float) -> None:
+        """A beat that came late breaks a series, or at least does not count as time in which others were watched."""
+        if self._last is not None:
+            gap = at - self._last
+            self._lateness += max(0.0, gap - self._expected.total_seconds())
+            for longest in self._unbroken:
+                if gap > longest:
+                    self._unbroken[longest] = Mark(at, self._lateness)
+        self._last, self._expected = at, self.interval
 
     def _start_over(self, now: datetime) -> None:
         dropped = self._coordinator.abandon(Stop.LOST)
-        old = self._identity.node_id
+        self.false_rescues += 1
+        self.replaces = old = self._identity.node_id
         new = self._identity.renew()
         logger.warning(
             "node %s was declared dead; its %d jobs belong to others now. It goes on as %s", old, dropped, new

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from ratchet.engine.identity import NodeIdentity
 from ratchet.model.clock import Clock
+from ratchet.model.cluster import NodeState
 from ratchet.model.decision import CanceledJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobFilter
 from ratchet.model.options import Options
-from ratchet.model.status import JobStatus
 from ratchet.spi.store import JobStore
+from ratchet.spi.store.cluster import LockStore
 
 logger = logging.getLogger("ratchet.engine")
 
 LOCK = "ratchet.maintenance"
+LEASE = timedelta(minutes=5)
 BATCH = 500
 ROUNDS = 20
+#: Rows of dead nodes are kept this long, for people who ask what happened.
+DEAD_NODES_KEPT = timedelta(days=1)
+LONGEST_REST = timedelta(hours=1)
 
 
 class ExpirySweep:
@@ -45,7 +51,8 @@ class Housekeeping:
     """
     Moves old jobs to the archive and deletes what is older still.
 
-    One node at a time, under a lock; in small batches, so that nobody waits for it.
+    One node at a time, under a lock that it renews; in small batches, so that nobody waits for it. A round that
+    found nothing it may touch is not repeated soon: an idle cluster writes nothing.
     """
 
     def __init__(
@@ -56,44 +63,57 @@ class Housekeeping:
         self._identity = identity
         self._ids = ids
         self._clock = clock
+        self._resting_until: datetime | None = None
 
     def run_once(self, now: datetime) -> int:
         """One round of everything; how many rows were moved or deleted. 0 also if another node is at it."""
+        if self._resting_until is not None and now < self._resting_until:
+            return 0
         if not self._has_work(now):
             return 0
         held = self._store.lock(LOCK)
         if held is not None and held.expires_at > now:
             return 0
-        token = self._ids()
-        ttl = timedelta(minutes=5)
-        if not self._store.acquire_lock(LOCK, holder=self._identity.node_id, token=token, ttl=ttl, now=now):
+        lease = _Lease(self._store, self._identity.node_id, self._ids(), self._clock)
+        if not lease.take(now):
             return 0
         try:
-            return self._clean(now)
+            cleaned = self._clean(now, lease)
         finally:
-            self._store.release_lock(LOCK, token=token)
+            lease.release()
+        self._resting_until = None if cleaned else now + self._rest()
+        return cleaned
+
+    def _keeps(self) -> list[timedelta]:
+        options = self._options
+        keeps = (
+            options.retention,
+            options.dead_letter_retention,
+            options.log_retention,
+            options.execution_retention,
+        )
+        return [keep for keep in keeps if keep is not None]
+
+    def _rest(self) -> timedelta:
+        """After a round that found nothing: what is old but may not go yet would be looked at every minute."""
+        return min([LONGEST_REST, *(keep / 10 for keep in self._keeps())])
 
     def _has_work(self, now: datetime) -> bool:
-        """A look before the lock: an idle node writes nothing."""
-        options = self._options
-        probes = (
-            (options.retention, (JobStatus.SUCCEEDED, JobStatus.CANCELED)),
-            (options.dead_letter_retention, (JobStatus.FAILED,)),
-        )
+        """A look before the lock: is anything old enough to have something about it that goes?"""
+        keeps = self._keeps()
+        if keeps and len(self._store.find(JobFilter(created_before=now - min(keeps)), limit=1)):
+            return True
+        archive = self._options.archive_retention
+        if archive is not None:
+            old = JobFilter(created_before=now - archive, include_archived=True)
+            if len(self._store.find(old, limit=1)):
+                return True
         return any(
-            keep is not None
-            and len(self._store.find(JobFilter(statuses=list(statuses), created_before=now - keep), limit=1))
-            for keep, statuses in probes
-        ) or self._is_time_for_purges(now)
+            node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
+            for node in self._store.nodes()
+        )
 
-    def _is_time_for_purges(self, now: datetime) -> bool:
-        keep = self._options.archive_retention
-        if keep is None:
-            return False
-        old = JobFilter(created_before=now - keep, include_archived=True)
-        return len(self._store.find(old, limit=1)) > 0
-
-    def _clean(self, now: datetime) -> int:
+    def _clean(self, now: datetime, lease: _Lease) -> int:
         options, store = self._options, self._store
         steps: list[tuple[timedelta | None, Callable[[datetime], int]]] = [
             (options.retention, lambda before: store.archive(before=before, limit=BATCH, now=now)),
@@ -106,17 +126,44 @@ class Housekeeping:
             (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
             (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
         ]
-        total = sum(_in_rounds(step, now - keep) for keep, step in steps if keep is not None)
-        total += store.purge_signals(now=now, limit=BATCH)
-        total += store.purge_nodes(before=now - timedelta(days=1))
+        total = sum(_in_rounds(step, now - keep, lease) for keep, step in steps if keep is not None)
+        if lease.renew():
+            total += store.purge_signals(now=now, limit=BATCH)
+            total += store.purge_nodes(before=now - DEAD_NODES_KEPT)
         if total:
             logger.info("housekeeping moved or deleted %d rows", total)
         return total
 
 
-def _in_rounds(step: Callable[[datetime], int], before: datetime) -> int:
+class _Lease:
+    """The lock of one round; a node that was frozen meanwhile finds that it holds it no longer, and stops."""
+
+    def __init__(self, locks: LockStore, holder: str, token: UUID, clock: Clock) -> None:
+        self._locks = locks
+        self._holder = holder
+        self._token = token
+        self._clock = clock
+        self._renew_at = 0.0
+
+    def take(self, now: datetime) -> bool:
+        asked = self._clock.monotonic()
+        held = self._locks.acquire_lock(LOCK, holder=self._holder, token=self._token, ttl=LEASE, now=now)
+        self._renew_at = asked + LEASE.total_seconds() / 4 if held else 0.0
+        return held
+
+    def renew(self) -> bool:
+        """False if somebody else has it now; asks the store only when a good part of the time is over."""
+        return self._clock.monotonic() < self._renew_at or self.take(self._clock.now())
+
+    def release(self) -> None:
+        self._locks.release_lock(LOCK, token=self._token)
+
+
+def _in_rounds(step: Callable[[datetime], int], before: datetime, lease: _Lease) -> int:
     total = 0
     for _ in range(ROUNDS):
+        if not lease.renew():
+            break
         done = step(before)
         total += done
         if done < BATCH:

@@ -18,7 +18,7 @@ from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.logs import LogContext
 from ratchet.engine.run import Stop
-from ratchet.engine.service import Service
+from ratchet.engine.service import LONGEST_PAUSE, Service
 from ratchet.model.cluster import NodeState
 from ratchet.model.errors import RatchetError, StoreError
 
@@ -173,11 +173,14 @@ class Node:
 
     def _start_services(self, assembly: Assembly) -> None:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
-        beat = assembly.heartbeat.interval.total_seconds()
-        due = {"beat": clock.monotonic()}
+        heart = assembly.heartbeat
+        beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
+        usual = heart.interval.total_seconds()
 
         def poll() -> float:
             assembly.poller.run_once(clock.now())
+            if heart.is_pressing and self._beating is not None:
+                self._beating.wake()
             rest = assembly.poller.rest.total_seconds()
             cluster = self._parts.cluster
             woken = cluster is not None and getattr(cluster, "connected", True)
@@ -190,15 +193,20 @@ class Node:
 
         def heartbeat() -> float:
             """Beat, then judge others, never the other way round; in between, only look."""
-            begun = clock.monotonic()
-            if begun >= due["beat"] or assembly.orphans.rest() <= 0:
-                assembly.heartbeat.run_once(clock.now())
-                due["beat"] = begun + beat
-                assembly.orphans.run_once(clock.now())
+            begun, orphans = clock.monotonic(), assembly.orphans
+            if (
+                begun >= beaten["at"] + heart.interval.total_seconds()
+                or orphans.rest() <= 0
+                or heart.is_pressing
+            ):
+                heart.run_once(clock.now())
+                beaten["at"] = begun
+                orphans.run_once(clock.now())
             else:
-                assembly.orphans.look()
-            rest = min(due["beat"] - clock.monotonic(), beat / 2, max(assembly.orphans.rest(), SHORTEST_LOOK))
-            return max(0.0, rest)
+                orphans.look()
+            due = beaten["at"] + heart.interval.total_seconds()
+            look = min(usual, orphans.stride) / 2
+            return max(0.0, min(due - clock.monotonic(), look, max(orphans.rest(), SHORTEST_LOOK)))
 
         def watch() -> float:
             assembly.watch.run_once(clock.now())
@@ -223,12 +231,13 @@ class Node:
             assembly.log_writer.run_once(clock.now())
             return 0.5
 
-        def service(name: str, step: object) -> Service:
-            return Service(name, step, executor)  # type: ignore[arg-type]  # all of the form () -> float
+        def service(name: str, step: object, longest_pause: float = LONGEST_PAUSE) -> Service:
+            return Service(name, step, executor, longest_pause)  # type: ignore[arg-type]  # all of the form () -> float
 
         self._polling = service("poller", poll)
         self._completing = service("completer", complete)
-        self._beating = service("heartbeat", heartbeat)
+        # After an outage everybody is observed anew: who comes back later than a beat looks dead again.
+        self._beating = service("heartbeat", heartbeat, min(LONGEST_PAUSE, usual / 2))
         self._watching = service("watch", watch)
         telling = service("events", tell)
         self._parts.bus.on_event = telling.wake

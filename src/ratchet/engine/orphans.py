@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from ratchet.engine.heartbeat import Heartbeat
+from ratchet.engine.heartbeat import Heartbeat, Mark
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.pace import longest_gap
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeRecord, NodeState, Rescue
 
@@ -56,8 +57,9 @@ class OrphanRecovery:
         self._clock = clock
         self._max_crashes = max_crashes
         self._on_rescue = on_rescue
-        self._seen: dict[str, tuple[int, float]] = {}
+        self._seen: dict[str, tuple[int, Mark]] = {}
         self._due: float | None = None
+        self._stride: timedelta | None = None
         self.rescued = 0
 
     def look(self) -> list[NodeRecord]:
@@ -67,18 +69,19 @@ class OrphanRecovery:
         A read: a beat that is seen sooner to have stopped is rescued sooner.
         """
         nodes = [node for node in self._nodes.nodes() if node.state is not NodeState.DEAD]
-        at = self._clock.monotonic()
-        self._observe(nodes, at)
-        unbroken = self._heartbeat.unbroken_since
-        self._due = min(
-            (
-                max(self._seen[node.node_id][1], unbroken) + node.silence.total_seconds()
-                for node in nodes
-                if unbroken is not None and node.node_id != self._identity.node_id
-            ),
-            default=None,
+        self._observe(nodes)
+        others = [node for node in nodes if node.node_id != self._identity.node_id]
+        self._due = min((self._silent_at(node) for node in others), default=None)
+        self._stride = min((node.beat_interval for node in others), default=None)
+        self._heartbeat.vigil = min(
+            (node.beat_interval for node in others if self._is_quiet(node)), default=None
         )
         return nodes
+
+    @property
+    def stride(self) -> float:
+        """Seconds within which a node that was seen should beat again, at the most frequent; endless if none is there."""
+        return float("inf") if self._stride is None else self._stride.total_seconds()
 
     def rest(self) -> float:
         """Seconds until a node that beats no more will have been silent for long enough; endless if none is there."""
@@ -95,7 +98,7 @@ class OrphanRecovery:
         at = self._clock.monotonic()
         rescued = 0
         for node in nodes:
-            if node.node_id != self._identity.node_id and self._is_silent(node, at):
+            if node.node_id != self._identity.node_id and self._silent_at(node) <= at:
                 rescued += self._rescue(node, self._seen[node.node_id][0], now)
         self._hand_back_strays(now)
         return rescued
@@ -112,20 +115,27 @@ class OrphanRecovery:
             if back:
                 logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)
 
-    def _observe(self, nodes: list[NodeRecord], at: float) -> None:
+    def _observe(self, nodes: list[NodeRecord]) -> None:
         """Remember since when each beat has had its value; forget nodes that are gone."""
-        seen: dict[str, tuple[int, float]] = {}
+        mark = self._heartbeat.mark()
+        seen: dict[str, tuple[int, Mark]] = {}
         for node in nodes:
-            beat, since = self._seen.get(node.node_id, (-1, at))
-            seen[node.node_id] = (beat, since) if beat == node.beat else (node.beat, at)
+            beat, since = self._seen.get(node.node_id, (-1, mark))
+            seen[node.node_id] = (beat, since) if beat == node.beat else (node.beat, mark)
         self._seen = seen
 
-    def _is_silent(self, node: NodeRecord, at: float) -> bool:
-        unbroken = self._heartbeat.unbroken_since
+    def _silent_at(self, node: NodeRecord) -> float:
+        """When (monotonic) the node will have been silent for long enough, as far as this one can tell."""
+        unbroken = self._heartbeat.unbroken_since(longest_gap(node.beat_interval, node.silence))
         if unbroken is None:
-            return False
+            return float("inf")
         _, since = self._seen[node.node_id]
-        return at - max(since, unbroken) >= node.silence.total_seconds()
+        return self._heartbeat.watched_until(max(since, unbroken), node.silence.total_seconds())
+
+    def _is_quiet(self, node: NodeRecord) -> bool:
+        """True if a beat is missing. Whoever beats more slowly than that node has to keep up with it to judge it."""
+        _, since = self._seen[node.node_id]
+        return self._clock.monotonic() - since.at > 1.5 * node.beat_interval.total_seconds()
 
     def rescue_ended(self, node_id: str, now: datetime) -> bool:
         """

@@ -26,8 +26,15 @@ class Service:
     one that complains.
     """
 
-    def __init__(self, name: str, step: Callable[[], float], executor: ExecutorProvider) -> None:
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float],
+        executor: ExecutorProvider,
+        longest_pause: float = LONGEST_PAUSE,
+    ) -> None:
         self.name = name
+        self._longest_pause = longest_pause
         self._step = step
         self._executor = executor
         self._wakeup = threading.Event()
@@ -84,7 +91,7 @@ class Service:
             except Exception as error:
                 self.failures += 1
                 self._complain(error)
-                rest, pause = pause, min(LONGEST_PAUSE, pause * 2)
+                rest, pause = pause, min(self._longest_pause, pause * 2)
             self.last_step_at = time.monotonic()
             if rest > 0 and not self._stopping:
                 self._wakeup.wait(rest)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+import msgspec
 from msgspec import Struct
 
 from ratchet.model.decision import CanceledJob
@@ -20,6 +21,35 @@ class NodeState(StrEnum):
     DEAD = "DEAD"
 
 
+class NodeInfo(Struct, frozen=True, kw_only=True):
+    """
+    What a node says about itself, beside its life signs; stored as JSON.
+
+    ``targets``: the functions it declared, and those it has run. ``rescues``: dead nodes whose work it took
+    back. ``false_rescues``: how often this process was declared dead although it lived; ``replaces`` is the
+    incarnation to which that happened last.
+    """
+
+    lanes: dict[str, int] = {}
+    queues: list[str] | None = None
+    targets: list[str] = []
+    rescues: int = 0
+    false_rescues: int = 0
+    replaces: str | None = None
+
+
+class NodeChange(Struct, frozen=True, kw_only=True):
+    """
+    What a node changes in its row, together with a beat.
+
+    Never without one: an observer that saw a shorter silence beside an old beat would take the node for dead.
+    """
+
+    beat_interval: timedelta
+    silence: timedelta
+    info: str | None = None
+
+
 class NodeSpec(Struct, frozen=True, kw_only=True):
     """A node as it registers. Each process start is a new incarnation with a new ``node_id``."""
 
@@ -30,7 +60,7 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
     version: str
     beat_interval: timedelta
     silence: timedelta
-    info: str | None = None  # JSON: lanes, queues, targets seen
+    info: str | None = None  # a `NodeInfo` as JSON
 
 
 class NodeRecord(Struct, frozen=True, kw_only=True):
@@ -51,6 +81,14 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     rescued_at: datetime | None = None
     rescued_by: str | None = None
     running: int = 0
+
+    @property
+    def about(self) -> NodeInfo:
+        """What the node says about itself; what cannot be read (another version wrote it) is left empty."""
+        try:
+            return msgspec.json.decode(self.info or "{}", type=NodeInfo)
+        except msgspec.DecodeError:
+            return NodeInfo()
 
 
 class BeatAnswer(Struct, frozen=True, kw_only=True):

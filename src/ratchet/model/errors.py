@@ -19,6 +19,10 @@ class RatchetError(Exception):
     """The root of all errors raised by Ratchet."""
 
 
+class NodeAlive(RatchetError):
+    """A node that still beats cannot be removed; stop its process."""
+
+
 # --- submitting ---------------------------------------------------------------------------------
 
 

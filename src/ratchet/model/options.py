@@ -125,6 +125,11 @@ class Options:
         "Silence after which this node is declared dead and its jobs run elsewhere; at least twice the "
         "heartbeat; none: 15s, or 5s under `ratchet worker`.",
     )
+    idle_heartbeat: OptionalInterval = optional_interval(
+        None,
+        "Heartbeat to which a node without work slows down, with a silence that grows in proportion; the first job "
+        "brings the usual one back. None: it never slows down; nor does it under `ratchet worker`.",
+    )
     clock_skew_warning: Interval = interval(
         _s(1), "Difference between this machine's clock and the database's that is warned about."
     )

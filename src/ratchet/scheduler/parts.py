@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from ratchet.api.targets import TargetRegistry
 from ratchet.defaults.circuit_breaker import Moved, StoreBreakers
+from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
+from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.polling_strategy import AdaptivePollingStrategy, PollingPace
 from ratchet.defaults.principal_provider import NoPrincipalProvider
@@ -17,6 +19,7 @@ from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
+from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -67,7 +70,7 @@ class Parts:
         self.executor: ExecutorProvider = given.executor_provider or DefaultExecutorProvider()
         self._resilience = given.resilience
         self.principal: PrincipalProvider = given.principal_provider or NoPrincipalProvider()
-        self.cluster: ClusterCoordinator | None = given.cluster_coordinator
+        self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
 
@@ -85,6 +88,13 @@ class Parts:
                 "Scheduler(allow=['shop']) with the modules whose functions may run as jobs, or declare "
                 "functions with @scheduler.job and import the modules that do so before start()"
             )
+
+
+def _guarded(given: ClusterCoordinator | None) -> ClusterCoordinator | None:
+    """Ratchet's own never raise and never wait; of a user's nobody knows."""
+    if given is None or isinstance(given, BroadcastCoordinator | NoOpClusterCoordinator):
+        return given
+    return GuardedCoordinator(given)
 
 
 def _polling(given: PollingStrategy | None, options: Options) -> Callable[[], PollingStrategy]:

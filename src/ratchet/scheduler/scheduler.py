@@ -492,7 +492,7 @@ class Scheduler:
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Reads the nodes of the cluster."""
+        """Shows the nodes of the cluster, and forgets those that are gone."""
         return Nodes(self._core)
 
     @cached_property

@@ -330,6 +330,13 @@ class Coordinator:
     def notify_new_work(self, priority: Priority) -> None:
         self.told.append(priority)
 
+    def wait_for(self, count: int) -> None:
+        """Messages follow a submission, from another thread."""
+        deadline = time.monotonic() + 30
+        while len(self.told) < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
     def register_wakeup_listener(self, listener: Callable[[], None]) -> None: ...
 
     def start(self) -> None: ...
@@ -344,12 +351,15 @@ class TestWhoIsTold:
         store = MemoryStore()
         scheduler = Scheduler(store=store, allow=[__name__], cluster_coordinator=told)
         scheduler.enqueue(charge, 1).with_priority(Priority.CRITICAL).submit()
+        told.wait_for(1)
         scheduler.enqueue_many(charge, [(1,), (2,)])
+        told.wait_for(2)
         assert told.told == [Priority.CRITICAL, Priority.NORMAL]
         scheduler.schedule(3600, charge, 1).submit()
         scheduler.enqueue(charge, 1).await_signal("s").submit()
         with store.begin() as connection:
             scheduler.enqueue(charge, 1).submit(within=connection)
+        scheduler.close()
         assert len(told.told) == 2
 
     def test_listeners_hear_of_every_stored_job(self, scheduler: ManualScheduler) -> None:

@@ -9,10 +9,16 @@ from typing import Any, cast
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.orphans import OrphanRecovery
+from ratchet.engine.pace import Pace
 from ratchet.model.clock import ManualClock
-from ratchet.model.cluster import BeatAnswer, NodeRecord, NodeState, Rescue
+from ratchet.model.cluster import BeatAnswer, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 from ratchet.model.errors import StoreUnavailable
 from ratchet.model.identifiers import new_id
+from ratchet.model.options import Liveness
+
+#: A node under ``ratchet worker``, and one that is embedded in an application.
+WORKER = Liveness(timedelta(seconds=2), timedelta(seconds=5))
+EMBEDDED = Liveness(timedelta(seconds=5), timedelta(seconds=15))
 
 
 @dataclass
@@ -23,6 +29,12 @@ class Cluster:
     beats: dict[str, int] = field(default_factory=dict)
     rescued: list[str] = field(default_factory=list)
     away: bool = False
+    changes: list[NodeChange] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
+
+    def register(self, node: NodeSpec, *, now: datetime) -> None:
+        self._require()
+        self.beats[node.node_id] = 0
 
     def nodes(self) -> list[NodeRecord]:
         self._require()
@@ -44,8 +56,12 @@ class Cluster:
             for node_id, beat in self.beats.items()
         ]
 
-    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
         self._require()
+        if node_id in self.dead:
+            return BeatAnswer(alive=False)
+        if change is not None:
+            self.changes.append(change)
         self.beats[node_id] = self.beats.get(node_id, 0) + 1
         return BeatAnswer(alive=True)
 
@@ -69,11 +85,22 @@ class Cluster:
             raise StoreUnavailable("away")
 
 
-class NoRuns:
-    """A coordinator that holds nothing."""
+class Runs:
+    """A coordinator that holds as many runs as it is told to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self.count
 
     def held(self) -> list[Any]:
-        return []
+        return [object()] * self.count
+
+    def abandon(self, *_: Any) -> int:
+        dropped, self.count = self.count, 0
+        return dropped
 
     def tokens(self) -> list[Any]:
         return []
@@ -91,17 +118,17 @@ class NoRuns:
 class Observer:
     """One node that beats and watches others."""
 
-    def __init__(self) -> None:
+    def __init__(self, usual: Liveness = WORKER, slowest: timedelta | None = None) -> None:
         self.clock = ManualClock()
+        self.runs = Runs()
         self.cluster = Cluster(self.clock)
         identity = NodeIdentity(new_id, "observer")
         self.heartbeat = Heartbeat(
             nodes=cast(Any, self.cluster),
-            coordinator=cast(Any, NoRuns()),
+            coordinator=cast(Any, self.runs),
             identity=identity,
             clock=self.clock,
-            interval=timedelta(seconds=2),
-            silence=timedelta(seconds=5),
+            pace=Pace(usual, slowest),
             version="0",
         )
         self.orphans = OrphanRecovery(

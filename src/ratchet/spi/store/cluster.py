@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 
 
 class NodeStore(Protocol):
@@ -17,8 +17,12 @@ class NodeStore(Protocol):
         """Create the node's row with beat 0, ACTIVE."""
         ...
 
-    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
-        """Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed."""
+    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
+        """
+        Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
+
+        A *change* of the row is seen together with the new beat, or not at all.
+        """
         ...
 
     def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:

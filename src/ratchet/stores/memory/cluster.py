@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from msgspec import structs
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, requeue, settle_run
@@ -43,9 +44,12 @@ class MemoryCluster(Part):
         )
 
     @atomic
-    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
         if not _beat(self._state, node_id, now):
             return BeatAnswer(alive=False, database_time=self._state.database_time())
+        if change is not None:
+            changed = replace(self._state.nodes[node_id], **structs.asdict(change))
+            self._state.nodes.put(node_id, changed)
         claims = {
             row.job_id: row.claim_id for row in _running(self._state, node_id) if row.claim_id is not None
         }

@@ -12,12 +12,12 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claims import claims_of
 from ratchet.stores.mongo.database import Collections, Database
-from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import LOCKS, NODES, Work
@@ -63,7 +63,7 @@ class MongoCluster:
 
         self._database.write(register)
 
-    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
         """
         Raise the beat counter and read back the node's claims; a DEAD or missing document is not changed.
 
@@ -75,7 +75,7 @@ class MongoCluster:
         def beat(collections: Collections) -> BeatAnswer:
             found = collections[Names.NODES].find_one_and_update(
                 {"_id": node_id, "state": {"$ne": _DEAD}},
-                _beaten(now),
+                _beaten(now, change),
                 {"clock": 1},
                 return_document=ReturnDocument.AFTER,
             )
@@ -229,9 +229,13 @@ class MongoCluster:
         return None if found is None else LOCKS.value(found)
 
 
-def _beaten(now: datetime) -> list[Document]:
+def _beaten(now: datetime, change: NodeChange | None = None) -> list[Document]:
     """One beat more; what the server's clock says comes back with it."""
     values = {"beat": {"$add": ["$beat", 1]}, "last_beat_at": micros(now), "clock": "$$NOW"}
+    if change is not None:
+        values["beat_interval"] = length(change.beat_interval)
+        values["silence"] = length(change.silence)
+        values["info"] = {"$literal": change.info}
     return [{"$set": values}]
 
 

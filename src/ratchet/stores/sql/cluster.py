@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.database import Row, Session, SqlPart
@@ -33,6 +33,14 @@ REGISTER = """
 BEAT = """
     UPDATE scheduler_node
        SET beat = beat + 1, last_beat_at = :now
+     WHERE node_id = :node_id AND state <> 'DEAD'
+ RETURNING {clock} AS now_at
+"""
+
+BEAT_AND_CHANGE = """
+    UPDATE scheduler_node
+       SET beat = beat + 1, last_beat_at = :now,
+           beat_interval_us = :beat_interval_us, silence_us = :silence_us, node_info = :info
      WHERE node_id = :node_id AND state <> 'DEAD'
  RETURNING {clock} AS now_at
 """
@@ -163,22 +171,24 @@ class SqlCluster(SqlPart):
             "host": node.host,
             "pid": node.pid,
             "version": node.version,
-            "beat_interval_us": node.beat_interval // _MICROSECOND,
-            "silence_us": node.silence // _MICROSECOND,
+            **_pace(node),
             "info": node.info,
             "now": now,
         }
         self.database.run(lambda session: session.execute(REGISTER, values))
 
-    def beat(self, node_id: str, *, now: datetime) -> BeatAnswer:
+    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
         """
         Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
 
         The claims are read under the node's lock: a rescue has either taken them all, or none.
         """
+        statement, values = BEAT, {"node_id": node_id, "now": now}
+        if change is not None:
+            statement, values = BEAT_AND_CHANGE, {**values, **_pace(change), "info": change.info}
 
         def beat(session: Session) -> BeatAnswer:
-            clock = session.value(BEAT, {"node_id": node_id, "now": now})
+            clock = session.value(statement, values)
             if clock is None:
                 return BeatAnswer(alive=False)
             claims: dict[UUID, UUID] = dict(session.rows(FIND_CLAIMS, {"node_id": node_id}))
@@ -315,6 +325,13 @@ class SqlCluster(SqlPart):
         return LockRecord(
             name=lock_name, holder=holder, token=token, locked_at=locked_at, expires_at=expires_at
         )
+
+
+def _pace(node: NodeSpec | NodeChange) -> dict[str, int]:
+    return {
+        "beat_interval_us": node.beat_interval // _MICROSECOND,
+        "silence_us": node.silence // _MICROSECOND,
+    }
 
 
 def _beat(session: Session, node_ids: list[str], now: datetime) -> set[str]:

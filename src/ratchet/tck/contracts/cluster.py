@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ratchet.model.cluster import NodeState
+from ratchet.model.cluster import NodeChange, NodeState
 from ratchet.model.composition import EdgeKind
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus
@@ -89,6 +89,26 @@ class TestBeat:
         harness.register()
         moment = harness.store.beat("node-1", now=harness.now).database_time
         assert moment is None or abs(moment - datetime.now(UTC)) < timedelta(minutes=5)
+
+    def test_it_may_change_what_the_node_says_of_itself(self, harness: Harness) -> None:
+        """Interval, silence and description, with the counter, at once; a beat without a change keeps them; the dead change nothing."""
+        harness.register()
+        harness.running()
+        slow = NodeChange(
+            beat_interval=timedelta(seconds=30), silence=timedelta(seconds=75), info='{"targets":["$a:é"]}'
+        )
+        answer = harness.store.beat("node-1", now=harness.now, change=slow)
+        assert (answer.alive, len(answer.claims)) == (True, 1)
+        assert harness.store.beat("node-1", now=harness.now).alive
+        (node,) = harness.store.nodes()
+        assert (node.beat, node.beat_interval, node.silence) == (2, slow.beat_interval, slow.silence)
+        assert (node.info, node.about.targets) == (slow.info, ["$a:é"])
+        usual = NodeChange(beat_interval=timedelta(seconds=2), silence=timedelta(seconds=5))
+        assert harness.store.beat("node-1", now=harness.now, change=usual).alive
+        harness.rescue()
+        assert not harness.store.beat("node-1", now=harness.now, change=slow).alive
+        (node,) = harness.store.nodes()
+        assert (node.silence, node.info) == (usual.silence, None)
 
     def test_a_dead_node_cannot_beat_itself_alive(self, harness: Harness) -> None:
         """Declared dead means dead: the late beat changes nothing and says so."""

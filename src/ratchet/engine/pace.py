@@ -1,0 +1,62 @@
+"""The pace: how often a node beats, by what it has to do."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ratchet.model.options import Liveness
+
+#: Beats without work before the pace slows down, each time.
+PATIENCE = 3
+
+
+class Pace:
+    """
+    The interval and the silence in force; busy nodes keep the usual ones.
+
+    With *slowest* a node without work beats ever more slowly, down to that, and declares a silence that is
+    longer in proportion: nothing that runs depends on its beats. The first job brings the usual pace back
+    at once. Without *slowest* it never changes.
+    """
+
+    def __init__(self, usual: Liveness, slowest: timedelta | None = None) -> None:
+        self.usual = usual
+        self.current = usual
+        self._slowest = usual.heartbeat if slowest is None else max(slowest, usual.heartbeat)
+        self._idle_beats = 0
+
+    @property
+    def is_slow(self) -> bool:
+        """True while the node beats more slowly than usual."""
+        return self.current != self.usual
+
+    def wanted(self, *, busy: bool) -> Liveness:
+        """The pace to declare with the next beat; it is in force once that beat went through (`declared`)."""
+        if busy:
+            return self.usual
+        if self._idle_beats + 1 < PATIENCE or self.current.heartbeat >= self._slowest:
+            return self.current
+        return self._stretched(min(2 * self.current.heartbeat, self._slowest))
+
+    def declared(self, liveness: Liveness, *, busy: bool) -> None:
+        """A beat that declared *liveness* went through."""
+        self._idle_beats = 0 if busy or liveness != self.current else self._idle_beats + 1
+        self.current = liveness
+
+    def reset(self) -> None:
+        """Begin anew at the usual pace: nobody knows what the row says."""
+        self.current = self.usual
+        self._idle_beats = 0
+
+    def _stretched(self, heartbeat: timedelta) -> Liveness:
+        return Liveness(heartbeat, self.usual.silence * (heartbeat / self.usual.heartbeat))
+
+
+def longest_gap(heartbeat: timedelta, silence: timedelta) -> float:
+    """
+    Seconds between two beats of an observer beyond which it may not judge a node of this pace.
+
+    Where writes are held up for everybody, another node's beat may be older than this one's by an
+    interval: what is called late must leave that much of the silence.
+    """
+    return min(2 * heartbeat, max(silence - heartbeat, 1.5 * heartbeat)).total_seconds()
