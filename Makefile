@@ -40,9 +40,9 @@ check: $(STAMP)  ## Lint, format, types, floors
 unit: $(STAMP)  ## Only the tests that need no server
 	@$(BIN)/python -m pytest tests/unit
 
-chaos: $(STAMP)  ## The cluster tests with ten times as many kills
+chaos: $(STAMP)  ## Hurt a cluster and check its history (CHAOS="kill,freeze" STORES="sqlite" pick; CHAOS_OPTIONS=--write)
 	@$(BIN)/python -m tests.services install
-	@RATCHET_KILLS=200 $(BIN)/python -m pytest tests/cluster
+	@$(BIN)/python -m tests.chaos $(if $(CHAOS),--scenarios $(CHAOS)) $(if $(STORES),--stores $(STORES)) $(CHAOS_OPTIONS)
 
 format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix

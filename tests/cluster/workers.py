@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,24 @@ class Worker:
     """A running worker: the supervisor and its children, in a process group of their own."""
 
     def __init__(
-        self, url: str, folder: Path, name: str, *arguments: str, app: str = APP, cwd: Path = ROOT
+        self,
+        url: str,
+        folder: Path,
+        name: str,
+        *arguments: str,
+        app: str = APP,
+        cwd: Path = ROOT,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log_path = folder / f"{name}.log"
         self._log = self.log_path.open("wb")
         command = [sys.executable, "-m", "ratchet", "worker", app, *arguments]
-        environment = {**os.environ, "RATCHET_URL": url, "RATCHET_NODE_NAME": name, "PYTHONUNBUFFERED": "1"}
+        own = {"RATCHET_URL": url, "RATCHET_NODE_NAME": name, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
             command,
             cwd=cwd,
-            env=environment,
+            env={**os.environ, **own, **(environment or {})},
             stderr=self._log,
             stdout=self._log,
             start_new_session=True,

@@ -11,6 +11,7 @@ from ratchet.engine.completer import Ended, Ending
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.events import EventBus
 from ratchet.engine.run import Run
+from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import Rescue
 from ratchet.model.composition import BatchRecord
@@ -95,6 +96,8 @@ class Announcer:
         """The store has answered."""
         run = ended.run
         self._coordinator.release(run, lingers=run.lingering and ended.ending is not Ending.SETTLE)
+        if run.job.claim.crashes >= SUSPECT_AFTER:
+            self._wake()  # a node runs one suspect at a time: the next may start now
         if ended.ending is Ending.PARK:
             logger.warning(
                 "job %s: %s; it is parked until a node that can import it comes", run.job_id, ended.outcome
@@ -145,7 +148,7 @@ class Announcer:
             self._dead_lettered_elsewhere(job_id)
         self.canceled(rescue.canceled)
         self._wake()
-        self._spread()
+        self._spread()  # this node may be full
 
     def _permits_freed(self, run: Run) -> None:
         """Jobs may be waiting for what this run has held, here or on a node that sleeps: nobody knows when it comes."""

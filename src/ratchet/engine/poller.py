@@ -74,6 +74,7 @@ class Poller:
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
         self._suspects_at: float | None = None
+        self._put_off: timedelta | None = None  # until the look for suspects that this poll left out
         self._rest = timedelta()
         self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
         # the party whose job was claimed last: turns go on there
@@ -124,6 +125,8 @@ class Poller:
             self._rest = self._until_naps_end(delay, now)
             if not found:
                 self._rest = max(self._rest, SHORTEST_REST)
+        if self._put_off is not None:
+            self._rest = min(self._rest, self._put_off)
         return found
 
     def _claim_for(self, chosen: Collection[Lane], now: datetime) -> tuple[int, int, bool]:
@@ -169,7 +172,10 @@ class Poller:
     def _claim_suspect(self, now: datetime) -> int:
         """At most one job that was there in two crashes, and only while none is running here."""
         at = self._clock.monotonic()
+        self._put_off = None
         if self._suspects_at is not None and at - self._suspects_at < SUSPECT_INTERVAL:
+            # What woke this poll may be a suspect: it waits for the look that is due, not for the next poll.
+            self._put_off = timedelta(seconds=SUSPECT_INTERVAL - (at - self._suspects_at))
             return 0
         if self._coordinator.has_suspect():
             return 0
@@ -178,6 +184,7 @@ class Poller:
             if executor.wanted() > 0:
                 jobs = self._claim(lane, 1, now, suspects=True)
                 if jobs:
+                    self._suspects_at = None  # where one was, another may wait for its end: look at once then
                     return len(jobs)
         return 0
 

@@ -1,26 +1,11 @@
-"""An app whose jobs write a ledger inside ``ctx.transaction()``: each effect must be there exactly once."""
+"""The ledger: each effect must be in it exactly once, on whatever driver the connection belongs to."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from ratchet import JobContext, Scheduler
 
-scheduler = Scheduler(allow=["tests.cluster.bank"])
-
-
-def pay(number: int, rest: float = 0.0) -> str:
-    """Books one payment, together with its own success."""
-    if rest:
-        time.sleep(rest)
-    with JobContext.current().transaction() as tx:
-        book(tx.connection, number)
-        tx.result = f"receipt-{number}"
-    return "the transaction's result counts"
-
-
-def create_ledger(connection: Any) -> None:
+def create(connection: Any) -> None:
     """A table without any constraint: it would show an effect that happened twice."""
     if is_mongodb(connection):
         # Made beforehand: transactions that each create it would conflict with one another.

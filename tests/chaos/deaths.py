@@ -1,0 +1,76 @@
+"""Workers that die or freeze while they work."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from tests.chaos.scenario import Scenario
+from tests.chaos.stage import Stage
+
+#: Jobs that are running in three crashes are dead letters by right: a job is over before the third kill.
+BETWEEN_KILLS = 8.0
+BETWEEN_STORM_KILLS = 0.7
+
+
+def kill(stage: Stage, rounds: int) -> None:
+    """Kill -9 in the middle of jobs: the whole worker and one child alone, in turn."""
+    stage.start_workers(3)
+    with stage.load(8, 1.5):
+        _strike(stage, rounds, _kill, BETWEEN_KILLS)
+
+
+def _kill(stage: Stage, number: int) -> bool:
+    victim = stage.workers[number % 3].wait_ready(seconds=60)
+    run = stage.wait_for_work(victim)
+    if number % 2:
+        stage.kill_child(victim, run.pid)
+    else:
+        stage.kill(victim)
+        stage.start_worker()
+    return stage.wait_until_taken_over(run)
+
+
+def freeze(stage: Stage, rounds: int) -> None:
+    """SIGSTOP in the middle of a job until another worker has it, then SIGCONT: the sleeper must change nothing."""
+    stage.start_workers(3)
+    with stage.load(6, 2.0):
+        _strike(stage, rounds, _freeze, 0.0)
+
+
+def _freeze(stage: Stage, number: int) -> bool:
+    victim = stage.workers[number % 3]
+    run = stage.wait_for_work(victim)
+    with stage.frozen(victim, None if number % 2 else run.pid):
+        return stage.wait_until_taken_over(run)
+
+
+def _strike(stage: Stage, rounds: int, blow: Callable[[Stage, int], bool], pause: float) -> None:
+    """Strike until *rounds* blows have hit a job in its middle, with a *pause* from one to the next."""
+    hits = 0
+    for number in range(3 * rounds):
+        begun = time.monotonic()
+        hits += blow(stage, number)
+        if hits == rounds:
+            return
+        time.sleep(max(0.0, pause - (time.monotonic() - begun)))
+    stage.notes.append(f"only {hits} of {rounds} blows hit a job")
+
+
+def storm(stage: Stage, rounds: int) -> None:
+    """Kill -9 in quick succession, also for workers that have hardly begun."""
+    stage.start_workers(3)
+    dice = random.Random(7)
+    with stage.load(40, 0.02):
+        for _ in range(rounds):
+            time.sleep(BETWEEN_STORM_KILLS)
+            stage.kill(dice.choice(stage.workers))
+            stage.start_worker()
+
+
+SCENARIOS = [
+    Scenario("kill", kill, rounds=6, few=1),
+    Scenario("storm", storm, rounds=200),
+    Scenario("freeze", freeze, rounds=6, few=1),
+]
