@@ -10,31 +10,43 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
-from bench import workloads
+from bench import compositions, drains, endurance, fairness, gates, latencies, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.environments import KNOWN, peer
 from bench.measurement import Results
 from bench.report import print_tables, write_documents
-from bench.servers import Places, postgresql_server
+from bench.servers import Places, mariadb_server, mongodb_server, postgresql_server
+from bench.trial import Bench
 
 WORKLOADS = {
-    "enqueue-sync": workloads.enqueue_sync,
-    "enqueue-async": workloads.enqueue_async,
-    "bulk": workloads.bulk,
-    "drain-sync-1": partial(workloads.drain, coroutines=False, processes=1),
-    "drain-async-1": partial(workloads.drain, coroutines=True, processes=1),
-    "drain-sync-2": partial(workloads.drain, coroutines=False, processes=2),
-    "drain-async-2": partial(workloads.drain, coroutines=True, processes=2),
-    "latency-same": partial(workloads.latency, elsewhere=False),
-    "latency-other": partial(workloads.latency, elsewhere=True),
-    "backlog": workloads.backlog,
-    "history": workloads.history,
-    "snapshot": workloads.snapshot,
-    "memory": workloads.memory,
-    "sqlite-enqueue": workloads.sqlite_enqueue,
-    "sqlite-drain": workloads.sqlite_drain,
+    "enqueue-sync": partial(submissions.enqueue, awaiting=False),
+    "enqueue-async": partial(submissions.enqueue, awaiting=True),
+    "bulk": submissions.bulk,
+    "drain-sync-1": partial(drains.drain, coroutines=False, processes=1),
+    "drain-async-1": partial(drains.drain, coroutines=True, processes=1),
+    "drain-sync-2": partial(drains.drain, coroutines=False, processes=2),
+    "drain-async-2": partial(drains.drain, coroutines=True, processes=2),
+    "latency-same": partial(latencies.latency, elsewhere=False),
+    "latency-other": partial(latencies.latency, elsewhere=True),
+    "backlog": endurance.backlog,
+    "history": endurance.history,
+    "snapshot": endurance.snapshot,
+    "memory": endurance.memory,
+    "chains": compositions.chains,
+    "batch": compositions.batch,
+    "stream": compositions.stream,
+    "gates": gates.gates,
+    "rate": gates.rate,
+    "fairness": fairness.fairness,
+    "fairness-drain": fairness.fairness_drain,
+    "streams": fairness.streams,
+    "sqlite-enqueue": submissions.sqlite_enqueue,
+    "sqlite-drain": drains.sqlite_drain,
+    "mariadb-drain": partial(drains.other_store_drain, store="mariadb"),
+    "mongodb-drain": partial(drains.other_store_drain, store="mongodb"),
     "counts": count_per_job,
+    "composition-counts": compositions.composition_counts,
 }
 
 
@@ -44,12 +56,9 @@ def main() -> int:
     results = Results()
     begun = time.time()
     with ExitStack() as stack:
-        server = stack.enter_context(postgresql_server(chosen.url))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-bench-"))
-        bench = workloads.Bench(
+        bench = Bench(
             contenders=[ratchet(), *(peer(name) for name in chosen.peers)],
-            postgresql=Places("postgresql", server),
-            sqlite=Places("sqlite", chosen.directory or folder),
+            places=_places(chosen, stack),
             rounds=chosen.rounds,
             scale=chosen.scale,
             minutes=chosen.minutes,
@@ -71,7 +80,7 @@ def main() -> int:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "command": " ".join(
-            ["python -m bench", *("URL" if word == chosen.url else word for word in sys.argv[1:])]
+            ["python -m bench", *("URL" if "://" in word else word for word in sys.argv[1:])]
         ),
         "scale": chosen.scale,
         "rounds": chosen.rounds,
@@ -82,9 +91,25 @@ def main() -> int:
     return 1 if missed and chosen.strict else 0
 
 
+def _places(chosen: argparse.Namespace, stack: ExitStack) -> dict[str, Places]:
+    """Where stores are; servers of other products are started only for the workloads that name them."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ratchet-bench-"))
+    places = {
+        "postgresql": Places("postgresql", stack.enter_context(postgresql_server(chosen.url))),
+        "sqlite": Places("sqlite", chosen.directory or folder),
+    }
+    if "mariadb-drain" in chosen.only:
+        places["mariadb"] = Places("mariadb", stack.enter_context(mariadb_server(chosen.mariadb_url)))
+    if "mongodb-drain" in chosen.only:
+        places["mongodb"] = Places("mongodb", stack.enter_context(mongodb_server(chosen.mongodb_url)))
+    return places
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--url", help="a PostgreSQL server to make databases on; without it, one of our own")
+    parser.add_argument("--mariadb-url", help="a MariaDB or MySQL server; without it, one of our own")
+    parser.add_argument("--mongodb-url", help="a MongoDB replica set; without it, one of our own")
     parser.add_argument("--directory", help="where SQLite files are made; by default the temporary directory")
     parser.add_argument("--peers", default=[], type=_names(KNOWN), help=f"of {', '.join(KNOWN)}")
     parser.add_argument(

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 #: No answer takes longer than this; a subject that hangs ends the run with its own words.
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 class SubjectFailed(Exception):
@@ -25,7 +25,8 @@ class Process:
     """One subject in a process of its own."""
 
     def __init__(self, command: Sequence[str], url: str) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        # The tree that holds the bench, whatever the environment has installed.
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         self._process = subprocess.Popen(
             [*command, url],
             stdin=subprocess.PIPE,
@@ -95,9 +96,10 @@ class Contender:
         return process
 
 
-def ratchet() -> Contender:
+def ratchet(subject: str = "bench.subject") -> Contender:
     """The source tree that holds the bench, in the environment that runs the bench."""
-    return Contender("ratchet", [sys.executable, "-m", "bench.subject"], ["postgresql", "sqlite"])
+    stores = ["postgresql", "sqlite", "mariadb", "mongodb"]
+    return Contender("ratchet", [sys.executable, "-m", subject], stores)
 
 
 def wait_for(condition: Any, *, every: float = 0.005, limit: float = PATIENCE) -> float:

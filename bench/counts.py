@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.conversation import Process, wait_for
 from bench.servers import Place, PostgresqlPlace
-from bench.workloads import Bench
+from bench.trial import Bench
 
 STATEMENTS = """
     SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
@@ -43,43 +43,48 @@ def _phases(bench: Bench) -> list[tuple[str, int, Callable[[Process], Any]]]:
 
 
 def _postgresql(bench: Bench) -> list[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
-        place = stack.enter_context(bench.postgresql.new())
-        assert isinstance(place, PostgresqlPlace)
-        place.connection.execute("CREATE EXTENSION pg_stat_statements")
-        place.connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
-        process = stack.enter_context(bench.contenders[0].start(place.url))
-        process.call("watch")
-        process.call("bulk", jobs=10)
-        for name, jobs, work in _phases(bench):
-            place.connection.execute("CHECKPOINT")
-            before = _seen(place, process)
-            work(process)
-            if name.startswith("claim"):
-                _wait(place, process, jobs)
-                process.call("end")
-            process.call("release")  # a server process reports its statistics when it ends
-            time.sleep(1)
-            after = _seen(place, process)
-            lsn = (before["lsn"], after["lsn"])
-            found = place.connection.execute(RECORDS, lsn).fetchone()
-            entries = float(found[0]) if found is not None else 0.0
-            change = {key: after[key] - before[key] for key in before if key != "lsn"}
-            rows.append(
-                {
-                    "phase": name,
-                    "statements": change["statements"] / jobs,
-                    "round trips": change["trips"] / jobs,
-                    "rows written": change["rows"] / jobs,
-                    "of these HOT": change["hot"] / jobs,
-                    "index entries": entries / jobs,
-                    "WAL bytes": change["wal"] / jobs,
-                    "Python µs": change["cpu"] / jobs * 1e6,
-                    "server µs": change["server"] / jobs * 1e6,
-                }
-            )
-    return rows
+        _, place, process = bench.alone(stack)
+        watch(place, process)
+        return [count_phase(place, process, *phase) for phase in _phases(bench)]
+
+
+def watch(place: PostgresqlPlace, process: Process) -> None:
+    """Begin to count what *process* does on *place*."""
+    place.connection.execute("CREATE EXTENSION pg_stat_statements")
+    place.connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+    process.call("watch")
+    process.call("bulk", jobs=10)
+
+
+def count_phase(
+    place: PostgresqlPlace, process: Process, name: str, jobs: int, work: Callable[[Process], Any]
+) -> Mapping[str, Any]:
+    """What each of *jobs* cost while *work* was done; where its name begins with "claim", until all have ended."""
+    place.connection.execute("CHECKPOINT")
+    before = _seen(place, process)
+    ran = process.call("executed")
+    work(process)
+    if name.startswith("claim"):
+        _wait(place, process, ran + jobs)
+        process.call("end")
+    process.call("release")  # a server process reports its statistics when it ends
+    time.sleep(1)
+    after = _seen(place, process)
+    found = place.connection.execute(RECORDS, (before["lsn"], after["lsn"])).fetchone()
+    entries = float(found[0]) if found is not None else 0.0
+    change = {key: after[key] - before[key] for key in before if key != "lsn"}
+    return {
+        "phase": name,
+        "statements": change["statements"] / jobs,
+        "round trips": change["trips"] / jobs,
+        "rows written": change["rows"] / jobs,
+        "of these HOT": change["hot"] / jobs,
+        "index entries": entries / jobs,
+        "WAL bytes": change["wal"] / jobs,
+        "Python µs": change["cpu"] / jobs * 1e6,
+        "server µs": change["server"] / jobs * 1e6,
+    }
 
 
 def _wait(place: Place, process: Process, jobs: int) -> None:
@@ -132,7 +137,7 @@ def _stat(process: Path) -> list[str]:
 def _sqlite(bench: Bench) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
     with ExitStack() as stack:
-        place = stack.enter_context(bench.sqlite.new())
+        place = stack.enter_context(bench.places["sqlite"].new())
         process = stack.enter_context(bench.contenders[0].start(place.url))
         process.call("watch")
         process.call("bulk", jobs=10)

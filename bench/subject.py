@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import ratchet.engine.node  # noqa: F401 - otherwise imported by the first start()
 from bench.protocol import Subject, serve
 from ratchet import Options, Priority, Scheduler
+from ratchet.model.identifiers import new_id
 
+# The ids are UUIDv7 of their own creation, as all ids are: whoever looks for what is old goes by the id.
 HISTORY_POSTGRESQL = """
     WITH finished AS (
         INSERT INTO scheduler_job
                (job_id, root_id, target, payload, job_type, priority, stream_id, status, created_at, scheduled_at,
                 attempts, started_at, finished_at, node_id)
         SELECT id, id, 'bench:noop', '[[1],{}]', 'SINGLE', 2, 1, 'SUCCEEDED', at, at, 1, at, at, 'bench'
-          FROM (SELECT CAST('018' || lpad(to_hex(n), 9, '0') || '7' || substr(md5(n::text), 1, 3) || '8'
-                            || substr(md5(n::text), 4, 15) AS uuid) AS id,
-                       now() - interval '1 day' + n * interval '1 millisecond' AS at
-                  FROM generate_series(1, %(jobs)s) n) made
+          FROM (SELECT CAST(lpad(to_hex(floor(date_part('epoch', at) * 1000)::bigint), 12, '0') || '7'
+                            || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15) AS uuid) AS id,
+                       at
+                  FROM (SELECT n, now() - interval '1 day' + n * interval '1 millisecond' AS at
+                          FROM generate_series(1, %(jobs)s) n) one) made
         RETURNING job_id, scheduled_at
     )
     INSERT INTO scheduler_job_execution
@@ -34,6 +38,10 @@ class Ratchet(Subject):
 
     OPEN = "SELECT EXISTS (SELECT 1 FROM scheduler_job_queue)"
     DONE = "SELECT count(*) FROM scheduler_job_execution"
+    SINCE = "SELECT count(*) FROM scheduler_job_execution WHERE job_id >= '{}'"
+    OPEN_MONGODB = (
+        '[["scheduler_job","claim",{"status":"PENDING"}],["scheduler_job","running",{"status":"RUNNING"}]]'
+    )
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -68,6 +76,11 @@ class Ratchet(Subject):
             self.ran += 1
 
         return ranked
+
+    def describe(self) -> dict[str, Any]:
+        """What the bench has to know."""
+        facts = {**super().describe(), "since": self.SINCE}
+        return {**facts, "open": self.OPEN_MONGODB} if self.url.startswith("mongodb") else facts
 
     def prepare(self) -> None:
         """Make the schema; open a connection."""
@@ -104,6 +117,18 @@ class Ratchet(Subject):
         else:
             self.scheduler.enqueue_many(noop, [(number,) for number in range(jobs)])
         return time.perf_counter() - begun
+
+    def bulk_at(self, jobs: int, seconds: float) -> float:
+        """Submit jobs that all become due so many seconds from now; that time, in seconds of the epoch."""
+        due = time.time() + seconds
+        when = datetime.fromtimestamp(due, UTC)
+        schedule, noop = self.scheduler.schedule, self.jobs[False]
+        self.scheduler.submit_all(schedule(when, noop, number) for number in range(jobs))
+        return due
+
+    def mark(self) -> str:
+        """An id below those of all jobs that this process submits from now on, and above all earlier ones."""
+        return str(new_id())
 
     def begin(self, coroutines: bool = False) -> None:
         """Start to work."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.locked import lock_waiting_jobs
 from ratchet.stores.sql.releases import release
 
@@ -47,6 +47,31 @@ COUNT_RUNS = """
            finished_at = {greatest}(coalesce(metrics.finished_at, excluded.finished_at), excluded.finished_at)
 """
 
+# All of it in one statement, where the product can. The counters are under the row's lock then: whoever brings them
+# to the total sees it here.
+COUNT_AT_ONCE = """
+    WITH counted AS (
+        UPDATE scheduler_batch
+           SET completed = scheduler_batch.completed + delta.completed, failed = scheduler_batch.failed + delta.failed,
+               canceled = scheduler_batch.canceled + delta.canceled
+          FROM {rows delta (batch_id, completed, failed, canceled)}
+         WHERE scheduler_batch.batch_id = delta.batch_id
+        RETURNING scheduler_batch.batch_id,
+                  scheduler_batch.completed + scheduler_batch.failed + scheduler_batch.canceled >= scheduler_batch.total
+                  AND scheduler_batch.sealed AND scheduler_batch.finished_at IS NULL AS is_complete
+    ), ran AS (
+        INSERT INTO scheduler_batch_metrics AS metrics (batch_id, runs, run_time_us, started_at, finished_at)
+        SELECT batch_id, runs, run_time_us, started_at, finished_at
+          FROM {rows run (batch_id, runs, run_time_us, started_at, finished_at)}
+         WHERE true
+            ON CONFLICT (batch_id) DO UPDATE
+           SET runs = metrics.runs + excluded.runs, run_time_us = metrics.run_time_us + excluded.run_time_us,
+               started_at = {least}(coalesce(metrics.started_at, excluded.started_at), excluded.started_at),
+               finished_at = {greatest}(coalesce(metrics.finished_at, excluded.finished_at), excluded.finished_at)
+    )
+    SELECT batch_id FROM counted WHERE is_complete
+"""
+
 _COLUMN = {JobStatus.SUCCEEDED: 0, JobStatus.FAILED: 1, JobStatus.CANCELED: 2}
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -83,26 +108,36 @@ class BatchDeltas:
 
         The parent is None where it is not waiting any more.
         """
-        if self._ends:
-            ids = sorted(self._ends)
-            if len(ids) > 1:  # one row needs no order
-                session.rows(LOCK_BATCHES, {"ids": ids})
-            session.execute(COUNT_ENDS, {"delta": [(key, *self._ends[key]) for key in ids]})
-        self._write_runs(session)
+        runs = self._run_rows()
         if not self._ends:
+            if runs:
+                session.execute(COUNT_RUNS, {"delta": runs})
             return []
-        finished = finish_batches(session, self._ends, now)
+        ids = sorted(self._ends)
+        if len(ids) > 1:  # one row needs no order
+            session.rows(LOCK_BATCHES, {"ids": ids})
+        complete = self._count(session, [(key, *self._ends[key]) for key in ids], runs)
+        finished = finish_batches(session, complete, now) if complete else []
         return [(self._origins[batch_id], batch_id, parent_id) for batch_id, parent_id in finished]
 
-    def _write_runs(self, session: Session) -> None:
-        rows = []
+    @staticmethod
+    def _count(session: Session, ends: Sequence[Row], runs: Sequence[Row]) -> list[UUID]:
+        """Move the counters; the batches that may be complete now."""
+        if session.dialect.fuses_writes:
+            return [batch_id for (batch_id,) in session.rows(COUNT_AT_ONCE, {"delta": ends, "run": runs})]
+        session.execute(COUNT_ENDS, {"delta": ends})
+        if runs:
+            session.execute(COUNT_RUNS, {"delta": runs})
+        return [end[0] for end in ends]
+
+    def _run_rows(self) -> list[Row]:
+        rows: list[Row] = []
         for batch_id, runs in sorted(self._runs.items()):
             spent = sum((finish - start) // _MICROSECOND for start, finish in runs)
             rows.append(
                 (batch_id, len(runs), spent, min(run[0] for run in runs), max(run[1] for run in runs))
             )
-        if rows:
-            session.execute(COUNT_RUNS, {"delta": rows})
+        return rows
 
 
 def finish_batches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -22,6 +22,28 @@ RELEASE = """
        SET status = 'PENDING', held_at = NULL, signal_due_at = NULL,
            scheduled_at = {greatest}(scheduled_at, CAST(:now AS {time}))
      WHERE job_id {in ids uuid}
+"""
+
+# Both and the edges that say so, where the product can change several tables in one statement. Whom somebody
+# else has released, canceled or failed meanwhile is not WAITING any more, and stays as it is.
+RELEASE_BY_EDGES = """
+    WITH settled AS (
+        UPDATE scheduler_dependency
+           SET state = 'SATISFIED'
+          FROM {rows edge (parent_id, child_id)}
+         WHERE scheduler_dependency.parent_id = edge.parent_id AND scheduler_dependency.child_id = edge.child_id
+    ), freed AS (
+        UPDATE scheduler_job
+           SET status = 'PENDING', held_at = NULL, signal_due_at = NULL,
+               scheduled_at = {greatest}(scheduled_at, CAST(:now AS {time}))
+         WHERE job_id {in ids uuid} AND status = 'WAITING'
+        RETURNING job_id, stream_id, priority, job_type, attempts, crashes, max_retries, timeout_us, scheduled_at
+    )
+    INSERT INTO scheduler_job_queue
+           (job_id, stream_id, priority, status, job_type, attempts, crashes, max_retries, timeout_us, scheduled_time)
+    SELECT job_id, stream_id, priority, 'PENDING', job_type, attempts, crashes, max_retries, timeout_us, scheduled_at
+      FROM freed
+    RETURNING job_id
 """
 
 # The number of satisfied edges of a job that needs none is 0 too.
@@ -49,6 +71,17 @@ def release(session: Session, job_ids: Iterable[UUID], now: datetime) -> None:
     if ids := sorted(job_ids):
         session.execute(RELEASE, {"ids": ids, "now": now})
         session.execute(ENQUEUE, {"ids": ids})
+
+
+def release_by_edges(session: Session, edges: Sequence[tuple[UUID, UUID]], now: datetime) -> set[UUID]:
+    """
+    Settle these edges (parent, child) as satisfied, and release their children; those that were WAITING.
+
+    For edges that are all their children need. Only where ``dialect.fuses_writes``.
+    """
+    ids = sorted({child_id for _, child_id in edges})
+    rows = session.rows(RELEASE_BY_EDGES, {"edge": edges, "ids": ids, "now": now})
+    return {job_id for (job_id,) in rows}
 
 
 def release_ready(session: Session, job_ids: Iterable[UUID], now: datetime) -> list[UUID]:
