@@ -37,6 +37,7 @@ def insert(store: SqlStore, waiting: Sequence[Waiting]) -> list[UUID]:
         lambda session: (
             session.insert_rows("scheduler_job", JOB, jobs),
             session.insert_rows("scheduler_job_queue", QUEUE, queue),
+            session.backdated(streams.values()),
         )
     )
     return [row[0] for row in jobs]

@@ -24,7 +24,7 @@ from ratchet.stores.sql.claim_order import Branch, choose
 from ratchet.stores.sql.claims import FIND_HEADS
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects import postgresql_claims, sqlite_claims
-from ratchet.stores.sql.gates import stream_params
+from ratchet.stores.sql.dialects.postgresql_floors import Floors
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.unit.stores.backlog import NOW, Waiting, claim, in_order, insert, request, spread
 
@@ -290,20 +290,17 @@ class Plan:
 
     rows: dict[str, int]  # rows read, by (kind of scan, relation)
     buffers: int
+    looks: int = 0  # the buffers of those that only look, without a lock
 
 
 class RolledBack(Exception):
     pass
 
 
-def explain(store: SqlStore, limit: int, **changes: Any) -> Plan:
+def explain(store: SqlStore, limit: int, floors: Floors | None = None, **changes: Any) -> Plan:
     """The plan of the very statement that a claim sends; what it did is rolled back."""
     asked = request(limit, **changes)
-    params = {
-        **stream_params(asked, NOW),
-        **postgresql_claims._claim_params(asked, NOW),
-        "most": limit,
-    }
+    params = postgresql_claims._Look(floors or Floors(), asked).params(NOW)
     text = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + postgresql_claims._statements(asked).claim[True]
     found: list[Any] = []
 
@@ -319,7 +316,13 @@ def explain(store: SqlStore, limit: int, **changes: Any) -> Plan:
         if "Relation Name" in node and node["Node Type"] != "ModifyTable":
             key = f"{node['Node Type']} on {node['Relation Name']}"
             rows[key] = rows.get(key, 0) + round(node["Actual Rows"] * node["Actual Loops"])
-    return Plan(rows, root["Shared Hit Blocks"] + root["Shared Read Blocks"])
+    looks = [node for node in _nodes(root) if node["Node Type"] == "Index Only Scan"]
+    return Plan(rows, _buffers(root), sum(_buffers(node) for node in looks))
+
+
+def _buffers(node: dict[str, Any]) -> int:
+    found: int = node["Shared Hit Blocks"] + node["Shared Read Blocks"]
+    return found
 
 
 def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -37,20 +37,37 @@ FIND_BODIES = f"""
 FIND_CLAIMS_OF_NODE = """
     SELECT job_id, claim_id FROM scheduler_job_queue WHERE picked_by = :node_id AND status = 'RUNNING'
 """
-# The oldest job of a stream is the oldest of one of its priorities: five looks into the index per stream.
-FIND_HEADS = f"""
+_HEADS = f"""
     SELECT s.stream_id, s.resource, s.limit_key, s.breaker,
            (SELECT q.scheduled_time FROM scheduler_job_queue q
-             WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING'
+             WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING' <bound>
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time,
            (SELECT b.open_until FROM scheduler_circuit_breaker b
              WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until,
            p.column1 AS priority
-      FROM scheduler_stream s CROSS JOIN {{priorities}}
+      FROM scheduler_stream s CROSS JOIN {{priorities}} <start>
      WHERE {RUNNABLE_STREAM}
        AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
                         WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until IS NULL)
 """
+
+
+def find_heads(start: str = "", bound: str = "") -> str:
+    """
+    The oldest job of each stream and priority: five looks into the index per stream.
+
+    *start* joins where the looks start, *bound* compares with it, for a product that remembers it.
+    """
+    return _HEADS.replace("<start>", start).replace("<bound>", bound)
+
+
+FIND_HEADS = find_heads()
+
+
+def heads_from_the_edge(session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
+    """The rows of FIND_HEADS."""
+    return session.rows(FIND_HEADS, stream_params(request, now))
+
 
 _TYPES = {kind.value: kind for kind in JobType}
 _PRIORITIES = {int(priority): priority for priority in Priority}
@@ -74,6 +91,10 @@ class ClaimPlan(Protocol):
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
     ) -> None:
         """Read on in each branch, as `claim_order.Read`, without locks."""
+        ...
+
+    def heads(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
+        """The rows of FIND_HEADS."""
         ...
 
 
@@ -157,7 +178,7 @@ def next_opening(
 
     And the places that have jobs which are due now.
     """
-    rows = session.rows(FIND_HEADS, stream_params(request, now))
+    rows = session.dialect.claim_plan.heads(session, request, now)
     heads = [
         (open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5]))
         for row in rows

@@ -178,7 +178,7 @@ class Round:
                 runs.append(execution_row(one, row, self.now))
         if gone:
             self.session.execute(LEAVE_QUEUE, {"ids": gone})
-        requeue(self.session, back)
+        requeue(self.session, back, self.now)
         if rows:
             self.session.execute(END_RUNS, {"run": rows})
         write_runs(self.session, runs)

@@ -59,7 +59,7 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -114,6 +114,14 @@ class Session(ABC):
     @abstractmethod
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         """Set columns of many rows in the product's fastest way, found by the first column; the number of rows changed."""
+
+    def backdated(self, stream_ids: Iterable[int]) -> None:
+        """
+        Jobs of these streams came into the queue with a due time that others may have passed already.
+
+        For a product whose claims do not always start to look at the beginning of a stream.
+        """
+        return
 
     @abstractmethod
     def on_commit(self, action: Callable[[], None]) -> None:

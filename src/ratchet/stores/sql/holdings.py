@@ -178,7 +178,8 @@ def settle_runs(session: Session, claims: Sequence[JobClaim]) -> None:
     """The code of these runs has ended: what still waited for it is freed, a held-back retry becomes due."""
     runs = sorted({(claim.job_id, claim.claim_id) for claim in claims})
     ids = sorted({job_id for job_id, _ in runs})
-    if session.rows(LOCK_HELD_BACK, {"ids": ids}):
+    if held_back := session.rows(LOCK_HELD_BACK, {"ids": ids}):
+        session.backdated({stream_id for _, stream_id in held_back})
         session.execute(BRING_FORWARD, {"ids": ids, "run": runs})
     session.execute(SETTLE_KEYS, {"ids": ids, "run": runs})
     session.execute(SETTLE_PERMITS, {"ids": ids, "run": runs})

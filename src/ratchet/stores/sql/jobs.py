@@ -11,6 +11,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.stores.sql.backdating import are_new, tell_backdated
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import Cancellation
@@ -132,7 +133,7 @@ class SqlJobs(SqlPart):
 
         That finds those that are stored already, by an earlier try whose answer was lost.
         """
-        if len(specs) == 1 and self.database.dialect.fuses_writes:
+        if len(specs) == 1 and self.database.dialect.fuses_writes and are_new(specs, now):
             alone = lone_insert(specs[0], ids[specs[0].stream], now)
             return self.database.run_alone(*alone) is not None
         if len(specs) < COPY_FROM or not self.database.dialect.copies:
@@ -180,6 +181,7 @@ class SqlJobs(SqlPart):
                 return False
             if job.queue is not None:
                 session.execute(RESCHEDULE_QUEUED, {"job_id": job_id, "at": at})
+                tell_backdated(session, [(job.stream_id, at)], now)
             session.execute(RESCHEDULE, {"job_id": job_id, "at": at})
             return True
 

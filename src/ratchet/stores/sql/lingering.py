@@ -10,7 +10,7 @@ from ratchet.stores.sql.holdings import BRING_FORWARD
 
 # Not "= 'PENDING'": without statistics PostgreSQL would then walk the index of everything that waits.
 LOCK_HELD_BACK_FOR_NODE = """
-    SELECT job_id, held_claim_id
+    SELECT job_id, stream_id, held_claim_id
       FROM scheduler_job_queue
      WHERE picked_by = :node_id AND status <> 'RUNNING' AND held_claim_id {not in known uuid}
      ORDER BY job_id
@@ -35,6 +35,8 @@ def free_lingering(session: Session, node_id: str, known: Sequence[UUID] = ()) -
     binds: dict[str, object] = {"node_id": node_id, "known": list(known)}
     held_back = session.rows(LOCK_HELD_BACK_FOR_NODE, binds)
     if held_back:
-        session.execute(BRING_FORWARD, {"ids": [job_id for job_id, _ in held_back], "run": held_back})
+        session.backdated({row[1] for row in held_back})
+        runs = [(job_id, claim_id) for job_id, _, claim_id in held_back]
+        session.execute(BRING_FORWARD, {"ids": [job_id for job_id, _ in runs], "run": runs})
     session.execute(FREE_KEYS_OF_NODE, binds)
     session.execute(FREE_PERMITS_OF_NODE, binds)

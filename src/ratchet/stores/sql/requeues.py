@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
+from ratchet.stores.sql.backdating import tell_backdated
 from ratchet.stores.sql.cancellations import fail_jobs
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_runs
@@ -47,12 +48,12 @@ class Crashes(Struct, frozen=True, kw_only=True):
     settlement: Settlement
 
 
-def requeue(session: Session, rows: Sequence[QueueRow]) -> None:
+def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = None) -> None:
     """
     Make these locked RUNNING rows PENDING, with the stream, counts and due time they have now.
 
     The claim is gone from the row, so that its run can write nothing more. ``node_id`` is kept only
-    with ``held_claim_id``.
+    with ``held_claim_id``. *now* is needed where they have a new due time.
     """
     if not rows:
         return
@@ -69,6 +70,12 @@ def requeue(session: Session, rows: Sequence[QueueRow]) -> None:
         for row in rows
     ]
     session.execute(REQUEUE, {"back": back})
+    # due when it was claimed, or before: whatever the clocks say, others have passed it since
+    session.backdated(
+        {row.stream_id for row in rows if row.claimed_at is None or row.scheduled_at <= row.claimed_at}
+    )
+    if now is not None:
+        tell_backdated(session, ((row.stream_id, row.scheduled_at) for row in rows), now)
 
 
 def hand_back(session: Session, streams: StreamRegistry, held: Mapping[UUID, QueueRow]) -> None:

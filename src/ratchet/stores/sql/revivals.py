@@ -92,6 +92,7 @@ def retry_jobs(
     again = [(job.job_id, _ordinary_stream(session, streams, job.stream_id)) for job in jobs]
     session.execute(RETRY_JOBS, {"again": again, "now": now})
     enqueue(session, ids)
+    session.backdated({stream_id for _, stream_id in again})
     deltas = BatchDeltas()
     for job in jobs:
         if job.batch_id is not None:

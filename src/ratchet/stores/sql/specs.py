@@ -7,6 +7,7 @@ ten values, not thirty.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -19,6 +20,7 @@ from msgspec import json
 
 from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus
+from ratchet.stores.sql.backdating import tell_backdated_specs
 from ratchet.stores.sql.database import Session
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -153,6 +155,7 @@ def store_specs(
     One statement where the product can change two tables in one; two, and a look, elsewhere.
     """
     columns, rows = _table(specs, stream_ids, now, flags)
+    tell_backdated_specs(session, specs, stream_ids, now)
     if session.dialect.fuses_writes:
         if len(rows) == 1:
             found = session.rows(_insert_one(columns), dict(zip(columns, rows[0], strict=True)))
@@ -192,6 +195,7 @@ def copy_specs(
     session: Session, specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], *, now: datetime
 ) -> None:
     """Store plain jobs in the product's fastest way; `ConstraintViolated` where one of them is there already."""
+    begun = time.monotonic()
     names, columns = _columns(specs, stream_ids, now, None)
     session.insert_columns("scheduler_job", names, columns)
     known = dict(zip(names, columns, strict=True))
@@ -203,6 +207,8 @@ def copy_specs(
         session.insert_columns(
             "scheduler_job_queue", [name for name, _ in hot], [values for _, values in hot]
         )
+    # many jobs take long enough to be late when they become visible
+    tell_backdated_specs(session, specs, stream_ids, now + timedelta(seconds=time.monotonic() - begun))
 
 
 def _table(

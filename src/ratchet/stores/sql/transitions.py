@@ -157,6 +157,7 @@ class SqlTransitions(SqlPart):
             else:
                 session.execute(RESUME_PENDING, {"job_id": job_id})
                 enqueue(session, [job_id])
+                session.backdated([job.stream_id])
             return True
 
         return self.database.run(resume)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.sql.claim_order import Branch, owners
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, heads_from_the_edge
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
@@ -58,6 +58,8 @@ _DISTRUST = 5.0  # seconds for which nobody waits for its turn again after it di
 
 class MysqlClaimPlan:
     """Looks into the branches of the claim index, merges them here, and locks what was chosen by its id."""
+
+    heads = staticmethod(heads_from_the_edge)
 
     def __init__(self, lock: str) -> None:
         self._lock = lock

@@ -49,7 +49,6 @@ class PostgresqlDialect(Dialect):
     fuses_writes = True
     copies = True
     constraints = PostgresqlConstraints()
-    claim_plan = PostgresqlClaimPlan()
     words = {  # noqa: RUF012 - never changed
         "uuid": "uuid",
         "time": "timestamptz",
@@ -68,8 +67,8 @@ class PostgresqlDialect(Dialect):
 
     def __init__(self, url: str, options: Options) -> None:
         super().__init__()
-        self.schema = options.schema
-        self._url = url
+        self.claim_plan = PostgresqlClaimPlan()
+        self.schema, self._url = options.schema, url
         self._lock_wait = _LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.connect_timeout.total_seconds()
@@ -141,6 +140,7 @@ class PostgresqlDialect(Dialect):
             try:
                 with _prepared(session.connection) if claiming else nullcontext():
                     yield session
+                session.raise_epochs()
             except BaseException as error:
                 self._rollback(session.connection)
                 if isinstance(error, psycopg.Error) and not for_user:
@@ -281,7 +281,8 @@ class PostgresqlDialect(Dialect):
     def enlist(self, within: object) -> Iterator[PostgresqlSession]:
         guest = guest_of(within)
         cursor = self._guest_cursor(guest, within)
-        before = _one(cursor, "SELECT current_setting('lock_timeout')")
+        _plain(cursor, "SELECT current_setting('lock_timeout')")
+        before = cursor.fetchone()[0]
         session = PostgresqlSession(self, guest.connection, cursor, enlisted=True)
         restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
         _plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {self._lock_wait}")
@@ -374,11 +375,6 @@ def _plain(cursor: Any, text: str) -> None:
         cursor.execute(text)
     except Exception as error:
         raise meaning(error, text) from error
-
-
-def _one(cursor: Any, text: str) -> Any:
-    _plain(cursor, text)
-    return cursor.fetchone()[0]
 
 
 def _require_transaction(connection: Any) -> None:

@@ -9,56 +9,78 @@ Where an open stream has a limit or a fairness key, the choosing is done here, b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, find_heads
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MARGIN, Floor, Floors, floor_params
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
 from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
 _LOOK = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
                 WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'
+                  AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)
                   AND q.scheduled_time <="""
 
-# 1. `peek`: a few heads of every branch. 2. `edge`: the n-th best of them; nothing worse can be among the
-# best n. 3. `best`: every branch again, down to the due time that can still beat the edge. 4. `shares`: how
-# many of each branch these are. 5. `locked`, `claimed`: take so many of each.
+# 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
+# each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
+# branch again, down to the due time that can still beat the edge; a bulk shares its due time, so that the look
+# ends by its LIMIT. 5. `shares`: how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
+# What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+        SELECT s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated
           FROM scheduler_stream s
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
-        SELECT o.stream_id, p.priority
+        SELECT o.stream_id, p.priority, o.epoch, COALESCE(f.at, '-infinity') AS floor_at,
+               COALESCE(f.id, '00000000-0000-0000-0000-000000000000') AS floor_id
           FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
+          LEFT JOIN {FLOORS}
+            ON f.stream_id = o.stream_id AND f.priority = p.priority AND f.epoch = o.epoch
          WHERE NOT EXISTS (SELECT 1 FROM opened WHERE gated)
+    ), heads AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.epoch, h.scheduled_time, h.job_id
+          FROM ready b LEFT JOIN LATERAL ({_LOOK} :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
+    ), live AS MATERIALIZED (
+        SELECT stream_id, priority, scheduled_time AS floor_at, job_id AS floor_id FROM heads WHERE job_id IS NOT NULL
+    ), size AS MATERIALIZED (
+        SELECT count(*) AS branches,
+               LEAST(:most, GREATEST(4, :most / 50, ceil(3.0 * :most / GREATEST(count(*), 1)))) AS jobs
+          FROM live
     ), peek AS MATERIALIZED (
         SELECT <effective b h> AS effective, h.scheduled_time, h.job_id
-          FROM ready b CROSS JOIN LATERAL ({_LOOK} :now
-                ORDER BY q.scheduled_time, q.job_id
-                LIMIT (SELECT LEAST(:most, GREATEST(4, :most / 50, ceil(3.0 * :most / GREATEST(count(*), 1))))
-                         FROM ready)) h
+          FROM live b CROSS JOIN LATERAL ({_LOOK} :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM size)) h
+         WHERE (SELECT branches FROM size) > 1
     ), edge AS MATERIALIZED (
         SELECT effective, scheduled_time FROM peek
          ORDER BY effective DESC, scheduled_time, job_id OFFSET :most - 1 LIMIT 1
     ), bounds AS MATERIALIZED (
-        SELECT r.stream_id, r.priority, LEAST(:now, <bound>) AS latest
-          FROM ready r LEFT JOIN edge e ON true
+        SELECT r.stream_id, r.priority, r.floor_at, r.floor_id, LEAST(:now, <bound>) AS latest
+          FROM live r LEFT JOIN edge e ON true
+         WHERE (SELECT branches FROM size) > 1
     ), best AS MATERIALIZED (
-        SELECT b.stream_id, b.priority
+        SELECT <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
           FROM bounds b CROSS JOIN LATERAL ({_LOOK} b.latest
                 ORDER BY q.scheduled_time, q.job_id LIMIT :most) h
-         ORDER BY <effective b h> DESC, h.scheduled_time, h.job_id LIMIT :most
+         ORDER BY effective DESC, h.scheduled_time, h.job_id LIMIT :most
     ), shares AS MATERIALIZED (
-        SELECT stream_id, priority, count(*) AS jobs FROM best GROUP BY stream_id, priority
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs FROM best GROUP BY stream_id, priority) n
+          JOIN live b ON b.stream_id = n.stream_id AND b.priority = n.priority
+     UNION ALL
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, CAST(:most AS bigint)
+          FROM live b WHERE (SELECT branches FROM size) = 1
     )"""
 
 # Each branch locks its own share in index order, so that two claims at once step over each other's rows
@@ -72,28 +94,57 @@ _TAKING = f""", locked AS MATERIALIZED (
         UPDATE scheduler_job_queue q
            SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
          WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))
-     RETURNING {CLAIM_COLUMNS}
+     RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     )"""
 
-_UNGATED = """
-    SELECT EXISTS (SELECT 1 FROM opened WHERE gated) AS has_gates, <columns>
-      FROM (SELECT 1) one LEFT JOIN claimed q ON true <bodies>
-     ORDER BY <effective q q> DESC, q.scheduled_time, q.job_id"""
-_CHOSEN = "WITH shares AS MATERIALIZED (SELECT * FROM {rows chosen (stream_id, priority, jobs int)})"
+# After the jobs: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
+# a priority for each open stream. As a rule; so many branches that telling of them costs more are not remembered.
+_NO_ID = "'00000000-0000-0000-0000-000000000000'"
+_HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
+_SEEN = {
+    "job_id": f"CASE WHEN h.scheduled_time < {_HORIZON} THEN h.job_id ELSE {_NO_ID} END",
+    "stream_id": "h.stream_id",
+    "priority": "h.priority",
+    "scheduled_time": f"LEAST(h.scheduled_time, {_HORIZON})",
+}
+_OPENED = {"stream_id": "o.stream_id", "scheduled_time": _HORIZON}
+_MOST_BRANCHES = 500
+
+_UNGATED = f"""
+    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
+      ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
+     UNION ALL
+    SELECT h.epoch, <seen> FROM heads h WHERE (SELECT count(*) FROM ready) <= {_MOST_BRANCHES}
+     UNION ALL
+    SELECT o.epoch, <opened> FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
+_CHOSEN = """
+    WITH shares AS MATERIALIZED (
+        SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.jobs
+          FROM {rows c (stream_id, priority, jobs int, scheduled_time, job_id)}
+    )"""
 _GATED = """
     SELECT <columns> FROM claimed q <bodies>
-     ORDER BY <effective q q> DESC, q.scheduled_time, q.job_id"""
+     ORDER BY q.effective DESC, q.scheduled_time, q.job_id"""
 _BODIES = "LEFT JOIN LATERAL (SELECT * FROM scheduler_job j WHERE j.job_id = q.job_id LIMIT 1) j ON true"
 
 _PEEK = f"""
     SELECT b.stream_id, b.priority, -(<effective b h>) AS rank, h.scheduled_time, h.job_id
-      FROM {{rows b (stream_id, priority, after_at, after_uuid, wanted int)}} CROSS JOIN LATERAL ({_LOOK} :now
-                  AND (q.scheduled_time, q.job_id) > (b.after_at, b.after_uuid)
+      FROM (SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.wanted
+              FROM {{rows c (stream_id, priority, scheduled_time, job_id, wanted int)}}) b CROSS JOIN LATERAL ({_LOOK} :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
      ORDER BY b.stream_id, b.priority, h.scheduled_time, h.job_id
 """
 
-_BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
+
+def _in_place_of(columns: str, values: Mapping[str, str]) -> str:
+    """These values in the places of the columns of the same name, NULL in the others."""
+    return ", ".join(values.get(column.split(".")[1].strip(), "NULL") for column in columns.split(","))
+
+
+_HEADS = find_heads(
+    start=f"LEFT JOIN {FLOORS} ON f.stream_id = s.stream_id AND f.priority = p.column1 AND f.epoch = s.epoch",
+    bound=f"AND (q.scheduled_time, q.job_id) >= (COALESCE(f.at, '-infinity'), COALESCE(f.id, {_NO_ID}))",
+)
 
 
 class _Statements:
@@ -115,7 +166,13 @@ class _Statements:
             priority, job = where.split()
             text = text.replace(f"<effective {where}>", self._effective.format(priority=priority, job=job))
         columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
-        parts = {"<bound>": self._bound, "<columns>": columns, "<bodies>": _BODIES if bodies else ""}
+        parts = {
+            "<bound>": self._bound,
+            "<columns>": columns,
+            "<bodies>": _BODIES if bodies else "",
+            "<seen>": _in_place_of(columns, _SEEN),
+            "<opened>": _in_place_of(columns, _OPENED),
+        }
         for mark, part in parts.items():
             text = text.replace(mark, part)
         return text
@@ -138,32 +195,39 @@ STRICT = _Statements(
 
 
 class PostgresqlClaimPlan:
-    """Claims in one statement, and without a pooler in one round trip; where an open stream has a limit, in a few."""
+    """
+    Claims in one statement, and without a pooler in one round trip; where an open stream has a limit, in a few.
+
+    One for each store: it remembers where the next claim starts to look.
+    """
 
     def __init__(self) -> None:
+        self.floors = Floors()
         self._turns = PostgresqlTurns()
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
             return taken
-        params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
-        rows = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
-        if rows is not None and not rows[0][0]:
-            return _claimed(rows)
-        claim = self._claim if rows is None else self._claim_gated
-        return database.run(lambda session: claim(session, request, now, bodies=bodies), claiming=True)
+        look = _Look(self.floors, request)
+        params = look.params(now)
+        answer = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
+        if answer is not None:
+            rows = look.learn(answer)
+            if not look.gated:
+                return rows
+        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        params = {**stream_params(request, now), **_claim_params(request, now), "most": request.limit}
-        rows = session.rows(_statements(request).claim[bodies], params)
-        if rows[0][0]:
-            return self._claim_gated(session, request, now, bodies=bodies)
-        return _claimed(rows)
+        look = _Look(self.floors, request)
+        rows = look.learn(session.rows(_statements(request).claim[bodies], look.params(now)))
+        return self._claim_gated(session, look, now, bodies=bodies) if look.gated else rows
 
-    def _claim_gated(
-        self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool
-    ) -> list[Row]:
-        choice = choose_gated(session, request, now, lambda wanted: self.read(session, wanted, request, now))
+    def _claim_gated(self, session: Session, look: _Look, now: datetime, *, bodies: bool) -> list[Row]:
+        request = look.request
+        choice = choose_gated(
+            session, request, now, lambda wanted: _read(session, wanted, request, now, look.start_of)
+        )
+        look.learn_branches(choice.branches)
         if choice.has_keys:
             self._turns.expect(request)
         if not choice.ranks:
@@ -172,7 +236,7 @@ class PostgresqlClaimPlan:
         shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in choice.ranks)
         params = {
             **_claim_params(request, now),
-            "chosen": [(*branch, jobs) for branch, jobs in shares.items()],
+            "c": [(*branch, jobs, *look.start_of(*branch)) for branch, jobs in shares.items()],
         }
         rows = session.rows(_statements(request).take[bodies], params)
         choice.permits(session, request, rows, now)
@@ -182,25 +246,111 @@ class PostgresqlClaimPlan:
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
     ) -> None:
         """Read on in each branch, after the last job that was read."""
-        asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
-        if not asked:
-            return
-        after = [
-            (*key, *(branch.ranks[-1][1:] if branch.ranks else _BEFORE_ALL), count)
-            for key, (branch, count) in asked.items()
-        ]
-        found: Counter[tuple[int, int]] = Counter()
-        for stream_id, priority, rank, due_at, job_id in session.rows(
-            _statements(request).peek, {**_claim_params(request, now), "b": after}
-        ):
-            found[stream_id, priority] += 1
-            asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
-        for key, (branch, count) in asked.items():
-            branch.ended = found[key] < count
+        _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
+
+    def heads(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
+        params = {**stream_params(request, now), **floor_params(self.floors.of(request))}
+        return session.rows(_HEADS, params)
 
 
-def _claimed(rows: Sequence[Row]) -> list[Row]:
-    return [row[1:] for row in rows if row[1] is not None]
+class _Look:
+    """One claim's use of the floors: where it starts, and what it tells the next one."""
+
+    def __init__(self, floors: Floors, request: ClaimRequest) -> None:
+        self.request = request
+        self.gated = False
+        self._floors = floors
+        self._begun = floors.monotonic()
+        self._start = floors.of(request)
+        self._opened: dict[
+            int, tuple[int, datetime]
+        ] = {}  # epoch and horizon of the streams, if limits count
+        self._from: dict[tuple[int, int], tuple[datetime, UUID]] = {}
+
+    def params(self, now: datetime) -> dict[str, object]:
+        """The binds of the claim."""
+        request = self.request
+        return {
+            **stream_params(request, now),
+            **_claim_params(request, now),
+            **floor_params(self._start),
+            "most": request.limit,
+        }
+
+    def learn(self, answer: Sequence[Row]) -> list[Row]:
+        """The claimed rows of the claim's answer; the others are kept."""
+        rows: list[Row] = []
+        seen: list[Floor] = []
+        for epoch, *row in answer:
+            if epoch is None:
+                rows.append(tuple(row))
+            elif row[2] is None:
+                self._opened[row[1]] = (epoch, row[_DUE])
+            else:
+                seen.append((row[1], row[2], epoch, row[_DUE], row[0]))
+        self.gated = bool(self._opened)
+        if self.gated:
+            self._from = {
+                (stream_id, priority): (due_at, job_id)
+                for stream_id, priority, epoch, due_at, job_id in self._start
+                if self._opened.get(stream_id, _NEVER)[0] == epoch
+            }
+        else:
+            self._keep(seen)
+        return rows
+
+    def start_of(self, stream_id: int, priority: int) -> tuple[datetime, UUID]:
+        """Where a branch begins."""
+        return self._from.get((stream_id, priority), EDGE)
+
+    def learn_branches(self, branches: Sequence[Branch]) -> None:
+        """Keep what was seen of the branches of streams with limits; a branch that was not read is as before."""
+        seen = {floor[:2]: floor for floor in self._start if floor[:2] in self._from}
+        for branch in branches:
+            if branch.stream_id not in self._opened or not (branch.ranks or branch.ended):
+                continue
+            epoch, horizon = self._opened[branch.stream_id]
+            first = branch.ranks[0][1:] if branch.ranks else (horizon, EDGE[1])
+            at, job_id = min(first, (horizon, EDGE[1]))
+            seen[branch.stream_id, branch.priority] = (branch.stream_id, branch.priority, epoch, at, job_id)
+        self._keep(list(seen.values()))
+
+    def _keep(self, seen: Sequence[Floor]) -> None:
+        self._floors.learn(self.request, seen, swept_since=None if self._start else self._begun)
+
+
+_DUE = 8  # the place of the due time among CLAIM_COLUMNS
+_NEVER = (-1, EDGE[0])
+
+
+def _read(
+    session: Session,
+    wanted: Sequence[tuple[Branch, int]],
+    request: ClaimRequest,
+    now: datetime,
+    start_of: Callable[[int, int], tuple[datetime, UUID]],
+) -> None:
+    asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
+    if not asked:
+        return
+    after = [
+        (*key, *(_after(branch) if branch.ranks else start_of(*key)), count)
+        for key, (branch, count) in asked.items()
+    ]
+    found: Counter[tuple[int, int]] = Counter()
+    for stream_id, priority, rank, due_at, job_id in session.rows(
+        _statements(request).peek, {**_claim_params(request, now), "c": after}
+    ):
+        found[stream_id, priority] += 1
+        asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
+    for key, (branch, count) in asked.items():
+        branch.ended = found[key] < count
+
+
+def _after(branch: Branch) -> tuple[datetime, UUID]:
+    """The first place behind what was read."""
+    _, due_at, job_id = branch.ranks[-1]
+    return due_at, UUID(int=job_id.int + 1)
 
 
 def _statements(request: ClaimRequest) -> _Statements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.stores.sql.columns import kind_in
@@ -24,6 +24,13 @@ from ratchet.stores.sql.statement import Statement, decode
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.postgresql import PostgresqlDialect
 
+RAISE_EPOCHS = """
+    UPDATE scheduler_stream
+       SET epoch = epoch + 1
+      FROM (SELECT stream_id FROM scheduler_stream WHERE stream_id {in ids int} ORDER BY stream_id {for no key update}) s
+     WHERE scheduler_stream.stream_id = s.stream_id
+"""
+
 _COPY_FROM = 32  # rows; below, one statement is faster than the COPY protocol
 
 
@@ -38,6 +45,7 @@ class PostgresqlSession(Session):
         self._connection = connection
         self._cursor = cursor
         self._actions: list[Callable[[], None]] = []
+        self._backdated: set[int] = set()
         # a caller's connection, or SQLAlchemy's face of it, may not know our arrays
         self._encode: Encode = array if enlisted else binary_array
 
@@ -133,6 +141,21 @@ class PostgresqlSession(Session):
         except Exception as error:
             raise meaning(error, text) from error
         return len(rows)
+
+    def backdated(self, stream_ids: Iterable[int]) -> None:
+        # Not in a caller's transaction: until its end everybody else who puts a job back would wait for it. What
+        # it stores is found by the next sweep.
+        if not self.enlisted:
+            self._backdated.update(stream_ids)
+
+    def raise_epochs(self) -> None:
+        """
+        Tell every claim that starts behind the edge to look there once more; right before the commit.
+
+        The last locks of the transaction, and in order: nobody who has one of them waits for anything else.
+        """
+        if self._backdated:
+            self.execute(RAISE_EPOCHS, {"ids": sorted(self._backdated)})
 
     def on_commit(self, action: Callable[[], None]) -> None:
         if not self.enlisted:

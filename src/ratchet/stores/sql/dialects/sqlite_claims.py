@@ -8,7 +8,7 @@ from typing import Any
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.sql.claim_order import Branch
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, next_opening
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, heads_from_the_edge, next_opening
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite_values import json_list, micros
 from ratchet.stores.sql.gates import Place, choose_gated
@@ -43,6 +43,8 @@ _NO_BOOST = 2**62
 
 class SqliteClaimPlan:
     """Peeks into the branches of the claim index, merges them here, and marks what was chosen by its id."""
+
+    heads = staticmethod(heads_from_the_edge)
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
