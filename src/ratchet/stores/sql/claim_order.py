@@ -80,7 +80,7 @@ def choose(
             turns = Turns(candidates, limit, allowances, after)
             chosen = [rank for rank, _ in turns.chosen]
             more = [branch for branch in candidates if not branch.ended and turns.may_miss(branch)]
-            share = turns.share(limit)
+            share = turns.share(limit, more)
         else:
             chosen = _best(candidates, limit, allowances)
             worst = chosen[-1] if len(chosen) == limit else None

@@ -49,7 +49,6 @@ class PostgresqlDialect(Dialect):
     fuses_writes = True
     copies = True
     constraints = PostgresqlConstraints()
-    claim_plan = PostgresqlClaimPlan()
     words = {  # noqa: RUF012 - never changed
         "uuid": "uuid",
         "time": "timestamptz",
@@ -68,6 +67,7 @@ class PostgresqlDialect(Dialect):
 
     def __init__(self, url: str, options: Options) -> None:
         super().__init__()
+        self.claim_plan = PostgresqlClaimPlan()
         self.schema = options.schema
         self._url = url
         self._lock_wait = _LOCK_WAIT
