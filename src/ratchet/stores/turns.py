@@ -90,9 +90,10 @@ class Turns(Generic[B]):
         last = self._last.get(branch.party)
         return last is not None and (not branch.ranks or branch.ranks[-1] < last)
 
-    def share(self, limit: int) -> int:
-        """How many more each party that ran out would have to give."""
-        return -(-(limit - len(self.chosen)) // max(len(self._dry), 1))
+    def share(self, limit: int, unread: Iterable[B]) -> int:
+        """How many more the party of each of these branches would have to give, for all to have enough together."""
+        hungry = {branch.party for branch in unread} & self._dry
+        return -(-(limit - len(self.chosen)) // max(len(hungry), 1))
 
 
 def _line(branches: Sequence[B], left: dict[str, int]) -> Iterator[tuple[Rank, B]]:

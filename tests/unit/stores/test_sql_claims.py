@@ -388,7 +388,7 @@ class TestPlanOnSqlite:
         store.database.run(lambda session: session.execute("ANALYZE"))
         connection = store.database.dialect._connections.writer()
         statement = store.database.dialect.statement
-        texts = [sqlite_claims.PEEK] + [
+        texts = [sqlite_claims.PEEK, sqlite_claims.PEEK_ON] + [
             statement(text).text
             for text in (
                 sqlite_claims.TAKE,

@@ -17,6 +17,8 @@ from ratchet.stores.turns import Turns
 
 PRIORITIES: Final = tuple(sorted((int(priority) for priority in Priority), reverse=True))
 
+_STEP: Final = 4  # a round trip for one job would be too dear
+
 #: (minus the effective priority, due time in microseconds, job id): sorts in claim order.
 Rank = tuple[int, int, UUID]
 Chosen = list[tuple[Rank, "Branch"]]
@@ -59,13 +61,13 @@ def choose(
     candidates: Sequence[Branch],
     limit: int,
     allowances: Mapping[str, int],
-    read: Callable[[Sequence[Branch]], None],
+    read: Callable[[Sequence[Branch], int], None],
     after: str | None = None,
 ) -> Chosen:
     """
     The first *limit* jobs that the allowances let through: in claim order, and where there are parties, in turns.
 
-    *read* reads on in each branch that it is given, or marks it as ended.
+    *read* reads on in each branch that it is given, about as far as said, or marks it as ended.
     """
     one_party = len({branch.party for branch in candidates}) <= 1
     while True:
@@ -73,13 +75,15 @@ def choose(
             chosen = _best(candidates, limit, allowances)
             worst = chosen[-1][0] if len(chosen) == limit else None
             wanted = [branch for branch in candidates if branch.can_beat(worst)]
+            share = limit
         else:
             turns = Turns(candidates, limit, allowances, after)
             chosen = turns.chosen
             wanted = [branch for branch in candidates if branch.can_beat(None) and turns.may_miss(branch)]
+            share = max(turns.share(limit, wanted), _STEP)
         if not wanted:
             return chosen
-        read(wanted)
+        read(wanted, share)
 
 
 def _best(candidates: Sequence[Branch], limit: int, allowances: Mapping[str, int]) -> Chosen:

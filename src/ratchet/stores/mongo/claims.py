@@ -43,6 +43,7 @@ from ratchet.stores.mongo.gates import (
 from ratchet.stores.mongo.job_documents import row_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.turns import Tenants
 from ratchet.stores.mongo.work import Work
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
@@ -69,6 +70,7 @@ class MongoClaims:
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
+        self._tenants: dict[Any, Tenants] = {}  # where open streams have fairness keys
         self._avoided: dict[UUID, float] = {}
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
@@ -152,6 +154,11 @@ class MongoClaims:
         """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
         avoided = self._avoid()
+        if (tenants := self._tenants.get(kind)) is not None:
+            chosen, gates = tenants.choose(collections, request, now, avoided)
+            for _, branch in chosen:
+                self._database.streams.knows(branch.stream_id, gates.streams[branch.stream_id])
+            return chosen, gates
         guessed = {
             (branch.stream_id, branch.priority): branch
             for stream_id in self._open.get(kind, ())
@@ -162,6 +169,9 @@ class MongoClaims:
         gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
         absorb_heads(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
+        if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):
+            self._tenants[kind] = Tenants()
+            return self._choose(collections, request, now)
         self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
         for stream_id in streams:
             self._database.streams.knows(stream_id, gates.streams[stream_id])
@@ -170,11 +180,11 @@ class MongoClaims:
             if (known := guessed.get((branch.stream_id, branch.priority))) is not None:
                 branch.ranks, branch.ended = known.ranks, known.ended
 
-        def read(wanted: Sequence[Branch]) -> None:
-            read_on(collections, wanted, request, now, avoided)
+        def read(wanted: Sequence[Branch], share: int) -> None:
+            read_on(collections, wanted, request, now, avoided, share)
 
         allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
-        return choose(candidates, request.limit, allowances, read, request.after), gates
+        return choose(candidates, request.limit, allowances, read), gates
 
     def _take(
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None

@@ -32,6 +32,9 @@ BRANCHES: Final = 300
 #: Heads that one round trip reads, about.
 HEADS: Final = 5_000
 
+#: Documents in one answer; the server's own first answer has no more than a hundred.
+BATCH: Final = 10_000
+
 _MICROSECOND: Final = timedelta(microseconds=1)
 NO_LIMIT: Final = 2**31
 
@@ -124,7 +127,7 @@ def read_gates(
         {"$unionWith": {"coll": Names.LIMITS, "pipeline": [_kind("limit")]}},
         *heads,
     ]
-    for document in collections[Names.STREAMS].aggregate(pipeline):
+    for document in collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH):
         match document.get("kind"):
             case None if "lane" in document:
                 gates.streams[document["_id"]] = key_of(document)
@@ -184,7 +187,8 @@ def read_heads(
     """The next jobs of these branches, a few hundred branches in one round trip."""
     for start in range(0, len(wanted), BRANCHES):
         first, *others = head_stages(wanted[start : start + BRANCHES], now, avoided)
-        yield from collections[Names.JOBS].aggregate([*first["$unionWith"]["pipeline"], *others])
+        pipeline = [*first["$unionWith"]["pipeline"], *others]
+        yield from collections[Names.JOBS].aggregate(pipeline, batchSize=BATCH)
 
 
 def read_on(
@@ -193,9 +197,10 @@ def read_on(
     request: ClaimRequest,
     now: datetime,
     avoided: Collection[UUID] = (),
+    share: int = NO_LIMIT,
 ) -> None:
-    """Read on in each branch."""
-    depth = depth_of(len(wanted), request.limit)
+    """Read on in each branch, as far as can be needed, but no further than a *share*."""
+    depth = min(share, depth_of(len(wanted), request.limit))
     counted = [(one, depth if one.most is None else min(depth, one.most - len(one.ranks))) for one in wanted]
     absorb_heads(counted, read_heads(collections, counted, now, avoided), request.boost_interval, now)
 

@@ -105,8 +105,8 @@ def _has_its_turn(
     most = sum(branch.most or 0 for branch in rivals)
     asking = replace(asking, limit=most)
 
-    def read(wanted: Sequence[Branch]) -> None:
-        read_on(collections, wanted, asking, now)
+    def read(wanted: Sequence[Branch], share: int) -> None:
+        read_on(collections, wanted, asking, now, share=share)
 
     allowances = {name: gates.allowance(name) for branch in rivals for name in branch.gates}
     chosen = choose(rivals, most, allowances, read)

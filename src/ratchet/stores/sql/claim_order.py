@@ -21,7 +21,7 @@ PRIORITIES = tuple(sorted((int(priority) for priority in Priority), reverse=True
 class Branch:
     """The due jobs of one stream and one priority, in order, as far as they have been read."""
 
-    __slots__ = ("ended", "gates", "most", "party", "priority", "ranks", "source", "stream_id")
+    __slots__ = ("ended", "gates", "most", "party", "priority", "ranks", "stream_id")
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class Branch:
         self.party = party  # who takes turns: its fairness key
         self.ranks: list[Rank] = []
         self.ended = False  # nothing more to read
-        self.source: Any = None  # whatever the reader needs to go on
 
 
 #: Reads on in each branch: as many ranks as said, and sets `Branch.ended` where there are fewer.
@@ -80,7 +79,7 @@ def choose(
             turns = Turns(candidates, limit, allowances, after)
             chosen = [rank for rank, _ in turns.chosen]
             more = [branch for branch in candidates if not branch.ended and turns.may_miss(branch)]
-            share = turns.share(limit)
+            share = turns.share(limit, more)
         else:
             chosen = _best(candidates, limit, allowances)
             worst = chosen[-1] if len(chosen) == limit else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ PEEK = """
      WHERE stream_id = :stream_id AND priority = :priority AND status = 'PENDING' AND scheduled_time <= :now
      ORDER BY scheduled_time, job_id
 """
+PEEK_ON = PEEK.replace("ORDER BY", "AND (scheduled_time, job_id) > (:last_time, :last_id)\n     ORDER BY")
 TAKE = """
     UPDATE scheduler_job_queue
        SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
@@ -56,13 +58,15 @@ class SqliteClaimPlan:
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
     ) -> None:
-        """Read on in each branch; its cursor stays open for more."""
-        binds = {"now": micros(now), "boost": _boost(request.boost_interval)}
+        """Read on in each branch, after the last job that was read."""
+        binds: dict[str, Any] = {"now": micros(now), "boost": _boost(request.boost_interval)}
         for branch, count in wanted:
-            if branch.source is None:
-                key = {"stream_id": branch.stream_id, "priority": branch.priority}
-                branch.source = session.connection.execute(PEEK, binds | key)
-            ranks = branch.source.fetchmany(count)
+            binds["stream_id"], binds["priority"] = branch.stream_id, branch.priority
+            if branch.ranks:
+                _, binds["last_time"], binds["last_id"] = branch.ranks[-1]
+            # not left open for more: a statement that is in use would be compiled anew for the next branch
+            with closing(session.connection.execute(PEEK_ON if branch.ranks else PEEK, binds)) as cursor:
+                ranks = cursor.fetchmany(count)
             branch.ranks += ranks
             if len(ranks) < count:
                 branch.ended = True
@@ -73,9 +77,6 @@ class SqliteClaimPlan:
         choice = choose_gated(
             session, request, now, lambda wanted: self.read(session, wanted, request, now), due
         )
-        for branch in choice.branches:
-            if branch.source is not None:
-                branch.source.close()
         if not choice.ranks:
             return []
         # the ids stay text, as the index gave them
