@@ -88,7 +88,7 @@ def test_whatever_opens_wakes_the_node_that_waits(nodes: tuple[Scheduler, Schedu
 @pytest.mark.parametrize("ends", ["done", "canceled"])
 def test_a_freed_permit_wakes_the_node_that_waits(nodes: tuple[Scheduler, Scheduler], ends: str) -> None:
     """The job that held it has ended, or was canceled and its code has ended, on another node."""
-    holder, waiter = nodes
+    holder = nodes[0]
     holder.limits.set("printer", concurrent=1)
     for node in nodes:
         start(node)

@@ -19,7 +19,7 @@ from ratchet.api.queries import (
 )
 from ratchet.api.recurring import Schedule
 from ratchet.api.threads import in_thread
-from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeRecord, QueueRecord
+from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeRecord, PermitRecord, QueueRecord
 from ratchet.model.durations import Duration
 from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
 from ratchet.model.status import JobStatus
@@ -134,6 +134,10 @@ class AsyncLimits:
     async def list(self) -> list[LimitRecord]:
         """See `Limits.list`."""
         return await in_thread(self._limits.list)
+
+    async def holders(self, name: str, *, limit: int = 100) -> builtins.list[PermitRecord]:
+        """See `Limits.holders`."""
+        return await in_thread(self._limits.holders, name, limit=limit)
 
     async def remove(self, name: str) -> bool:
         """See `Limits.remove`."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.model.clock import require_aware
+from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import KEY_LIMIT
@@ -40,6 +41,27 @@ def text_of(value: object, what: str, *, limit: int = KEY_LIMIT) -> str:
     except UnicodeEncodeError:
         raise InvalidJob(f"{what} contains half of a surrogate pair, which databases cannot keep") from None
     return value
+
+
+def queue_of(value: object) -> str:
+    """*value* as the name of a queue; ``worker --queues`` takes several with commas between them, so none has one."""
+    name = text_of(value, "the name of a queue")
+    if "," in name or name != name.strip():
+        raise InvalidJob(
+            f"the name of a queue has no comma and no space at its ends, unlike {name!r}: "
+            "`ratchet worker --queues` could not name it"
+        )
+    return name
+
+
+def resource_of(value: object, what: str = "the name of a resource") -> str:
+    """*value* as the name of something that is limited."""
+    name = text_of(value, what)
+    if name.startswith(BREAKER_GATE):
+        raise InvalidJob(
+            f"names that begin with {BREAKER_GATE!r} are the circuit breakers' own; take another one"
+        )
+    return name
 
 
 def count_of(value: object, what: str, *, at_least: int = 0, at_most: int = MOST_RETRIES) -> int:

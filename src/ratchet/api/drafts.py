@@ -16,6 +16,8 @@ from ratchet.api.checks import (
     fraction_of,
     member_of,
     priority_of,
+    queue_of,
+    resource_of,
     tags_of,
     text_of,
 )
@@ -150,19 +152,19 @@ class StepDraft(Draft):
     def with_resource(self, name: str) -> Self:
         """What the job uses: ``scheduler.limits`` says how many may use it at once."""
         with self._editing():
-            self._step.given["resource"] = text_of(name, "the name of a resource")
+            self._step.given["resource"] = resource_of(name)
         return self
 
     def with_queue(self, name: str) -> Self:
         """The queue the job waits in; nodes may serve some queues only, and a queue can be paused."""
         with self._editing():
-            self._step.given["queue"] = text_of(name, "the name of a queue")
+            self._step.given["queue"] = queue_of(name)
         return self
 
     def with_concurrency_key(self, key: str, *, limit: int) -> Self:
         """At most *limit* jobs with this key run at once, in the whole cluster."""
         with self._editing():
-            name = text_of(key, "a concurrency key")
+            name = resource_of(key, "a concurrency key")
             self._step.limits[name] = count_of(limit, "the limit of a concurrency key", at_least=1)
             self._step.given["limit_key"] = name
         return self

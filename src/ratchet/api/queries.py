@@ -13,15 +13,15 @@ import msgspec
 from ratchet.api.backend import Backend
 from ratchet.api.batch_handles import BatchHandle
 from ratchet.api.breakers import SERVICE_LIMIT
-from ratchet.api.checks import count_of, id_of, moment_of, text_of
+from ratchet.api.checks import count_of, id_of, moment_of, queue_of, resource_of, text_of
 from ratchet.api.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound
 from ratchet.model.cluster import (
-    BREAKER_GATE,
     BreakerRecord,
     LimitRecord,
     NodeRecord,
     NodeState,
+    PermitRecord,
     QueueRecord,
 )
 from ratchet.model.durations import Duration, to_timedelta
@@ -157,24 +157,14 @@ class Queues(Facade):
 
     def pause(self, name: str) -> bool:
         """Let no job of this queue start, on any node; True if it was open."""
-        return self._backend.store.pause_queue(text_of(name, "the name of a queue"), now=self._backend.now())
+        return self._backend.store.pause_queue(queue_of(name), now=self._backend.now())
 
     def resume(self, name: str) -> bool:
         """Let its jobs start again; True if it was paused."""
-        resumed = self._backend.store.resume_queue(
-            text_of(name, "the name of a queue"), now=self._backend.now()
-        )
+        resumed = self._backend.store.resume_queue(queue_of(name), now=self._backend.now())
         if resumed:
             self._backend.submitted((), due=True, priority=Priority.NORMAL)
         return resumed
-
-
-def _resource_of(name: str) -> str:
-    if text_of(name, "the name of a resource").startswith(BREAKER_GATE):
-        raise InvalidJob(
-            f"names that begin with {BREAKER_GATE!r} are the circuit breakers' own; take another one"
-        )
-    return text_of(name, "the name of a resource")
 
 
 class Limits(Facade):
@@ -183,7 +173,7 @@ class Limits(Facade):
     def set(self, name: str, *, concurrent: int) -> None:
         """At most *concurrent* jobs of this resource run at once, in the whole cluster."""
         self._backend.store.set_limit(
-            _resource_of(name),
+            resource_of(name),
             concurrent=count_of(concurrent, "concurrent", at_least=0),
             now=self._backend.now(),
         )
@@ -192,7 +182,7 @@ class Limits(Facade):
     def set_rate(self, name: str, rate: int, *, per: Duration) -> None:
         """At most *rate* jobs of this resource start within each period *per*."""
         self._backend.store.set_limit(
-            _resource_of(name),
+            resource_of(name),
             rate=count_of(rate, "the rate", at_least=1),
             period=to_timedelta(per, "the period", zero=False),
             now=self._backend.now(),
@@ -202,6 +192,10 @@ class Limits(Facade):
     def list(self) -> list[LimitRecord]:
         """All limits, with the number of permits that are held."""
         return self._backend.store.limits()
+
+    def holders(self, name: str, *, limit: int = 100) -> builtins.list[PermitRecord]:
+        """Who holds permits of this resource: jobs and their nodes, the longest first."""
+        return self._backend.store.holders(text_of(name, "the name of a resource"), limit=_page_size(limit))
 
     def remove(self, name: str) -> bool:
         """Forget a limit; False if there was none."""

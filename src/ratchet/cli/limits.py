@@ -37,6 +37,37 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
         )
 
 
+@commands.command(epilog=EPILOG)
+def show(
+    name: Name,
+    most: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Holders to show.")] = 50,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """Show one limit and who holds its permits: jobs and nodes, the longest first."""
+    with given.opened(url) as scheduler:
+        found = next((limit for limit in scheduler.limits.list() if limit.name == name), None)
+        holders = scheduler.limits.holders(name, limit=most)
+        if found is None and not holders:
+            raise NothingFound(f"there is no limit for {name!r}")
+        out = Output(as_json=json)
+        if json:
+            out.document({"limit": found, "holders": holders})
+            return
+        if found is not None:
+            out.say(f"{name}: {_shown(found)}; {found.held} in use")
+        out.table(
+            ("job", "node"),
+            [(holder.job_id, holder.node_id) for holder in holders],
+            empty="nobody holds a permit",
+        )
+
+
+def _shown(limit: LimitRecord) -> str:
+    at_once = f"{limit.concurrent} at once" if limit.concurrent is not None else None
+    return ", ".join(part for part in (at_once, _rate(limit)) if part)
+
+
 def _rate(limit: LimitRecord) -> str | None:
     return None if limit.rate is None else f"{limit.rate} per {shown_value(limit.period)}"
 
@@ -70,8 +101,7 @@ def set_(
         if rate is not None:
             scheduler.limits.set_rate(name, rate, per=period)
         found = next(limit for limit in scheduler.limits.list() if limit.name == name)
-        parts = [f"{found.concurrent} at once" if found.concurrent is not None else None, _rate(found)]
-        Output(as_json=json).say(f"{name}: {', '.join(part for part in parts if part)}", limit=found)
+        Output(as_json=json).say(f"{name}: {_shown(found)}", limit=found)
 
 
 @commands.command(epilog=EPILOG)

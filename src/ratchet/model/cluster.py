@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
@@ -152,6 +153,28 @@ class LimitRecord(Struct, frozen=True, kw_only=True):
     rate: int | None = None
     period: timedelta | None = None
     held: int = 0
+
+
+class PermitRecord(Struct, frozen=True, kw_only=True):
+    """Who holds a permit of a resource: a run of a job on a node, or its code that has not ended yet."""
+
+    resource: str
+    job_id: UUID
+    claim_id: UUID
+    node_id: str
+
+
+#: Holders that the explanation of a job names.
+NAMED_HOLDERS = 3
+
+
+def no_permit(resource: str, holders: Sequence[PermitRecord]) -> str:
+    """Why a job waits for a permit: who has them; *holders* may be one more than are named."""
+    named = [f"job {one.job_id} on node {one.node_id}" for one in holders[:NAMED_HOLDERS]]
+    if len(holders) > NAMED_HOLDERS:
+        named.append("others")
+    held = f"; they are held by {', '.join(named)}" if named else ""
+    return f"as many jobs of {resource!r} run as its limit allows{held}"
 
 
 class Probes(Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 #: While jobs wait for the rate, a start costs a fortieth more than one: nodes start what they claimed a few
 #: milliseconds sooner or later, and no more than `rate` may begin in any period all the same.
 MARGIN: Final = 40
-#: Up to this share of a full bucket at once, a claim takes what has just come, and does not catch up.
-_TRICKLE: Final = 20
+#: Nobody has taken from an empty bucket for this share of its period: nobody was waiting, or every node stood still.
+_PAUSE: Final = 4
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
@@ -53,17 +53,15 @@ class Bucket(Struct, frozen=True, kw_only=True):
 
     def at(self, now: datetime) -> Bucket:
         """With what it has gained until *now*; a clock that went back, or another node's that is behind, adds nothing."""
-        gained = max((now - self.filled_at) // _MICROSECOND, 0) * self.rate
-        level = min(self.level + gained, self.start * self.rate)
-        few = max(2 * self.start - 1, self.start * self.rate // _TRICKLE)
+        passed = max(now - self.filled_at, timedelta())
+        full = self.start * self.rate
+        level = min(self.level + passed // _MICROSECOND * self.rate, full)
+        is_short = passed * _PAUSE < self.period or level < 2 * self.start
         return replace(
             self,
             level=level,
             filled_at=max(now, self.filled_at),
-            trickles=gained > 0
-            and self.level < self.start
-            and level <= few
-            and level < self.start * self.rate,
+            trickles=self.level < self.start <= level < full and is_short,
         )
 
     def without(self, starts: int, *, spread: bool = True) -> Bucket:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.identifiers import new_id
 from ratchet.scheduler import Scheduler
 from tests.unit.cli import errands
 from tests.unit.cli.conftest import CommandLine
@@ -37,6 +39,18 @@ def test_queues_are_paused_and_resumed(ratchet: CommandLine, scheduler: Schedule
     assert "there is no queue" in ratchet("queues", "resume", "nowhere", code=3).stderr
 
 
+def test_holders_of_permits_are_shown(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """The job and its node, for people and for machines."""
+    scheduler.limits.set("gateway", concurrent=1)
+    job_id = scheduler.enqueue(errands.greet, "ann").with_resource("gateway").submit().id
+    request = ClaimRequest(node_id="node-7", claim_id=new_id(), limit=1)
+    core = scheduler._core
+    assert len(core.store.claim_next_batch(request, now=core.now())) == 1
+    (holder,) = ratchet.json("limits", "show", "gateway")["holders"]
+    assert (holder["job_id"], holder["node_id"]) == (str(job_id), "node-7")
+    assert "node-7" in ratchet("limits", "show", "gateway").stdout
+
+
 def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) -> None:
     """At once and per period; what is not named stays."""
     assert "no limits are set" in ratchet("limits", "list").stdout
@@ -45,6 +59,10 @@ def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) 
     assert (limit["concurrent"], limit["rate"], limit["period"]) == (5, 100, 120.0)
     assert "100 per 2m" in ratchet("limits", "list").stdout
     assert [each["name"] for each in ratchet.json("limits", "list")["limits"]] == ["gateway"]
+    shown = ratchet.json("limits", "show", "gateway")
+    assert (shown["limit"]["held"], shown["holders"]) == (0, [])
+    assert "nobody holds a permit" in ratchet("limits", "show", "gateway").stdout
+    assert "there is no limit" in ratchet("limits", "show", "nothing", code=3).stderr
     assert ratchet.json("limits", "remove", "gateway") == {"removed": "gateway"}
     assert "there is no limit" in ratchet("limits", "remove", "gateway", code=3).stderr
     assert "--concurrent" in ratchet("limits", "set", "gateway", code=2).stderr

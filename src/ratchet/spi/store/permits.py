@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BreakerRecord, LimitRecord, Probes
+from ratchet.model.cluster import BreakerRecord, LimitRecord, PermitRecord, Probes
 
 
 class ResourcePermitStore(Protocol):
@@ -36,6 +36,10 @@ class ResourcePermitStore(Protocol):
 
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
+        ...
+
+    def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
+        """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
         ...
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:

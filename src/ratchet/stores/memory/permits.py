@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes, breaker_gate
+from ratchet.model.cluster import (
+    BREAKER_GATE,
+    NAMED_HOLDERS,
+    BreakerRecord,
+    LimitRecord,
+    PermitRecord,
+    Probes,
+    breaker_gate,
+    no_permit,
+)
 from ratchet.model.job import StreamKey
 from ratchet.model.rates import Bucket
 from ratchet.stores.memory.rows import Limit
@@ -34,6 +43,16 @@ def bucket_of(limit: Limit, now: datetime) -> Bucket | None:
         return None
     bucket = Bucket(rate=limit.rate, period=limit.period, level=limit.level, filled_at=limit.refilled_at)
     return bucket.at(now)
+
+
+def holders_of(state: State, name: str) -> list[PermitRecord]:
+    """Who holds permits of a resource, the longest first: a claim's token begins with the time."""
+    held = sorted(state.permits_of.of(name), key=lambda key: (key[2].int, key[1].int))
+    return [
+        PermitRecord(resource=name, job_id=job_id, claim_id=claim_id, node_id=state.permits[key].node_id)
+        for key in held
+        for _, job_id, claim_id in (key,)
+    ]
 
 
 class Allowances:
@@ -75,7 +94,8 @@ class Allowances:
                     reasons.append(("breaker_open", waits, self._next_start_at(name)))
                 continue
             if self._permits_left(name, limit) <= 0:
-                reasons.append(("no_permit", f"all {limit.concurrent} permits of {name!r} are taken", None))
+                held = holders_of(self._state, name)[: NAMED_HOLDERS + 1]
+                reasons.append(("no_permit", no_permit(name, held), None))
             if self._starts_left(name) <= 0:
                 until = self._next_start_at(name)
                 reasons.append(("rate_limited", f"{name!r} starts {limit.rate} per {limit.period}", until))
@@ -167,6 +187,10 @@ class MemoryPermits(Part):
             for limit in sorted(self._state.limits.values(), key=lambda limit: limit.name)
             if not limit.name.startswith(BREAKER_GATE)
         ]
+
+    @atomic
+    def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
+        return holders_of(self._state, name)[:limit]
 
     @atomic
     def release_permits(self, claims: Sequence[JobClaim]) -> int:

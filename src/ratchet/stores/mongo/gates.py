@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
-from ratchet.model.cluster import breaker_gate
+from ratchet.model.cluster import PermitRecord, breaker_gate
 from ratchet.model.job import StreamKey
 from ratchet.model.rates import Bucket
 from ratchet.model.status import JobStatus
@@ -171,6 +171,13 @@ def _count_permits(collections: Collections, gates: Gates) -> None:
             ]
         )
         gates.held = {one["_id"]: int(one["held"]) for one in grouped}
+
+
+def find_holders(collections: Collections, name: str, limit: int) -> list[PermitRecord]:
+    """Who holds permits of a resource, the longest first: a claim's token begins with the time."""
+    found = collections[Names.PERMITS].find({"_id.resource": name})
+    held = found.sort([("_id.claim_id", 1), ("_id.job_id", 1)]).limit(limit)
+    return [PermitRecord(**one["_id"], node_id=one["node_id"]) for one in held]
 
 
 def depth_of(count: int, limit: int) -> int:

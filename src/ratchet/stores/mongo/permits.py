@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.gates import find_holders
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import BREAKERS, LIMITS
@@ -61,6 +62,10 @@ class MongoPermits:
             ]
 
         return self._database.read(ask)
+
+    def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
+        """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
+        return self._database.read(lambda collections: find_holders(collections, name, limit))
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
         """Free the permits of these runs, by (job_id, claim_id)."""

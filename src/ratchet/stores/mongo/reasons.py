@@ -9,13 +9,13 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import BREAKER_GATE
+from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
 from ratchet.model.composition import EdgeState
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.claim_order import Branch, choose
 from ratchet.stores.mongo.database import Collections, Database
-from ratchet.stores.mongo.gates import NO_LIMIT, Gates, read_gates, read_on
+from ratchet.stores.mongo.gates import NO_LIMIT, Gates, find_holders, read_gates, read_on
 from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
 from ratchet.stores.mongo.schema import Names
 
@@ -88,7 +88,8 @@ def _of_limits(
             text = f"the circuit breaker {row.stream.breaker!r} waits for what its probes say"
             yield "breaker_open", text, gates.next_token_at(name)
         elif gates.slots(name) <= gates.allowance(name):
-            yield "no_permit", f"as many jobs of {name!r} run as its limit allows", None
+            held = find_holders(collections, name, NAMED_HOLDERS + 1)
+            yield "no_permit", no_permit(name, held), None
         else:
             text = f"as many jobs of {name!r} have started as its rate allows"
             yield "rate_limited", text, gates.next_token_at(name)

@@ -199,6 +199,7 @@ class MongoStore:
         self.set_limit = permits.set_limit
         self.remove_limit = permits.remove_limit
         self.limits = permits.limits
+        self.holders = permits.holders
         self.release_permits = permits.release_permits
         self.breaker = permits.breaker
         self.breakers = permits.breakers

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
-from ratchet.model.cluster import BREAKER_GATE, breaker_gate
+from ratchet.model.cluster import BREAKER_GATE, PermitRecord, breaker_gate
 from ratchet.model.rates import Bucket
 from ratchet.stores.sql.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session
@@ -57,6 +57,11 @@ READ_LIMITS = """
 """
 COUNT_PERMITS = """
     SELECT resource, count(*) AS permits FROM scheduler_resource_permit WHERE resource {in names text} GROUP BY resource
+"""
+# by claim: its token begins with the time
+FIND_HOLDERS = """
+    SELECT resource, job_id, claim_id, node_id FROM scheduler_resource_permit
+     WHERE resource = :name ORDER BY claim_id, job_id LIMIT :limit
 """
 SPEND_TOKENS = """
     UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :filled_at WHERE resource = :resource
@@ -199,6 +204,12 @@ class Limits:
                 left = bucket.without(starts, spread=not name.startswith(BREAKER_GATE))
                 values = {"resource": name, "tokens": left.tokens, "filled_at": left.filled_at}
                 session.execute(SPEND_TOKENS, values)
+
+
+def find_holders(session: Session, name: str, limit: int) -> list[PermitRecord]:
+    """Who holds permits of a resource, the longest first."""
+    rows = session.rows(FIND_HOLDERS, {"name": name, "limit": limit})
+    return [PermitRecord(resource=row[0], job_id=row[1], claim_id=row[2], node_id=row[3]) for row in rows]
 
 
 def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> dict[str, Limit]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Probes, breaker_gate
+from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes, breaker_gate
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.gates import Limits, open_stream
+from ratchet.stores.sql.gates import Limits, find_holders, open_stream
 from ratchet.stores.sql.holdings import FREE_PERMITS
 
 LOCK_LIMIT = """
@@ -91,6 +91,10 @@ class SqlPermits(SqlPart):
         """All limits with the number of permits held."""
         rows = self.database.read(lambda session: session.rows(LIST_LIMITS))
         return [_limit(row) for row in rows if not row[0].startswith(BREAKER_GATE)]
+
+    def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
+        """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
+        return self.database.read(lambda session: find_holders(session, name, limit))
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
         """Free the permits of these runs, by (job_id, claim_id)."""

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import BREAKER_GATE
+from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
 from ratchet.model.status import Lane
 from ratchet.stores.sql.claim_order import choose
 from ratchet.stores.sql.database import Session
@@ -18,6 +18,7 @@ from ratchet.stores.sql.gates import (
     Limit,
     Limits,
     OpenStream,
+    find_holders,
     gated_branches,
     open_stream,
     open_streams,
@@ -126,14 +127,15 @@ def _of_limits(
         if str(job_id) not in {str(rank[2]) for rank in chosen}:
             closed = [min(limits.of(stream), key=lambda limit: limit.allowance)]
     for limit in closed:
-        yield _of_limit(limit)
+        yield _of_limit(session, limit)
 
 
-def _of_limit(limit: Limit) -> Reason:
+def _of_limit(session: Session, limit: Limit) -> Reason:
     until = limit.next_start_at
     if limit.name.startswith(BREAKER_GATE):
         service = limit.name.removeprefix(BREAKER_GATE)
         return ("breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until)
     if limit.concurrent is not None and limit.concurrent <= limit.allowance:
-        return ("no_permit", f"as many jobs of {limit.name!r} run as its limit allows", None)
+        held = find_holders(session, limit.name, NAMED_HOLDERS + 1)
+        return ("no_permit", no_permit(limit.name, held), None)
     return ("rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until)

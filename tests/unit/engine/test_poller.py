@@ -1,0 +1,177 @@
+"""The poller: whom it asks, and when it looks again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+from ratchet.defaults.executor_provider import DefaultExecutorProvider
+from ratchet.defaults.instance_resolver import DefaultInstanceResolver
+from ratchet.defaults.polling_strategy import AdaptivePollingStrategy
+from ratchet.defaults.resilience import NoOpResilience
+from ratchet.defaults.retry_policy import DefaultRetryPolicy
+from ratchet.engine.assembly import NodeParts
+from ratchet.engine.events import EventBus
+from ratchet.engine.lanes.inline import InlineLane
+from ratchet.engine.manual import ManualNode
+from ratchet.model.claim import ClaimedJob, ClaimRequest
+from ratchet.model.clock import ManualClock
+from ratchet.model.cluster import BreakerRecord
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import JobSpec, StreamKey
+from ratchet.model.options import Options
+from ratchet.model.payload import encode
+from ratchet.model.status import JobStatus, Lane
+from ratchet.stores.memory import MemoryStore
+from tests.unit.engine.lane_stand import OneFunction
+
+SECOND = timedelta(seconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+
+
+class Asked(MemoryStore):
+    """Notes which lanes are asked for work."""
+
+    def __init__(self) -> None:
+        super().__init__(lock_wait=timedelta())
+        self.lanes: list[Lane] = []
+
+    def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
+        if not request.suspects:
+            self.lanes.append(request.lane)
+        return super().claim_next_batch(request, now=now)
+
+
+class Stand:
+    """A store, a clock, and nodes on them whose every step the test takes."""
+
+    def __init__(self, nodes: int = 1, slots: int = 20, function: Callable[[], Any] = lambda: None) -> None:
+        self.store = Asked()
+        self.clock = ManualClock()
+        self.nodes = [self._node(slots, function) for _ in range(nodes)]
+
+    def _node(self, slots: int, function: Callable[[], Any]) -> ManualNode:
+        parts = NodeParts(
+            store=self.store,
+            options=Options(),
+            clock=self.clock,
+            ids=new_id,
+            bus=EventBus(),
+            invocations=cast(Any, OneFunction(function, is_coroutine=False)),
+            instances=DefaultInstanceResolver(),
+            sanitizer=DefaultErrorSanitizer(),
+            retry_policy=DefaultRetryPolicy(),
+            resilience=NoOpResilience(),
+            executor=DefaultExecutorProvider(),
+            polling=AdaptivePollingStrategy,
+        )
+        node = ManualNode(parts, slots=slots)
+        node.register()
+        return node
+
+    def submit(self, count: int = 1, *, after: timedelta = timedelta(), **stream: Any) -> None:
+        now = self.clock.now()
+        specs = [
+            JobSpec(
+                job_id=new_id(),
+                target="stand:function",
+                payload=encode((), {}),
+                scheduled_at=now + after,
+                stream=StreamKey(**stream),
+            )
+            for _ in range(count)
+        ]
+        self.store.insert(specs, now=now)
+
+    def poll(self, node: ManualNode | None = None) -> timedelta:
+        """Poll and run what that brought; how long the node rests."""
+        node = node or self.nodes[0]
+        self.store.lanes.clear()
+        node.assembly.poller.run_once(self.clock.now())
+        for lane in node.assembly.coordinator.lanes.values():
+            while isinstance(lane, InlineLane) and lane.step():
+                pass
+        node.assembly.completer.run_once(self.clock.now())
+        return node.assembly.poller.rest
+
+
+class TestRest:
+    def test_until_a_rate_lets_the_next_job_start(self) -> None:
+        """Three nodes, up to 12 ms late: 95 to 100 of 100 per second in every window of a second after the first."""
+        starts: list[datetime] = []
+        stand = Stand(3, function=lambda: starts.append(stand.clock.now()))
+        stand.store.set_limit("gateway", rate=100, period=SECOND, now=stand.clock.now())
+        stand.submit(800, resource="gateway")
+        dice, begin = random.Random(3), stand.clock.now()
+        polls = {node.node_id: begin for node in stand.nodes}
+        while min(polls.values()) < begin + 6 * SECOND:
+            node = min(stand.nodes, key=lambda each: polls[each.node_id])
+            late = timedelta(milliseconds=dice.uniform(0, 12))
+            if (due := polls[node.node_id] + late) > stand.clock.now():
+                stand.clock.advance(due - stand.clock.now())
+            polls[node.node_id] = stand.clock.now() + stand.poll(node)
+        windows = [begin + SECOND + number * 10 * MILLISECOND for number in range(400)]
+        counted = [sum(at <= start < at + SECOND for start in starts) for at in windows]
+        assert min(counted) >= 95
+        assert max(counted) <= 100
+
+    def test_until_a_breaker_comes_to_its_probes(self) -> None:
+        """No sooner and no later."""
+        stand = Stand()
+        stand.submit(breaker="bank")
+        now = stand.clock.now()
+        record = BreakerRecord(service="bank", state="OPEN", until=now + 1.5 * SECOND)
+        assert stand.store.save_breaker(record, expected_version=0, now=now)
+        assert stand.poll() == 1.5 * SECOND
+        stand.clock.advance(1.5 * SECOND)
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
+
+    def test_behind_closed_gates_it_is_the_strategys(self) -> None:
+        """Nobody knows when a permit is freed: the rest is that of an idle node, not a hurried one."""
+        stand = Stand()
+        stand.store.set_limit("gateway", concurrent=0, now=stand.clock.now())
+        stand.submit(50, resource="gateway")
+        assert stand.poll() >= 2 * SECOND
+
+
+class TestNaps:
+    def test_only_lanes_that_may_have_something_are_asked(self) -> None:
+        """The next job of one lane is due soon: until then the others are left alone."""
+        stand = Stand()
+        stand.submit(after=100 * MILLISECOND)
+        assert stand.poll() == 100 * MILLISECOND
+        assert sorted(stand.store.lanes) == sorted(Lane)
+        stand.clock.advance(100 * MILLISECOND)
+        stand.poll()
+        assert stand.store.lanes == [Lane.THREAD]
+
+    def test_a_wakeup_ends_them(self) -> None:
+        """Something new may be for any lane."""
+        stand = Stand()
+        stand.poll()
+        stand.poll()
+        assert stand.store.lanes == []
+        stand.nodes[0].assembly.poller.woken()
+        stand.poll()
+        assert sorted(stand.store.lanes) == sorted(Lane)
+
+    def test_they_are_short(self) -> None:
+        """A job that nobody announced is found a quarter of a second later at most."""
+        stand = Stand()
+        stand.poll()
+        stand.submit()
+        stand.clock.advance(250 * MILLISECOND)
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
+
+    def test_asked_in_between_the_poller_rests_until_they_end(self) -> None:
+        """A lane that has room wakes the poller: nothing is due, and what is due next is not forgotten."""
+        stand = Stand()
+        stand.submit(after=100 * MILLISECOND)
+        stand.poll()
+        stand.clock.advance(60 * MILLISECOND)
+        assert stand.poll() == 40 * MILLISECOND
