@@ -19,6 +19,16 @@ C = TypeVar("C", bound=Enum)
 MOST_RETRIES = 1_000_000
 
 
+def queue_of(value: object) -> str:
+    """*value* as the name of a queue; lists of queues are written with commas, so a name has none."""
+    name = text_of(value, "the name of a queue")
+    if "," in name or name != name.strip():
+        raise InvalidJob(
+            f"the name of a queue has no comma, and no space around it, since --queues could not name it: {name!r}"
+        )
+    return name
+
+
 def text_of(value: object, what: str, *, limit: int = KEY_LIMIT) -> str:
     """*value* as a short text that every store keeps exactly; a UUID is taken too."""
     if isinstance(value, UUID):

@@ -7,7 +7,7 @@ from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from ratchet.api.backend import Backend
 from ratchet.api.builders import JobBuilder
-from ratchet.api.checks import count_of, exceptions_of, member_of, priority_of, tags_of, text_of
+from ratchet.api.checks import count_of, exceptions_of, member_of, priority_of, queue_of, tags_of, text_of
 from ratchet.api.drafts import backoff_settings
 from ratchet.api.targets import NAME_LIMIT, JobDeclaration, default_name
 from ratchet.model.durations import Duration, to_timedelta
@@ -96,7 +96,7 @@ class Declaration(Generic[R]):
             "resource": None if resource is None else text_of(resource, "the name of a resource"),
             "no_retry_for": exceptions_of(no_retry_for, "no_retry_for"),
             "lane": None if lane is None else member_of(Lane, lane, "a lane"),
-            "queue": None if queue is None else text_of(queue, "the name of a queue"),
+            "queue": None if queue is None else queue_of(queue),
         }
 
     def apply(self, function: Any, declarer: Declarer, backend: Backend) -> Any:

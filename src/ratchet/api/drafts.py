@@ -16,6 +16,7 @@ from ratchet.api.checks import (
     fraction_of,
     member_of,
     priority_of,
+    queue_of,
     tags_of,
     text_of,
 )
@@ -156,7 +157,7 @@ class StepDraft(Draft):
     def with_queue(self, name: str) -> Self:
         """The queue the job waits in; nodes may serve some queues only, and a queue can be paused."""
         with self._editing():
-            self._step.given["queue"] = text_of(name, "the name of a queue")
+            self._step.given["queue"] = queue_of(name)
         return self
 
     def with_concurrency_key(self, key: str, *, limit: int) -> Self:

@@ -13,7 +13,7 @@ import msgspec
 from ratchet.api.backend import Backend
 from ratchet.api.batch_handles import BatchHandle
 from ratchet.api.breakers import SERVICE_LIMIT
-from ratchet.api.checks import count_of, id_of, moment_of, text_of
+from ratchet.api.checks import count_of, id_of, moment_of, queue_of, text_of
 from ratchet.api.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound
 from ratchet.model.cluster import (
@@ -157,7 +157,7 @@ class Queues(Facade):
 
     def pause(self, name: str) -> bool:
         """Let no job of this queue start, on any node; True if it was open."""
-        return self._backend.store.pause_queue(text_of(name, "the name of a queue"), now=self._backend.now())
+        return self._backend.store.pause_queue(queue_of(name), now=self._backend.now())
 
     def resume(self, name: str) -> bool:
         """Let its jobs start again; True if it was paused."""

@@ -310,6 +310,8 @@ class TestRefusals:
             (lambda b: b.with_tags("x" * 256), "255"),
             (lambda b: b.with_tags(7), "tag must be text"),
             (lambda b: b.with_queue(" "), "queue must not be empty"),
+            (lambda b: b.with_queue("a,b"), "queue has no comma"),
+            (lambda b: b.with_queue(" a"), "no space around it"),
             (lambda b: b.with_resource(None), "resource must be text"),
             (lambda b: b.with_param("", 1), "param must not be empty"),
             (lambda b: b.with_concurrency_key("k", limit=0), "at least 1"),
