@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from ratchet import JobCanceledError, JobFailedError, JobStatus, Options, Scheduler, call
+from ratchet import JobCanceledError, JobFailedError, JobHandle, JobStatus, Options, Scheduler, call
 from tests.lifecycle import jobs
 
 
@@ -22,6 +23,28 @@ def fresh() -> Iterator[None]:
     jobs.gate.set()
 
 
+def assert_times_out_within(
+    seconds: float, scheduler: Scheduler, submit: Callable[[], JobHandle[Any]]
+) -> None:
+    """
+    The job fails with its timeout, and by its own record ran no longer than *seconds*.
+
+    Not by the test's clock: a busy machine may take its time to submit, to claim and to tell. A machine that
+    stood still for half a second is excused, but not three times in a row.
+    """
+    took: list[float] = []
+    while not took or (took[-1] >= seconds and len(took) < 3):
+        handle = submit()
+        with pytest.raises(JobFailedError, match="timeout of 1s"):
+            handle.result(timeout=30)
+        (run,) = scheduler.jobs.executions(handle.id)
+        assert run.status == "TIMED_OUT"
+        assert run.started_at is not None
+        assert run.finished_at is not None
+        took.append((run.finished_at - run.started_at).total_seconds())
+    assert took[-1] < seconds, took
+
+
 class TestTimeouts:
     @pytest.mark.parametrize(
         ("target", "seconds"),
@@ -33,13 +56,12 @@ class TestTimeouts:
     ) -> None:
         """Async, Python and blocking code alike; and the node goes on working."""
         with scheduler:
-            begun = time.monotonic()
-            handle = scheduler.enqueue(target, seconds).with_timeout(1.0).submit()  # type: ignore[call-overload]
-            with pytest.raises(JobFailedError, match="timeout of 1s"):
-                handle.result(timeout=10)
-            assert time.monotonic() - begun < 2.5
-            assert scheduler.enqueue_now(jobs.double, 21).result(timeout=10) == 42
-            assert [run.status for run in scheduler.jobs.executions(handle.id)] == ["TIMED_OUT"]
+            assert_times_out_within(
+                2.0,
+                scheduler,
+                lambda: scheduler.enqueue(target, seconds).with_timeout(1.0).submit(),  # type: ignore[call-overload]
+            )
+            assert scheduler.enqueue_now(jobs.double, 21).result(timeout=30) == 42
 
     def test_a_process_job_is_killed(self, scheduler: Scheduler) -> None:
         """A job in the process lane that exceeds its timeout is gone within two seconds."""
@@ -47,11 +69,7 @@ class TestTimeouts:
         with scheduler:
             # The first child has to start: that is not the job's time.
             scheduler.job(lane="process", name="where")(jobs.where).enqueue().submit().result(timeout=30)
-            begun = time.monotonic()
-            handle = slow.enqueue(60.0).with_timeout(1.0).submit()
-            with pytest.raises(JobFailedError, match="timeout of 1s"):
-                handle.result(timeout=10)
-            assert time.monotonic() - begun < 2.5
+            assert_times_out_within(2.0, scheduler, lambda: slow.enqueue(60.0).with_timeout(1.0).submit())
 
     def test_a_stuck_thread_gives_its_slot_to_another(self, url: str) -> None:
         """With one slot, code that ignores its interruption does not keep other jobs from running."""

@@ -51,6 +51,9 @@ PULSE = 1.0
 #: How long the interpreter may take to end by itself once everything is done.
 LAST_WORDS = 5.0
 
+#: Queues that a warning names, at most.
+QUEUES_NAMED = 20
+
 EXIT_FAILED = 1
 EXIT_HANDED_BACK = 0
 
@@ -121,6 +124,7 @@ class WorkerChild:
         if node is None:
             raise RatchetError(f"{self._app} did not start")
         self._core, self._node = core, node
+        self._warn_of_unknown_queues(core)
         self._report(
             Ready(
                 node_id=node.node_id,
@@ -133,6 +137,20 @@ class WorkerChild:
         )
         os.set_blocking(order.status, False)  # from here on a sign of life that nobody reads is dropped
         return core
+
+    @staticmethod
+    def _warn_of_unknown_queues(core: Core) -> None:
+        """A queue need not exist yet, but where others do, a name that nobody has used may be a slip."""
+        if core.options.queues is None:
+            return
+        known = {queue.name for queue in core.store.queues()}
+        unknown = [name for name in core.options.queues if name not in known]
+        if unknown and known:
+            logger.warning(
+                "no job was ever submitted to queue %s; those that were used are %s",
+                ", ".join(unknown),
+                ", ".join(sorted(known)[:QUEUES_NAMED]),
+            )
 
     def _work(self, core: Core) -> None:
         """Report until told to leave. The main thread does nothing else, so signals are heard at once."""

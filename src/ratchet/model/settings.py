@@ -266,8 +266,8 @@ def names(description: str, *, accepts: str) -> Names:
         if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
             raise TypeError("not a list of names")
         found = tuple(value)
-        if not found or not all(isinstance(name, str) and name.strip() for name in found):
-            raise ValueError("empty")
+        if not found or not all(isinstance(name, str) and name.strip() and "," not in name for name in found):
+            raise ValueError("empty, or with a comma")
         return found
 
     def parse(text: str) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import NodeSpec
 from ratchet.model.identifiers import new_id
 from ratchet.scheduler import Scheduler
 from tests.unit.cli import errands
@@ -23,6 +25,20 @@ def test_nodes_are_listed(ratchet: CommandLine, scheduler: Scheduler) -> None:
         assert node["state"] == "ACTIVE"
         assert node["node_id"] in ratchet("nodes").stdout
     assert ratchet.json("nodes", "--all")["nodes"] == []
+
+
+def test_nodes_that_are_gone_are_removed(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """A silent one goes; one that beats is refused with exit code 1, an unknown one is exit code 3."""
+    minute = timedelta(minutes=1)
+    for name, age in (("silent", timedelta(hours=1)), ("alive", timedelta())):
+        node = NodeSpec(
+            node_id=name, name=name, host="h", pid=1, version="0", beat_interval=minute, silence=2 * minute
+        )
+        scheduler.store.register(node, now=scheduler.store.database_time() - age)
+    assert ratchet.json("nodes", "--remove", "silent") == {"removed": ["silent"]}
+    assert "stop process 1 on h" in ratchet("nodes", "--remove", "alive", code=1).stderr
+    assert "no node 'nobody'" in ratchet("nodes", "--remove", "nobody", code=3).stderr
+    assert [node["node_id"] for node in ratchet.json("nodes", "--all")["nodes"]] == ["alive"]
 
 
 def test_queues_are_paused_and_resumed(ratchet: CommandLine, scheduler: Scheduler) -> None:

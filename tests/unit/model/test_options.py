@@ -106,6 +106,7 @@ class TestValues:
             ("queues", "emails", "list of names"),
             ("queues", [], "list of names"),
             ("queues", [""], "list of names"),
+            ("queues", ["a,b"], "list of names"),
             ("node_name", "x" * 65, "64 characters"),
             ("schema", "a\nb", "name of a schema"),
         ],

@@ -11,9 +11,8 @@ from ratchet.model.options import Options
 from ratchet.stores.sql.dialect import Dialect
 
 _MEMORY = ":memory:"
-_SUPPORTED = (
-    "sqlite:///file.db, sqlite:///:memory:, postgresql://user@host/database, mysql://user@host/database"
-)
+# Without a user: messages pass the sanitizer, which takes whatever stands before an @ for a secret.
+_SUPPORTED = "sqlite:///file.db, sqlite:///:memory:, postgresql://host/database, mysql://host/database, mongodb://host/database"
 _LATER = {"mongodb": "MongoDB", "mongodb+srv": "MongoDB"}
 
 

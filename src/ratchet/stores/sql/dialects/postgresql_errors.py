@@ -20,6 +20,7 @@ _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
 _READ_ONLY = "25006"
 _CANCELED = "57014"
+_NOT_ALLOWED = "42501"
 _LIMIT_OF_AN_INDEX_ROW = "54000"
 
 
@@ -64,6 +65,11 @@ def meaning(error: Exception, text: str) -> Exception:
         return ConnectionLost(f"the connection to PostgreSQL was lost: {message}")
     if state == _READ_ONLY:
         return ConnectionLost(f"this PostgreSQL server is read-only, perhaps after a failover: {message}")
+    if state == _NOT_ALLOWED:
+        return StoreError(
+            f"PostgreSQL does not allow this to the user of the connection: {message}; grant it what it needs on the "
+            f"tables of Ratchet, and run `ratchet db upgrade` as their owner"
+        )
     if state == _CANCELED:
         return StoreUnavailable(f"PostgreSQL gave up: {message}; see Options.statement_timeout")
     if state.startswith(("53", "58", "XX", "28")):
