@@ -18,7 +18,6 @@ from tests.store_urls import KINDS
 def main() -> int:
     """Play what was asked for, one after the other; 1 if a promise was broken."""
     asked = _arguments()
-    rows: list[Row] = []
     broken = 0
     print(report.head(), flush=True)
     for scenario in asked.scenarios:
@@ -28,10 +27,8 @@ def main() -> int:
                 continue
             row = _play(scenario, kind, short=asked.short)
             broken += row is None or bool(row.faults())
-            rows += [row] if row is not None else []
-    if asked.write:
-        order = [(name, kind) for name in CATALOG for kind in KINDS]
-        report.update(rows, order)
+            if asked.write and row is not None:
+                report.update([row], [(name, kind) for name in CATALOG for kind in KINDS])
     return 1 if broken else 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.chaos.history import Row, read_history
 from tests.chaos.stage import Stage
+from tests.services.server import Server
 from tests.store_urls import KINDS
 
 
@@ -17,7 +18,7 @@ class Scenario:
     *play* hurts a stage for as long as *rounds* say, and returns when its load has stopped.
 
     *left_out* names the stores that it does not apply to, with the reason. *needs_server*: it hurts
-    the server, so that it must have one of its own. *rounds* is for the table, *few* for the short version.
+    the server, so that it must have one of its own; *server*: not an ordinary one. *rounds* is for the table, *few* for the short version.
     *effects*, *retried*: as `read_history` has them.
     """
 
@@ -26,6 +27,7 @@ class Scenario:
     rounds: int
     few: int = 1
     needs_server: bool = False
+    server: Callable[[], Server] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     effects: bool = True
     retried: bool = False
@@ -37,7 +39,7 @@ class Scenario:
 
     def run(self, kind: str, folder: Path, *, url: str | None = None, rounds: int | None = None) -> Row:
         """Play it once and read its history."""
-        with Stage(kind, folder, url) as stage:
+        with Stage(kind, folder, url, None if self.server is None else self.server()) as stage:
             self.play(stage, self.rounds if rounds is None else rounds)
             stage.wait_until_all_ended(self.patience)
             row = read_history(self.name, stage, effects=self.effects, retried=self.retried)

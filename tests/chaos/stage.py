@@ -124,19 +124,19 @@ class Stage:
 
     def kill(self, worker: Worker) -> None:
         """Kill -9 for a worker, supervisor and all."""
-        self._note_blow(worker, None)
+        self.note_blow(worker)
         worker.kill_group()
         self.workers.remove(worker)
 
     def kill_child(self, worker: Worker, pid: int) -> None:
         """Kill -9 for one child alone; its supervisor lives and starts another."""
-        self._note_blow(worker, pid)
+        self.note_blow(worker, pid)
         os.kill(pid, signal.SIGKILL)
 
     @contextmanager
     def frozen(self, worker: Worker, pid: int | None = None) -> Iterator[None]:
         """SIGSTOP for a worker or one of its processes; SIGCONT at the end."""
-        self._note_blow(worker, pid)
+        self.note_blow(worker, pid)
         stop, go = (os.killpg, os.killpg) if pid is None else (os.kill, os.kill)
         target = worker.process.pid if pid is None else pid
         stop(target, signal.SIGSTOP)
@@ -145,10 +145,15 @@ class Stage:
         finally:
             go(target, signal.SIGCONT)
 
-    def _note_blow(self, worker: Worker, pid: int | None) -> None:
+    def note_blow(self, worker: Worker, pid: int | None = None) -> None:
+        """From now on this worker may be declared dead, once, and its jobs are waited for elsewhere."""
         # Before the blow: a worker that dies before its supervisor could say its name was killed all the same.
         self.hurt[worker.name] += 1
         self.blows.append(Blow(time.monotonic(), worker.process.pid, pid))
+
+    def forget_blow(self) -> None:
+        """The last blow is not measured; whoever it hit may still be declared dead for it."""
+        self.blows.pop()
 
     def outage(self, seconds: float) -> None:
         """The database is away for so long; its server is killed, SQLite's write lock is held by a stranger."""
@@ -165,7 +170,9 @@ class Stage:
 
     # --- jobs
 
-    def submit(self, target: Callable[..., Any], *arguments: Any, retries: int = 0) -> int | None:
+    def submit(
+        self, target: Callable[..., Any], *arguments: Any, retries: int = 0, delay: float = 0.0
+    ) -> int | None:
         """One job; its number once it is acknowledged, None if it was refused."""
         with self._lock:
             number = self._numbers
@@ -173,6 +180,8 @@ class Stage:
         draft = self.scheduler.enqueue(target, self.book, number, *arguments)
         if retries:
             draft = draft.with_max_retries(retries)
+        if delay:
+            draft = draft.with_delay(delay)
         try:
             handle = draft.submit()
         except RatchetError:

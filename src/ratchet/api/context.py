@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
@@ -78,6 +78,10 @@ class RunBackend(Protocol):
         """The transaction in which this job succeeds."""
         ...
 
+    def shielded(self) -> AbstractContextManager[None]:
+        """A block that no interruption of the run can break into; it is raised before or after."""
+        ...
+
 
 _current: ContextVar[JobContext | None] = ContextVar("ratchet_job", default=None)
 _enlisted: ContextVar[tuple[object, object] | None] = ContextVar("ratchet_transaction", default=None)
@@ -91,6 +95,12 @@ def enlisted_connection(store: object) -> object | None:
     """
     found = _enlisted.get()
     return found[0] if found is not None and found[1] is store else None
+
+
+def undisturbed() -> AbstractContextManager[None]:
+    """A block of our own code that an interruption of the running job, if there is one, cannot break into."""
+    context = _current.get()
+    return nullcontext() if context is None else context.backend.shielded()
 
 
 class enlisted:

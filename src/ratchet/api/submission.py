@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.context import enlisted_connection
+from ratchet.api.context import enlisted_connection, undisturbed
 from ratchet.api.steps import Step, parameter_types, require_no_placeholders
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
@@ -69,17 +69,17 @@ def send(
     joined = within if within is not None else enlisted_connection(backend.store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
+
+    def insert() -> list[Insertion]:
+        with undisturbed():  # also in a job, which may be canceled at any moment
+            return backend.store.insert(
+                submission.specs, now=now, edges=submission.edges, batch=submission.batch, within=joined
+            )
+
     if joined is not None:
-        return backend.store.insert(
-            submission.specs, now=now, edges=submission.edges, batch=submission.batch, within=joined
-        )
+        return insert()
     try:
-        insertions = persisted(
-            backend,
-            lambda: backend.store.insert(
-                submission.specs, now=now, edges=submission.edges, batch=submission.batch
-            ),
-        )
+        insertions = persisted(backend, insert)
     except BusinessKeyBusy as busy:
         _stop_superseded(backend, submission, busy)
         raise

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -136,18 +136,22 @@ class Run:
 
     def save_state(self, state: dict[str, Any]) -> None:
         text = encode_value(state, name="state", limit=self._tools.state_limit)
-        self._require(self._tools.transitions.save_state(self.job.claim, text, now=self._tools.clock.now()))
+        with self.shielded():
+            self._require(
+                self._tools.transitions.save_state(self.job.claim, text, now=self._tools.clock.now())
+            )
 
     def save_progress(self, fraction: float, message: str | None) -> None:
         progress = Progress(
             fraction=fraction,
             message=None if message is None else self._tools.sanitizer.sanitize_text(message)[:500],
         )
-        self._require(
-            self._tools.transitions.save_progress(
-                self.job.claim, progress, now=self._tools.clock.now(), within=self.connection
+        with self.shielded():
+            self._require(
+                self._tools.transitions.save_progress(
+                    self.job.claim, progress, now=self._tools.clock.now(), within=self.connection
+                )
             )
-        )
 
     def _require(self, held: bool) -> None:
         if not held:
@@ -215,6 +219,53 @@ class Run:
         """From here on nobody sends an interruption any more."""
         with self._lock:
             self.interruptible = False
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """
+        Keep interruptions out of the engine's own code on the job's thread.
+
+        One that arrives between taking a connection or a lock and noting that it was taken would
+        leave it taken for ever. It is raised here instead, before the block or after it.
+        """
+        exposed = self._set_interruptible(False)
+        try:
+            if exposed:
+                self._raise_if_stopped()
+            yield
+        finally:
+            if exposed:
+                self._set_interruptible(True)
+        if exposed:
+            self._raise_if_stopped()
+
+    @contextmanager
+    def exposed(self) -> Iterator[None]:
+        """The user's code inside a shielded block may be interrupted, where the lane does that at all."""
+        if self.thread_id is None:
+            yield
+            return
+        self._set_interruptible(True)
+        try:
+            self._raise_if_stopped()
+            yield
+        finally:
+            self._set_interruptible(False)
+            self._raise_if_stopped()  # also in place of an error: nothing may arrive later
+
+    def _set_interruptible(self, value: bool) -> bool:
+        """What it was before."""
+        with self._lock:
+            before, self.interruptible = self.interruptible, value
+            return before
+
+    def _raise_if_stopped(self) -> None:
+        """Where a stop was requested, its interruption may be under way to this thread: it arrives here, or is made here."""
+        if self.stop is None:
+            return
+        for _ in range(100):  # a thread looks for it whenever a loop turns
+            pass
+        raise JobInterrupted(self.stop.value)
 
     def elapsed(self, now: float) -> timedelta:
         """How long the target has been running."""

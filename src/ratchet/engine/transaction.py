@@ -50,20 +50,21 @@ def run_in_transaction(run: Run, tools: TaskTools, within: object | None) -> Ite
         )
     run.context.check_canceled()
     made: list[tuple[Completion, CompletionAnswer]] = []
-    try:
-        with tools.store.begin(within=within) as connection:
-            run.connection = connection
-            transaction = RunTransaction(connection, tools.store)
-            with enlisted(connection, tools.store):
-                yield transaction
-            run.context.check_canceled()
-            made.append(_complete(run, tools, transaction.result, connection))
-    except CommitUnknown:
-        if not made or not _was_committed(run, tools):
-            raise
-    finally:
-        run.connection = None
-    run.committed = made[0]
+    with run.shielded():
+        try:
+            with tools.store.begin(within=within) as connection:
+                run.connection = connection
+                transaction = RunTransaction(connection, tools.store)
+                with enlisted(connection, tools.store), run.exposed():
+                    yield transaction
+                run.context.check_canceled()
+                made.append(_complete(run, tools, transaction.result, connection))
+        except CommitUnknown:
+            if not made or not _was_committed(run, tools):
+                raise
+        finally:
+            run.connection = None
+        run.committed = made[0]
 
 
 def _complete(

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -91,6 +91,10 @@ class RemoteRun:
             "ctx.transaction() is not available in the process lane: the job's success is committed by the "
             "node, in another process. Run the job in the thread or async lane, or make its writes idempotent"
         )
+
+    def shielded(self) -> AbstractContextManager[None]:
+        """Nothing is raised into a process: it is killed."""
+        return nullcontext()
 
 
 class PipeHandler(logging.Handler):

@@ -1,0 +1,85 @@
+"""A MongoDB replica set of three, whose primary can be killed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+from tests.services.mongodb import MongoDB
+from tests.services.server import database_name, with_database
+
+PATIENCE = 90.0
+
+
+class Member(MongoDB):
+    """One of the three; it is told by `ReplicaSet` that it is one."""
+
+    def answers(self) -> bool:
+        try:
+            self.hello()
+        except PyMongoError:
+            return False
+        return True
+
+    def hello(self) -> dict[str, Any]:
+        """What the member says of itself."""
+        return self.command_direct("hello")
+
+    def command_direct(self, name: str, value: Any = 1) -> dict[str, Any]:
+        client: pymongo.MongoClient[dict[str, Any]]
+        with pymongo.MongoClient(
+            f"mongodb://127.0.0.1:{self.port}/", directConnection=True, serverSelectionTimeoutMS=500
+        ) as client:
+            return dict(client.admin.command(name, value))
+
+
+class ReplicaSet(MongoDB):
+    """Looks like one server; the parts of it that die are its members."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.members = [Member() for _ in range(3)]
+
+    def start(self) -> ReplicaSet:
+        for member in self.members:
+            member.start()
+        hosts = [f"127.0.0.1:{member.port}" for member in self.members]
+        members = [{"_id": number, "host": host} for number, host in enumerate(hosts)]
+        self.members[0].command_direct("replSetInitiate", {"_id": "rs0", "members": members})
+        self.url = f"mongodb://{','.join(hosts)}/?replicaSet=rs0"
+        self.wait_until_whole()
+        return self
+
+    def create_database(self) -> str:
+        return with_database(self.url, database_name())
+
+    def close(self) -> None:
+        for member in self.members:
+            member.close()
+
+    def kill_primary(self) -> Member:
+        """Kill -9 for the member that takes writes now; which one it was."""
+        primary = next(member for member in self.members if self._says(member, "isWritablePrimary"))
+        primary.kill()
+        return primary
+
+    def wait_until_whole(self) -> None:
+        """Until there is one primary, and the two others follow it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            primaries = [member for member in self.members if self._says(member, "isWritablePrimary")]
+            followers = [member for member in self.members if self._says(member, "secondary")]
+            if len(primaries) == 1 and len(followers) == 2:
+                return
+            assert time.monotonic() < deadline, "the replica set has not come together"
+            time.sleep(0.2)
+
+    @staticmethod
+    def _says(member: Member, word: str) -> bool:
+        try:
+            return bool(member.running and member.hello().get(word))
+        except PyMongoError:
+            return False
