@@ -9,13 +9,14 @@ import tempfile
 import time
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 from bench import compositions, drains, endurance, fairness, gates, latencies, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.environments import KNOWN, peer
 from bench.measurement import Results
-from bench.report import print_tables, write_documents
+from bench.report import combined, print_tables, write_documents, write_page
 from bench.servers import Places, mariadb_server, mongodb_server, postgresql_server
 from bench.trial import Bench
 
@@ -53,6 +54,9 @@ WORKLOADS = {
 def main() -> int:
     """Run what was asked for; 1 if a target was measured and missed and ``--strict`` was given."""
     chosen = _arguments()
+    if chosen.combine:
+        write_page(combined(chosen.combine))
+        return 0
     results = Results()
     begun = time.time()
     with ExitStack() as stack:
@@ -121,6 +125,12 @@ def _arguments() -> argparse.Namespace:
         "--minutes", type=float, default=1.0, help="how long the snapshot is held; 5 for the target"
     )
     parser.add_argument("--docs", action="store_true", help="write the tables and the picture into docs/")
+    parser.add_argument(
+        "--combine",
+        nargs="+",
+        type=Path,
+        help="measure nothing; write the docs from these files of bench/results",
+    )
     parser.add_argument("--dry", action="store_true", help="write no files")
     parser.add_argument("--strict", action="store_true", help="exit code 1 where a target is missed")
     return parser.parse_args()

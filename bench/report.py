@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,24 @@ def write_documents(results: Results, facts: Mapping[str, Any], *, docs: bool) -
     (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
     if docs:
         write_page(document)
+
+
+def combined(paths: Sequence[Path]) -> dict[str, Any]:
+    """One document from the runs of several: what a later file has measured replaces the same of an earlier one."""
+    runs = [json.loads(path.read_text()) for path in paths]
+    measured = {
+        (found["workload"], found["contender"]): found for run in runs for found in run["measurements"]
+    }
+    reached = {text: found for run in runs for text, found in run["targets"].items()}
+    order = [target.text for target in TARGETS]
+    return {
+        **runs[-1],
+        "rounds": min(run["rounds"] for run in runs),
+        "scale": min(run["scale"] for run in runs),
+        "measurements": list(measured.values()),
+        "tables": {title: rows for run in runs for title, rows in run["tables"].items()},
+        "targets": {text: reached[text] for text in order if text in reached},
+    }
 
 
 def write_page(document: Mapping[str, Any]) -> None:

@@ -51,22 +51,26 @@ class BatchProgress:
         self._instances = instances
         self._clock = clock
         self._lock = threading.Lock()
-        self._changed: set[UUID] = set()
+        # by the numbers of ids: each child asks, and Python hashes a UUID ten times slower
+        self._changed: dict[int, UUID] = {}
         self._reported: dict[UUID, float] = {}
-        self._silent: set[UUID] = set()  # batches that nobody wants to hear of
+        self._silent: set[int] = set()  # batches that nobody wants to hear of
 
     def child_ended(self, batch_id: UUID) -> None:
         """A child of this batch ended on this node."""
-        if batch_id not in self._silent:
+        # One that is due already will be read after this child's end was committed.
+        if (number := batch_id.int) not in self._silent and number not in self._changed:
             with self._lock:
-                self._changed.add(batch_id)
+                self._changed[number] = batch_id
 
     def run_once(self, now: datetime) -> int:
         """Report what is due; how many reports were made."""
         at = self._clock.monotonic()
         with self._lock:
-            due = {b for b in self._changed if at - self._reported.get(b, float("-inf")) >= REPORT_INTERVAL}
-            self._changed -= due
+            changed = self._changed.values()
+            due = [b for b in changed if at - self._reported.get(b, float("-inf")) >= REPORT_INTERVAL]
+            for batch_id in due:
+                del self._changed[batch_id.int]
         reports = 0
         for batch_id in sorted(due):
             try:
@@ -79,7 +83,7 @@ class BatchProgress:
     def _report(self, batch_id: UUID, at: float) -> int:
         record = self._batches.batch(batch_id)
         if record is None or record.progress_target is None:
-            self._silent.add(batch_id)
+            self._silent.add(batch_id.int)
             if len(self._silent) > 10_000:
                 self._silent.clear()
             return 0

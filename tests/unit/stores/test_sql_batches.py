@@ -11,6 +11,7 @@ import pytest
 from ratchet.model.composition import BatchRecord, BatchSpec
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Busy, JobStatus, JobType
+from tests.unit.stores.counting import Statements
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened
 
 ROUNDS = 8
@@ -113,6 +114,27 @@ class TestRace:
             parent = shared.status(batch.parent.job_id)
             # all children may have ended before the cancellation came, but then it found the parent PENDING
             assert parent is JobStatus.CANCELED
+
+
+class TestCost:
+    def test_children_are_counted_in_one_statement_on_postgresql(
+        self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The ends of a hundred children of one batch that goes on are two statements; the counters are exact."""
+        with opened("postgresql", request, tmp_path) as steps:
+            batch, _ = steps.batch_of(101)
+            *claims, last = steps.claim()
+            completions = [steps.completion(claim) for claim in claims]
+            sent = Statements(monkeypatch)
+            assert len(sent.of(lambda: steps.store.complete(completions, now=steps.now))) == 2
+            assert counters(steps, batch.batch_id) == (101, 100, 0, 0)
+            metrics = steps.store.batch_metrics(batch.batch_id)
+            assert metrics is not None
+            assert metrics.runs == 100
+            answer = steps.end(last)
+            assert record(steps, batch.batch_id).finished_at == steps.now
+            assert steps.status(batch.parent.job_id) is JobStatus.PENDING
+            assert answer.finished_batches == (batch.batch_id,)
 
 
 class TestAppend:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from ratchet.model.composition import EdgeKind
-from ratchet.model.decision import Decision
+from ratchet.model.composition import EdgeKind, EdgeState
+from ratchet.model.decision import CompletionAnswer, Decision
 from ratchet.model.job import JobSpec, SignalWait
 from ratchet.model.status import JobStatus, JobType
+from ratchet.stores.sql.releases import RELEASE_BY_EDGES
+from ratchet.stores.sql.settlement import FIND_EDGES_AND_NEEDS, SETTLE_EDGES_OF
+from tests.unit.stores.counting import Statements
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened
 
 ROUNDS = 10
@@ -21,6 +25,12 @@ WAITING, PENDING, CANCELED = JobStatus.WAITING, JobStatus.PENDING, JobStatus.CAN
 @pytest.fixture(params=KINDS)
 def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
     with opened(request.param, request, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
+    with opened("postgresql", request, tmp_path) as found:
         yield found
 
 
@@ -73,6 +83,19 @@ class TestJoinRace:
             assert [one.job_id for answer in answers for one in answer.canceled] == [join.job_id]
             assert shared.status(join.job_id) is CANCELED
 
+    def test_the_first_of_several_parents_releases_it_once(self, shared: SqlSteps) -> None:
+        """Four parents succeed in four transactions, and one of them would do: it is released once, and said once."""
+        for _ in range(ROUNDS):
+            parents = shared.specs(4)
+            join = join_of(shared, parents, needs=1)
+            claims = {claim.job_id: claim for claim in shared.claim()}
+            completions = [shared.completion(claims[parent.job_id]) for parent in parents]
+            answers = at_once(
+                *[lambda c=c: shared.store.complete([c], now=shared.now)[0] for c in completions]
+            )
+            assert [job for answer in answers for job in answer.released] == [join.job_id]
+            end(shared, join.job_id)
+
     def test_cancel_of_the_join_against_its_release(self, shared: SqlSteps) -> None:
         """Canceled while its last parent ends: it is CANCELED, and never in the queue."""
         for _ in range(ROUNDS):
@@ -104,6 +127,99 @@ class TestJoinRace:
             completions = [shared.completion(claims[spec.job_id], shared.failure()) for spec in (one, two)]
             at_once(*[lambda c=c: shared.store.complete([c], now=shared.now) for c in completions])
             assert shared.statuses([middle.job_id, last.job_id]) == [CANCELED, CANCELED]
+
+
+class TestCost:
+    def test_steps_of_chains_go_together_on_postgresql(
+        self, postgresql: SqlSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The ends of a hundred steps, and the release of the next ones, are three statements."""
+        first, second = postgresql.specs(100), [postgresql.child() for _ in range(100)]
+        edges = [postgresql.edge(one, two) for one, two in zip(first, second, strict=True)]
+        postgresql.insert([*first, *second], edges)
+        claims = postgresql.claim()
+        completions = [postgresql.completion(claim) for claim in claims]
+        sent = Statements(monkeypatch)
+        answers: list[CompletionAnswer] = []
+        complete = postgresql.store.complete
+        assert len(sent.of(lambda: answers.extend(complete(completions, now=postgresql.now)))) == 3
+        children = {edge.parent_id: edge.child_id for edge in edges}
+        assert [answer.released for answer in answers] == [(children[claim.job_id],) for claim in claims]
+        assert {claim.job_id for claim in postgresql.claim()} == {spec.job_id for spec in second}
+        states = {edge.state for spec in first for edge in postgresql.store.edges_of(spec.job_id)}
+        assert states == {EdgeState.SATISFIED}
+
+
+class TestPlans:
+    @pytest.mark.parametrize("analyzed", ["never", "when empty", "now"])
+    def test_edges_are_found_by_their_parents(self, postgresql: SqlSteps, analyzed: str) -> None:
+        """Among 2,000 edges the statements of a release read those of its parents, whatever the statistics say."""
+        for table in ("scheduler_job", "scheduler_dependency"):
+            postgresql.write(f"ALTER TABLE {table} SET (autovacuum_enabled = off)")
+        if analyzed == "when empty":
+            postgresql.write("ANALYZE")
+        first, second = postgresql.specs(2000), [postgresql.child() for _ in range(2000)]
+        pairs = list(zip(first, second, strict=True))
+        postgresql.insert([*first, *second], [postgresql.edge(one, two) for one, two in pairs])
+        if analyzed == "now":
+            postgresql.write("ANALYZE")
+        parents = [one.job_id for one, _ in pairs[:20]]
+        children = [two.job_id for _, two in pairs[:20]]
+        edges = list(zip(parents, children, strict=True))
+        settled = [(*edge, "SATISFIED") for edge in edges]
+        released = {"parents": parents, "ids": children, "edge": edges, "now": postgresql.now}
+        for sql, params in (
+            (FIND_EDGES_AND_NEEDS, {"ids": parents}),
+            (SETTLE_EDGES_OF, {"ids": parents, "edge": settled}),
+            (RELEASE_BY_EDGES, released),
+        ):
+            plan = postgresql.store.database.run(
+                lambda session, s=sql, p=params: session.rows(f"EXPLAIN {s}", p)
+            )
+            lines = [line for (line,) in plan]
+            for line, condition in pairwise(lines):
+                if "Scan" in line and "scheduler_" in line:
+                    assert "Index Scan" in line, "\n".join(lines)
+                    assert "Index Cond" in condition, "\n".join(lines)
+
+
+class TestEndsInOneCall:
+    def test_each_child_gets_what_its_own_parents_say(self, steps: SqlSteps) -> None:
+        """One call ends parents of every sort: steps, a join that needs more, a failure, a signal, one canceled before."""
+        one, two, three, four, five, six = steps.specs(6)
+        step, canceled = steps.child(), steps.child()
+        both, early = steps.child(needs=2), steps.child(needs=2)
+        signaled = steps.child(signal=SignalWait(key="k"))
+        spared, fallback = steps.child(), steps.child()
+        steps.insert(
+            [one, two, three, four, five, six, step, canceled, both, early, signaled, spared, fallback],
+            [
+                steps.edge(one, step),
+                steps.edge(one, canceled, position=1),
+                steps.edge(one, both),
+                steps.edge(two, both),
+                steps.edge(three, early),
+                steps.edge(six, early),
+                steps.edge(four, signaled),
+                steps.edge(five, spared),
+                steps.edge(five, fallback, kind=EdgeKind.FAILURE, position=1),
+            ],
+        )
+        steps.store.cancel(canceled.job_id, reason="r", now=steps.now)
+        claims = {claim.job_id: claim for claim in steps.claim()}
+        ends = [steps.completion(claims[spec.job_id]) for spec in (one, two, three, four)]
+        ends.append(steps.completion(claims[five.job_id], steps.failure()))
+        answers = {
+            end.claim.job_id: answer
+            for end, answer in zip(ends, steps.store.complete(ends, now=steps.now), strict=True)
+        }
+        found = steps.statuses([job.job_id for job in (step, both, early, signaled, fallback)])
+        assert found == [PENDING, PENDING, WAITING, WAITING, PENDING]
+        assert steps.statuses([canceled.job_id, spared.job_id]) == [CANCELED, CANCELED]
+        released = [job_id for answer in answers.values() for job_id in answer.released]
+        assert sorted(released) == sorted([step.job_id, both.job_id, fallback.job_id])
+        steps.end(claims[six.job_id])
+        assert steps.status(early.job_id) is PENDING
 
 
 class TestRevival:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -76,6 +75,21 @@ _COLUMN = {JobStatus.SUCCEEDED: 0, JobStatus.FAILED: 1, JobStatus.CANCELED: 2}
 _MICROSECOND = timedelta(microseconds=1)
 
 
+class _Delta:
+    """What a transaction changes in one batch."""
+
+    __slots__ = ("batch_id", "ends", "finished_at", "origin", "run_time", "runs", "started_at")
+
+    def __init__(self, batch_id: UUID) -> None:
+        self.batch_id = batch_id
+        self.ends: list[int] | None = None
+        self.origin: UUID | None = None
+        self.runs = 0
+        self.run_time = timedelta()
+        self.started_at: datetime | None = None
+        self.finished_at: datetime | None = None
+
+
 class BatchDeltas:
     """
     What a transaction changes in batches: summed first, then written with one statement for all of them.
@@ -84,23 +98,32 @@ class BatchDeltas:
     """
 
     def __init__(self) -> None:
-        self._ends: dict[UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
-        self._runs: dict[UUID, list[tuple[datetime, datetime]]] = defaultdict(list)
-        self._origins: dict[UUID, UUID] = {}
+        # by the number of the id: thousands of children ask, and Python hashes a UUID ten times slower
+        self._deltas: dict[int, _Delta] = {}
 
     @property
     def batch_ids(self) -> set[UUID]:
         """The batches whose counters move."""
-        return set(self._ends)
+        return {delta.batch_id for delta in self._deltas.values() if delta.ends is not None}
 
     def count_end(self, batch_id: UUID, status: JobStatus, origin: UUID, *, by: int = 1) -> None:
         """A child of the batch has ended so; with ``by=-1`` it is open again."""
-        self._ends[batch_id][_COLUMN[status]] += by
-        self._origins[batch_id] = origin
+        delta = self._of(batch_id)
+        if delta.ends is None:
+            delta.ends = [0, 0, 0]
+        delta.ends[_COLUMN[status]] += by
+        delta.origin = origin
 
     def count_run(self, batch_id: UUID, started_at: datetime | None, finished_at: datetime) -> None:
         """A child of the batch has run once."""
-        self._runs[batch_id].append((started_at or finished_at, finished_at))
+        delta = self._of(batch_id)
+        started_at = started_at or finished_at
+        delta.runs += 1
+        delta.run_time += finished_at - started_at
+        if delta.started_at is None or started_at < delta.started_at:
+            delta.started_at = started_at
+        if delta.finished_at is None or finished_at > delta.finished_at:
+            delta.finished_at = finished_at
 
     def apply(self, session: Session, now: datetime) -> list[tuple[UUID, UUID, UUID | None]]:
         """
@@ -108,17 +131,33 @@ class BatchDeltas:
 
         The parent is None where it is not waiting any more.
         """
-        runs = self._run_rows()
-        if not self._ends:
+        deltas = [self._deltas[key] for key in sorted(self._deltas)]
+        runs: list[Row] = [
+            (one.batch_id, one.runs, one.run_time // _MICROSECOND, one.started_at, one.finished_at)
+            for one in deltas
+            if one.runs
+        ]
+        ends: list[Row] = [(one.batch_id, *one.ends) for one in deltas if one.ends is not None]
+        if not ends:
             if runs:
                 session.execute(COUNT_RUNS, {"delta": runs})
             return []
-        ids = sorted(self._ends)
-        if len(ids) > 1:  # one row needs no order
-            session.rows(LOCK_BATCHES, {"ids": ids})
-        complete = self._count(session, [(key, *self._ends[key]) for key in ids], runs)
+        if len(ends) > 1:  # one row needs no order
+            session.rows(LOCK_BATCHES, {"ids": [end[0] for end in ends]})
+        complete = self._count(session, ends, runs)
         finished = finish_batches(session, complete, now) if complete else []
-        return [(self._origins[batch_id], batch_id, parent_id) for batch_id, parent_id in finished]
+        return [(self._origin(batch_id), batch_id, parent_id) for batch_id, parent_id in finished]
+
+    def _of(self, batch_id: UUID) -> _Delta:
+        delta = self._deltas.get(batch_id.int)
+        if delta is None:
+            delta = self._deltas[batch_id.int] = _Delta(batch_id)
+        return delta
+
+    def _origin(self, batch_id: UUID) -> UUID:
+        origin = self._deltas[batch_id.int].origin
+        assert origin is not None
+        return origin
 
     @staticmethod
     def _count(session: Session, ends: Sequence[Row], runs: Sequence[Row]) -> list[UUID]:
@@ -129,15 +168,6 @@ class BatchDeltas:
         if runs:
             session.execute(COUNT_RUNS, {"delta": runs})
         return [end[0] for end in ends]
-
-    def _run_rows(self) -> list[Row]:
-        rows: list[Row] = []
-        for batch_id, runs in sorted(self._runs.items()):
-            spent = sum((finish - start) // _MICROSECOND for start, finish in runs)
-            rows.append(
-                (batch_id, len(runs), spent, min(run[0] for run in runs), max(run[1] for run in runs))
-            )
-        return rows
 
 
 def finish_batches(

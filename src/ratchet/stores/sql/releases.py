@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.database import Row, Session
 
 # What is locked by the caller cannot have got a queue row meanwhile.
 ENQUEUE = """
@@ -25,13 +25,15 @@ RELEASE = """
 """
 
 # Both and the edges that say so, where the product can change several tables in one statement. Whom somebody
-# else has released, canceled or failed meanwhile is not WAITING any more, and stays as it is.
+# else has released, canceled or failed meanwhile is not WAITING any more, and stays as it is. Edges are found by
+# their parents and then compared: a join may read all the edges there are.
 RELEASE_BY_EDGES = """
     WITH settled AS (
         UPDATE scheduler_dependency
            SET state = 'SATISFIED'
-          FROM {rows edge (parent_id, child_id)}
-         WHERE scheduler_dependency.parent_id = edge.parent_id AND scheduler_dependency.child_id = edge.child_id
+         WHERE parent_id {in parents uuid}
+           AND ((parent_id, child_id) IN (SELECT edge.parent_id, edge.child_id
+                                            FROM {rows edge (parent_id, child_id)})) IS TRUE
     ), freed AS (
         UPDATE scheduler_job
            SET status = 'PENDING', held_at = NULL, signal_due_at = NULL,
@@ -73,15 +75,17 @@ def release(session: Session, job_ids: Iterable[UUID], now: datetime) -> None:
         session.execute(ENQUEUE, {"ids": ids})
 
 
-def release_by_edges(session: Session, edges: Sequence[tuple[UUID, UUID]], now: datetime) -> set[UUID]:
+def release_by_edges(session: Session, edges: Sequence[Row], now: datetime) -> set[int]:
     """
-    Settle these edges (parent, child) as satisfied, and release their children; those that were WAITING.
+    Settle these edges (parent, child) as satisfied, and release their children; the numbers of those that were WAITING.
 
     For edges that are all their children need. Only where ``dialect.fuses_writes``.
     """
-    ids = sorted({child_id for _, child_id in edges})
-    rows = session.rows(RELEASE_BY_EDGES, {"edge": edges, "ids": ids, "now": now})
-    return {job_id for (job_id,) in rows}
+    # An index is searched in its own order, whatever that of the list: sorting UUIDs is Python's dearest part here.
+    ids = list({child_id.int: child_id for _, child_id in edges}.values())
+    parents = list({parent_id.int: parent_id for parent_id, _ in edges}.values())
+    rows = session.rows(RELEASE_BY_EDGES, {"edge": edges, "parents": parents, "ids": ids, "now": now})
+    return {job_id.int for (job_id,) in rows}
 
 
 def release_ready(session: Session, job_ids: Iterable[UUID], now: datetime) -> list[UUID]:

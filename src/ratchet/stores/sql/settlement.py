@@ -5,7 +5,7 @@ batches counted. Level by level, each with a fixed number of statements, however
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -53,6 +53,9 @@ SETTLE_EDGES = """
      WHERE scheduler_dependency.parent_id = edge.parent_id AND scheduler_dependency.child_id = edge.child_id
 """
 
+# Where a planner might otherwise read all the edges there are for this join.
+SETTLE_EDGES_OF = f"{SETTLE_EDGES} AND scheduler_dependency.parent_id {{in ids uuid}}"
+
 COUNT_EDGES = """
     SELECT child_id,
            sum(CASE WHEN state = 'SATISFIED' THEN 1 ELSE 0 END) AS satisfied,
@@ -98,16 +101,17 @@ class Settlement:
     """What a settling did: in total, and by the job whose end it followed from."""
 
     def __init__(self) -> None:
-        self._effects: dict[UUID, Effects] = defaultdict(Effects)
-        self._below: dict[UUID, list[CanceledJob]] = defaultdict(list)
+        # by the numbers of ids, as in `BatchDeltas`
+        self._effects: dict[int, Effects] = defaultdict(Effects)
+        self._below: dict[int, list[CanceledJob]] = defaultdict(list)
 
     def find(self, job_id: UUID) -> Effects | None:
         """What followed from the end of this job; None: nothing."""
-        return self._effects.get(job_id)
+        return self._effects.get(job_id.int)
 
     def of(self, job_id: UUID) -> Effects:
         """What followed from the end of this job."""
-        return self._effects[job_id]
+        return self._effects[job_id.int]
 
     @property
     def released(self) -> list[UUID]:
@@ -126,24 +130,26 @@ class Settlement:
 
     def note_released(self, origin: UUID, job_id: UUID) -> None:
         """A job was released."""
-        self._effects[origin].released.append(job_id)
+        self._effects[origin.int].released.append(job_id)
 
     def note_ended(self, parent_id: UUID, job: CanceledJob) -> None:
         """A job was canceled, or failed, because of this parent's end."""
-        self._below[parent_id].append(job)
+        self._below[parent_id.int].append(job)
 
     def note_finished(self, origin: UUID, batch_id: UUID) -> None:
         """A batch was finished."""
-        self._effects[origin].finished_batches.append(batch_id)
+        self._effects[origin.int].finished_batches.append(batch_id)
 
     def arrange(self, origins: Iterable[UUID]) -> None:
         """Put what ended into depth-first order."""
+        if not self._below:
+            return
         for origin in origins:
-            stack = self._below.pop(origin, [])[::-1]
+            stack = self._below.pop(origin.int, [])[::-1]
             while stack:
                 job = stack.pop()
-                self._effects[origin].canceled.append(job)
-                stack.extend(reversed(self._below.pop(job.job_id, [])))
+                self._effects[origin.int].canceled.append(job)
+                stack.extend(reversed(self._below.pop(job.job_id.int, [])))
 
 
 class _Child:
@@ -188,16 +194,17 @@ def settle_edges(
 def _settle_level(
     session: Session, ended: Sequence[Ended], now: datetime, settlement: Settlement
 ) -> list[Ended]:
-    parents = {end.job_id: end for end in ended}
-    if not parents:
+    if not ended:
         return []
     fused = session.dialect.fuses_writes
-    edges = session.rows(FIND_EDGES_AND_NEEDS if fused else FIND_OPEN_EDGES, {"ids": sorted(parents)})
+    find, ids = FIND_EDGES_AND_NEEDS if fused else FIND_OPEN_EDGES, [end.job_id for end in ended]
+    edges = session.rows(find, {"ids": ids if fused else sorted(ids)})
     if not edges:
         return []
-    if fused and _is_plain(parents, edges):
-        _release_all(session, parents, edges, now, settlement)
+    if fused and _only_release(ended, edges):
+        _release_all(session, edges, now, settlement)
         return []
+    parents = {end.job_id: end for end in ended}
     # Under the child's lock the states of all its edges are the last word: of two parents that end at
     # once, the second one to get the lock sees the first one's edge settled.
     children = {
@@ -206,12 +213,11 @@ def _settle_level(
     states = [
         _settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind, *_ in edges
     ]
-    session.execute(
-        SETTLE_EDGES,
-        {
-            "edge": [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)],
-        },
-    )
+    settled = [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)]
+    if fused:
+        session.execute(SETTLE_EDGES_OF, {"edge": settled, "ids": ids})
+    else:
+        session.execute(SETTLE_EDGES, {"edge": settled})
     # in the order of the edges, which is the order of definition
     ordered = [
         children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children
@@ -219,29 +225,24 @@ def _settle_level(
     return _decide(session, ordered, now, settlement)
 
 
-def _is_plain(parents: Mapping[UUID, Ended], edges: Sequence[Row]) -> bool:
-    """Whether these edges do nothing but release: all are satisfied, and no child needs more than them."""
-    found: dict[UUID, int] = defaultdict(int)
-    for parent_id, child_id, kind, needs in edges:
-        if needs is None or kind not in _PLAIN or parents[parent_id].status is not JobStatus.SUCCEEDED:
-            return False
-        found[child_id] += 1
-    return all(found[child_id] >= needs for _, child_id, _, needs in edges)
+def _only_release(ended: Sequence[Ended], edges: Sequence[Row]) -> bool:
+    """Whether these ends do nothing but release: all edges are satisfied, and no child needs more than them."""
+    if any(end.status is not JobStatus.SUCCEEDED or end.origin is not None for end in ended):
+        return False
+    if any(needs is None or kind not in _PLAIN for _, _, kind, needs in edges):
+        return False
+    found = Counter(child_id.int for _, child_id, _, needs in edges if needs > 1)
+    return all(needs <= 1 or found[child_id.int] >= needs for _, child_id, _, needs in edges)
 
 
-def _release_all(
-    session: Session,
-    parents: Mapping[UUID, Ended],
-    edges: Sequence[Row],
-    now: datetime,
-    settlement: Settlement,
-) -> None:
-    """What most steps of chains come to, in one statement."""
-    freed = release_by_edges(session, [(edge[0], edge[1]) for edge in edges], now)
-    last = {edge[1]: parents[edge[0]] for edge in edges}  # in the order of definition
-    for child_id, parent in last.items():
-        if child_id in freed:
-            settlement.note_released(parent.origin or parent.job_id, child_id)
+def _release_all(session: Session, edges: Sequence[Row], now: datetime, settlement: Settlement) -> None:
+    """What the ends of most steps of chains come to, in one statement."""
+    freed = release_by_edges(session, [edge[:2] for edge in edges], now)
+    # in the order of definition; of several parents the last one has released it
+    last = {child_id.int: (parent_id, child_id) for parent_id, child_id, _, _ in edges}
+    for number, (parent_id, child_id) in last.items():
+        if number in freed:
+            settlement.note_released(parent_id, child_id)
 
 
 def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None) -> EdgeState:
