@@ -90,7 +90,7 @@ class Settlement:
 
     def find(self, job_id: UUID) -> Effects | None:
         """What followed from the end of this job; None: nothing."""
-        return self._effects.get(job_id)
+        return self._effects.get(job_id) if self._effects else None
 
     def of(self, job_id: UUID) -> Effects:
         """What followed from the end of this job."""
