@@ -29,7 +29,9 @@ class Coordinator:
         self.lanes = dict(lanes)
         self._tools = tools
         self._clock = clock
-        self._held: dict[UUID, Run] = {}
+        self._held: dict[
+            int, Run
+        ] = {}  # by the number of the job's id: hashes and comparisons of ids are Python's
         self._asking: set[UUID] = set()
         self._lingering: dict[UUID, Run] = {}  # by claim: ended for the store, but their code still runs
         self._lost: dict[UUID, float] = {}  # claims without an answer: they may be made even later
@@ -71,17 +73,17 @@ class Coordinator:
         runs = [Run(job, self._tools, now) for job in jobs]
         with self._lock:
             for run in runs:
-                self._held[run.job_id] = run
+                self._held[run.job_id.int] = run
         self.lanes[lane].accept(runs)
 
     def release(self, run: Run, *, lingers: bool = False) -> None:
         """The store has answered: this run is no longer ours, except for its key while its code *lingers*."""
         with self._lock:
-            if self._held.get(run.job_id) is run:
-                del self._held[run.job_id]
+            if self._held.get(number := run.job_id.int) is run:
+                del self._held[number]
             if lingers:
                 self._lingering[run.job.claim.claim_id] = run
-            else:
+            elif self._lingering:
                 self._lingering.pop(run.job.claim.claim_id, None)
 
     # --- asking ---
@@ -134,7 +136,7 @@ class Coordinator:
     def cancel(self, job_id: UUID) -> bool:
         """A job of this node was canceled; True if it was here."""
         with self._lock:
-            run = self._held.get(job_id)
+            run = self._held.get(job_id.int)
         if run is None:
             return False
         self.interrupt(run, Stop.CANCELED)

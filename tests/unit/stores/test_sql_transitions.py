@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -102,6 +103,23 @@ class TestCost:
         node.complete([postgresql.completion(first)], now=postgresql.now)
         completion = postgresql.completion(second)
         assert len(statements.of(lambda: node.complete([completion], now=postgresql.now))) == 1
+
+    def test_ids_are_neither_hashed_nor_compared(
+        self, postgresql: SqlSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both are Python code in a UUID: a claim and a completion of two hundred plain jobs do without."""
+        postgresql.submit_many(200)
+        calls: list[str] = []
+        for name in ("__hash__", "__eq__", "__lt__"):
+            original: Callable[..., Any] = getattr(UUID, name)
+
+            def counted(*ids: Any, name: str = name, original: Callable[..., Any] = original) -> Any:
+                calls.append(name)
+                return original(*ids)
+
+            monkeypatch.setattr(UUID, name, counted)
+        postgresql.end_all(postgresql.claim())
+        assert len(calls) < 20
 
     @pytest.mark.parametrize("kind", ["success", "retry", "failure", "hand back"])
     def test_the_number_of_jobs_does_not_matter(

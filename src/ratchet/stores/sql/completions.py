@@ -105,12 +105,12 @@ class Round:
     ) -> None:
         self.session = session
         self.streams = streams
-        self.completions = sorted(completions, key=lambda completion: completion.claim.job_id)
+        self.completions = sorted(completions, key=lambda completion: completion.claim.job_id.int)
         self.now = now
-        self.won: dict[UUID, Won] = {}
+        self.won: dict[int, Won] = {}  # by the number of the id: hashes and comparisons of ids are Python's
 
-    def run(self, alert_window: timedelta) -> dict[UUID, CompletionAnswer]:
-        """Write everything; the answer for each job."""
+    def run(self, alert_window: timedelta) -> dict[int, CompletionAnswer]:
+        """Write everything; the answer for each job, by the number of its id."""
         self._end_runs(alert_window)
         won = list(self.won.values())
         self._save_states(won)
@@ -119,7 +119,8 @@ class Round:
         self._insert_callbacks(won, settlement)
         self._let_go(won)
         answers = {
-            job_id: _answer(one, one.effects or settlement.find(job_id)) for job_id, one in self.won.items()
+            number: _answer(one, one.effects or settlement.find(one.completion.claim.job_id))
+            for number, one in self.won.items()
         }
         answers.update(self._find_replayed())
         return answers
@@ -128,15 +129,16 @@ class Round:
 
     def _end_runs(self, alert_window: timedelta) -> None:
         dialect = self.session.dialect
-        by_id = {one.claim.job_id: one for one in self.completions}
+        by_number = {one.claim.job_id.int: one for one in self.completions}
         successes = [one for one in self.completions if type(one.decision) is Succeed]
         others = [one for one in self.completions if type(one.decision) is not Succeed]
         if successes and others and not dialect.one_writer:
-            self.session.rows(ORDER_QUEUE_ROWS, {"ids": list(by_id)})
-            self.session.rows(ORDER_JOBS, {"ids": list(by_id)})
+            ids = [one.claim.job_id for one in self.completions]
+            self.session.rows(ORDER_QUEUE_ROWS, {"ids": ids})
+            self.session.rows(ORDER_JOBS, {"ids": ids})
         if successes:
-            for job_id, facts in write_successes(self.session, successes, self.now).items():
-                self.won[job_id] = Won(by_id[job_id], JobStatus.SUCCEEDED, *facts)
+            for number, facts in write_successes(self.session, successes, self.now).items():
+                self.won[number] = Won(by_number[number], JobStatus.SUCCEEDED, *facts)
         if others:
             self._end_others(others, alert_window)
 
@@ -148,7 +150,7 @@ class Round:
         self._write([one for one in mine if not isinstance(one.decision, CountCrash)], held)
         for one in mine:
             job = jobs[one.claim.job_id]
-            self.won[job.job_id] = Won(
+            self.won[job.job_id.int] = Won(
                 one,
                 status_after(one.decision),
                 job.business_key,
@@ -196,7 +198,7 @@ class Round:
             window=alert_window,
             started_at={row.job_id: completion.started_at},
         )
-        won = self.won[row.job_id]
+        won = self.won[row.job_id.int]
         won.effects = crashes.settlement.of(row.job_id)
         if crashes.dead_lettered:
             won.status = JobStatus.FAILED
@@ -243,7 +245,7 @@ class Round:
                 alerts.append((job_id, one.target, decision.error_hash, error, decision.reason))
         alerted = write_alerts(self.session, alerts, self.now, window=window)
         for job_id in alerted:
-            self.won[job_id].alerted = True
+            self.won[job_id.int].alerted = True
 
     def _insert_callbacks(self, won: Sequence[Won], settlement: Settlement) -> None:
         callbacks = [one.completion.callback for one in won if one.completion.callback is not None]
@@ -271,14 +273,14 @@ class Round:
         ended = (one.completion.claim for one in won if not one.completion.lingers and one.effects is None)
         free_permits(self.session, self.streams, ended)
 
-    def _find_replayed(self) -> dict[UUID, CompletionAnswer]:
-        lost = {one.claim.job_id: one for one in self.completions if one.claim.job_id not in self.won}
+    def _find_replayed(self) -> dict[int, CompletionAnswer]:
+        lost = [one for one in self.completions if one.claim.job_id.int not in self.won]
         if not lost:
             return {}
-        pairs = [(one.claim.job_id, one.claim.claim_id) for one in lost.values()]
-        rows = self.session.rows(FIND_RUNS, {"ids": list(lost), "run": pairs})
+        pairs = [(one.claim.job_id, one.claim.claim_id) for one in lost]
+        rows = self.session.rows(FIND_RUNS, {"ids": [job_id for job_id, _ in pairs], "run": pairs})
         written = {job_id: status for job_id, _, status in rows}
-        return {job_id: _replayed(one, written.get(job_id)) for job_id, one in lost.items()}
+        return {one.claim.job_id.int: _replayed(one, written.get(one.claim.job_id)) for one in lost}
 
 
 def complete_runs(
@@ -295,13 +297,13 @@ def complete_runs(
     while waiting:
         # A job stands once in a statement. What names it again goes into the next round, and finds there
         # what this one did.
-        first: dict[UUID, tuple[int, Completion]] = {}
+        first: dict[int, tuple[int, Completion]] = {}
         later: list[tuple[int, Completion]] = []
         for position, one in waiting:
-            if first.setdefault(one.claim.job_id, (position, one))[0] != position:
+            if first.setdefault(one.claim.job_id.int, (position, one))[0] != position:
                 later.append((position, one))
         found = Round(session, streams, [one for _, one in first.values()], now).run(alert_window)
-        answers.update((position, found[job_id]) for job_id, (position, _) in first.items())
+        answers.update((position, found[number]) for number, (position, _) in first.items())
         waiting = later
     return [answers[position] for position in range(len(completions))]
 

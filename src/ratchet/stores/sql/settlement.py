@@ -107,7 +107,7 @@ class Settlement:
 
     def find(self, job_id: UUID) -> Effects | None:
         """What followed from the end of this job; None: nothing."""
-        return self._effects.get(job_id.int)
+        return self._effects.get(job_id.int) if self._effects else None
 
     def of(self, job_id: UUID) -> Effects:
         """What followed from the end of this job."""

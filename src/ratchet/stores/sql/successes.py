@@ -82,27 +82,26 @@ Facts: TypeAlias = tuple[str | None, UUID | None, bool]
 PLAIN: Facts = (None, None, False)
 
 
-def write_successes(session: Session, completions: Sequence[Completion], now: datetime) -> dict[UUID, Facts]:
+def write_successes(session: Session, completions: Sequence[Completion], now: datetime) -> dict[int, Facts]:
     """
     End the jobs of these runs as SUCCEEDED, where the claim still holds the job; the jobs for which that was done.
 
-    The completions are of different jobs. What follows from the facts is the caller's.
+    The completions are of different jobs. What follows from the facts is the caller's. By the number of the id, not by
+    the id itself, whose hash and comparison are Python's.
     """
     ids = [one.claim.job_id for one in completions]
     if session.dialect.fuses_writes:
         runs = [success_row(one, now) for one in completions]
         rows = session.rows(SUCCEED, {"ids": ids, "run": runs})
-        return {job_id: (business_key, batch_id, parent) for job_id, business_key, batch_id, parent in rows}
+        return {row[0].int: row[1:] for row in rows}
     pairs = [(one.claim.job_id, one.claim.claim_id) for one in completions]
-    gone = {job_id for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
-    runs = [success_row(one, now) for one in completions if one.claim.job_id in gone]
+    gone = {job_id.int for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
+    runs = [success_row(one, now) for one in completions if one.claim.job_id.int in gone]
     # The claim, second in a success row, is no column of the job; what is the same for all comes last.
     ended = [(run[0], *run[2:], "SUCCEEDED", None, None, None) for run in runs]
     session.update_rows("scheduler_job", SUCCESS_COLUMNS, ended)
     session.insert_rows("scheduler_job_execution", SUCCESS_RUN_COLUMNS, [success_run(run) for run in runs])
     facts = dict.fromkeys(gone, PLAIN)
-    for job_id, business_key, batch_id, parent in (
-        session.rows(FIND_NOT_PLAIN, {"ids": list(gone)}) if gone else ()
-    ):
-        facts[job_id] = (business_key, batch_id, parent)
+    for job_id, *rest in session.rows(FIND_NOT_PLAIN, {"ids": [run[0] for run in runs]}) if runs else ():
+        facts[job_id.int] = (rest[0], rest[1], rest[2])
     return facts

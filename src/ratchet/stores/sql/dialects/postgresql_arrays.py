@@ -114,24 +114,33 @@ _KINDS: dict[Kind, tuple[type[BinaryArray], int, int, Callable[[Any], bytes], in
 ENCODERS: dict[Kind, Callable[[Any], bytes]] = {kind: encode for kind, (_, _, _, encode, _) in _KINDS.items()}
 
 
+def encoded_ids(values: Sequence[Any]) -> list[bytes] | None:
+    """The bytes of these UUIDs; None if one of them is NULL. Not by `in`, which compares them one by one in Python."""
+    try:
+        return [value.int.to_bytes(16, "big") for value in values]
+    except AttributeError:
+        return None
+
+
 def binary_array(values: Sequence[Any], kind: Kind) -> BinaryArray:
     """An array of these values."""
     made, _, element, encode, width = _KINDS[kind]
-    has_nulls = None in values
+    data = encoded_ids(values) if kind == "uuid" else None
+    has_nulls = data is None and None in values
     header = _HEADER.pack(1 if values else 0, has_nulls, element, len(values), 1)
     if not values:
         return made(header[:12])  # without a dimension
     if width is not None and not has_nulls:
         # joining with the length as separator writes it before each element, in C
-        return made(_LENGTH.pack(width).join([header, *map(encode, values)]))
+        return made(_LENGTH.pack(width).join([header, *(data or map(encode, values))]))
     pack = _LENGTH.pack
     parts = [header]
     for value in values:
         if value is None:
             parts.append(_NULL)
         else:
-            data = encode(value)
-            parts += (pack(len(data)), data)
+            element_data = encode(value)
+            parts += (pack(len(element_data)), element_data)
     return made(b"".join(parts))
 
 

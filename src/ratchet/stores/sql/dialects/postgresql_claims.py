@@ -279,15 +279,13 @@ class _Look:
 
     def learn(self, answer: Sequence[Row]) -> list[Row]:
         """The claimed rows of the claim's answer; the others are kept."""
-        rows: list[Row] = []
+        rows = [row[1:] for row in answer if row[0] is None]
         seen: list[Floor] = []
-        for epoch, *row in answer:
-            if epoch is None:
-                rows.append(tuple(row))
-            elif row[2] is None:
-                self._opened[row[1]] = (epoch, row[_DUE])
+        for epoch, job_id, stream_id, priority, *row in answer[len(rows) :]:
+            if priority is None:
+                self._opened[stream_id] = (epoch, row[_DUE])
             else:
-                seen.append((row[1], row[2], epoch, row[_DUE], row[0]))
+                seen.append((stream_id, priority, epoch, row[_DUE], job_id))
         self.gated = bool(self._opened)
         if self.gated:
             self._from = {
@@ -319,7 +317,7 @@ class _Look:
         self._floors.learn(self.request, seen, swept_since=None if self._start else self._begun)
 
 
-_DUE = 8  # the place of the due time among CLAIM_COLUMNS
+_DUE = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
 _NEVER = (-1, EDGE[0])
 
 

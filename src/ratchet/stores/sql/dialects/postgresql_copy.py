@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from ratchet.stores.sql.columns import Kind, kind_in
-from ratchet.stores.sql.dialects.postgresql_arrays import ENCODERS, narrow_int
+from ratchet.stores.sql.dialects.postgresql_arrays import ENCODERS, encoded_ids, narrow_int
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
@@ -50,8 +50,10 @@ def _pieces(kind: Kind, width: int | None, column: Sequence[Any]) -> list[Piece]
     first = column[0]
     if kind != "uuid" and first == column[-1] and column.count(first) == len(column):
         return [_field(encode, first)]
-    if kind != "text" and None not in column:
+    data = encoded_ids(column) if kind == "uuid" else None
+    if data is None and kind != "text" and None not in column:
         data = list(map(encode, column))
+    if data is not None:
         return [_LENGTH.pack(len(data[0])), data]
     return [[_field(encode, value) for value in column]]
 
