@@ -7,7 +7,7 @@ bulk submissions, and a frozen dataclass costs ten times as much to make.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from ratchet.model.errors import EmptyFilter
+from ratchet.model.errors import EmptyFilter, InvalidJob
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 
 T = TypeVar("T")
@@ -80,6 +80,18 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     caller: str | None = None
     needs: int = 0  # how many of its incoming edges must be satisfied before it is released
     signal: SignalWait | None = None
+
+
+def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:
+    """`InvalidJob` where two jobs of one graph have one idempotency key: they are stored together, or not at all."""
+    seen: dict[tuple[UUID, str], UUID] = {}
+    for spec in specs:
+        if spec.idempotency_key is not None:
+            place = (spec.root_id or spec.job_id, spec.idempotency_key)
+            if seen.setdefault(place, spec.job_id) != spec.job_id:
+                raise InvalidJob(
+                    f"two jobs of one graph have the idempotency key {spec.idempotency_key!r}; give it to one of them"
+                )
 
 
 class Insertion(Struct, frozen=True, kw_only=True):

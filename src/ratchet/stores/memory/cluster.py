@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, requeue, settle_run
@@ -114,8 +115,7 @@ class MemoryCluster(Part):
                 ExecutionStatus.HANDED_BACK,
                 now=now,
                 counted=False,
-                started_at=None,
-                detail="node left",
+                started_at=row.claimed_at,
             )
             requeue(state, row, effects, now=now, at=row.scheduled_at)
         _free(state, node_id, effects, now)
@@ -182,8 +182,9 @@ def _running(state: State, node_id: str) -> list[Row]:
 
 def _count_crash(state: State, row: Row, effects: Effects, max_crashes: int, now: datetime) -> UUID:
     detail = f"node {row.node_id} stopped beating while it ran the job"
+    error = ErrorRecord(message=detail, type="Crashed")
     record_run(
-        state, row, ExecutionStatus.CRASHED, now=now, counted=False, started_at=row.claimed_at, detail=detail
+        state, row, ExecutionStatus.CRASHED, now=now, counted=False, started_at=row.claimed_at, error=error
     )
     count_crash(state, row, effects, detail=detail, max_crashes=max_crashes, now=now)
     return row.job_id

@@ -48,7 +48,8 @@ def apply_completion(
     _record(state, row, completion, now)
     if completion.state is not None:
         row = change(state, row, Effects(), now=now, state=completion.state)
-    if completion.started_at is not None:  # what has started can no longer expire
+    if completion.started_at is not None and not isinstance(decision, CountCrash):
+        # what has started can no longer expire
         row = change(state, row, Effects(), now=now, started_at=completion.started_at, expiry_due_at=None)
     effects, alerted = Effects(), None
     match decision:
@@ -173,6 +174,7 @@ def count_crash(
             alert_window=alert_window,
             lingers=lingers,
             crashes=crashes,
+            started_at=row.claimed_at,
         )
         if calls_back:
             insert_failure_callback(state, row, error, reason=reason, now=now)
@@ -192,6 +194,8 @@ def count_crash(
 
 
 def _record(state: State, row: Row, completion: Completion, now: datetime) -> None:
+    if completion.started_at is None and isinstance(completion.decision, HandBack):
+        return  # it never started, so there was no run
     status, counted, error, detail = _run_end(completion)
     record_run(
         state,
@@ -214,11 +218,12 @@ def _run_end(completion: Completion) -> tuple[str, bool, ErrorRecord | None, str
         case Retry(error=error, timed_out=timed_out) | Fail(error=error, timed_out=timed_out):
             return ExecutionStatus.TIMED_OUT if timed_out else ExecutionStatus.FAILED, True, error, None
         case Reschedule(reason=reason):
-            return ExecutionStatus.RESCHEDULED, False, None, reason
+            later = ErrorRecord(message=reason, type="RetryLater") if reason else None
+            return ExecutionStatus.RESCHEDULED, False, later, None
         case HandBack():
             return ExecutionStatus.HANDED_BACK, False, None, None
         case CountCrash(detail=detail):
-            return ExecutionStatus.CRASHED, False, None, detail
+            return ExecutionStatus.CRASHED, False, ErrorRecord(message=detail, type="Crashed"), None
 
 
 def _has_ended_so(state: State, completion: Completion) -> bool:

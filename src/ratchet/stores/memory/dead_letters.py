@@ -94,7 +94,7 @@ def record_alert(
     now: datetime,
 ) -> bool:
     """Record an alert, or count it where the same job and error had one within *window*; True: recorded."""
-    error_hash = error_hash or _hash(error)
+    error_hash = error_hash or _hash(row, error)
     same = [alert for alert in _alerts_of(state, row.job_id) if alert.error_hash == error_hash]
     if same and same[-1].created_at > now - window:
         state.alerts.put(same[-1].alert_id, replace(same[-1], suppressed=same[-1].suppressed + 1))
@@ -115,6 +115,11 @@ def record_alert(
     return True
 
 
-def _hash(error: ErrorRecord) -> str:
+def _hash(row: Row, error: ErrorRecord) -> str:
     """What makes two errors the same error, for those that arise in the store."""
-    return hashlib.sha256(f"{error.type}: {error.message}".encode()).hexdigest()
+    parts = [error.type, row.spec.target]
+    if error.type == "SignalTimeout" and row.spec.signal is not None:
+        parts.append(row.spec.signal.key)
+    elif error.type != "Crashed":  # whose message names the node, and says nothing about the job
+        parts.append(error.message)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

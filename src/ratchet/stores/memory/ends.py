@@ -112,6 +112,7 @@ def cancel_row(
         effects,
         now=now,
         lingers=running,
+        started_at=row.claimed_at if running else row.started_at,
         canceled_reason=reason,
         canceled_by=canceled_by,
         superseded_by=superseded_by,

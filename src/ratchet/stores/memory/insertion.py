@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeState
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob
-from ratchet.model.job import Insertion, JobSpec
+from ratchet.model.job import Insertion, JobSpec, refuse_repeated_keys
 from ratchet.model.status import Busy, JobStatus
 from ratchet.stores.memory.changes import Effects, add_job, finish_batch
 from ratchet.stores.memory.ends import cancel, settle_edges
@@ -48,6 +48,7 @@ class Submission:
         for spec in everything:
             _check(spec)
             graphs.setdefault(spec.root_id or spec.job_id, []).append(spec)
+        refuse_repeated_keys(everything)
         for graph in graphs.values():
             self._store_graph(graph)
         if batch is not None and batch.parent.job_id in self.new:
@@ -64,6 +65,8 @@ class Submission:
                 self._answers[spec.job_id] = Insertion(job_id=spec.job_id, created=True)
         fresh = [spec for spec in graph if spec.job_id not in self._answers]
         original = next(filter(None, map(self._older, fresh)), None)
+        if original is None:
+            _check_business_keys(fresh)
         for spec in fresh:
             if spec.job_id in self._answers:  # twice in one call
                 continue
@@ -96,6 +99,8 @@ class Submission:
         held = self._state.reservations.get(spec.business_key) if spec.business_key is not None else None
         if held is None or spec.business_key is None:
             return None
+        if held.job_id in self.new:  # it stands twice in this call: nobody replaces what is not there yet
+            raise BusinessKeyBusy(spec.business_key, held.job_id)
         holder = self._state.jobs.get(held.job_id)
         if spec.busy is not Busy.REPLACE or holder is None or held.claim_id is not None:
             raise BusinessKeyBusy(spec.business_key, held.job_id)
@@ -112,11 +117,12 @@ class Submission:
         if batch.batch_id in self._state.batches:
             return
         children = sum(spec.batch_id == batch.batch_id and spec.job_id in self.new for spec in specs)
+        dropped = sum(not self._answers[spec.job_id].created for spec in specs)
         record = BatchRecord(
             batch_id=batch.batch_id,
             name=batch.name,
             parent_id=batch.parent.job_id,
-            total=max(batch.total, children),
+            total=max(batch.total - dropped, children),
             completed=0,
             failed=0,
             canceled=0,
@@ -143,6 +149,15 @@ class Submission:
                 parents[parent_id] = None
         for parent_id in parents:
             settle_edges(self._state, parent_id, self._effects, now=self._now)
+
+
+def _check_business_keys(graph: Iterable[JobSpec]) -> None:
+    """Refuse a key that stands twice in one graph: one of its own jobs holds it."""
+    reserved: dict[str, UUID] = {}
+    for spec in graph:
+        key = spec.business_key
+        if key is not None and reserved.setdefault(key, spec.job_id) != spec.job_id:
+            raise BusinessKeyBusy(key, reserved[key])
 
 
 def _check(spec: JobSpec) -> None:

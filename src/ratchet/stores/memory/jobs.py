@@ -105,6 +105,7 @@ class MemoryJobs(Part):
             (answer,) = Submission(state, effects, now=now).store([spec])
         except RunningHolder as busy:
             raise BusinessKeyBusy(busy.key, busy.holder) from None
+        require_new(job_id, spec, answer)
         change(state, state.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
         return effects.canceled[0]
 
@@ -154,6 +155,15 @@ class MemoryJobs(Part):
             for tag in row.tags:
                 counts[tag] = counts.get(tag, 0) + 1
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
+
+
+def require_new(job_id: UUID, spec: JobSpec, answer: Insertion) -> None:
+    """Refuse to replace a job by one whose keys stand for another."""
+    if not answer.created:
+        raise InvalidJob(
+            f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
+            f"{answer.job_id}, so that nothing new would be stored"
+        )
 
 
 def _supersede(state: State, job_id: UUID, now: datetime) -> None:

@@ -104,10 +104,10 @@ class MongoBatches:
             batch = work.batches.get(batch_id)
             if batch is None:
                 return None
-            Rules(work).seal(batch_id, now=now)
             parent, effects = work.jobs.get(batch.parent_id), Effects()
             if parent is not None and not parent.status.is_terminal:
                 cancel(work, parent, effects, reason=reason, now=now)
+            Rules(work).seal(batch_id, now=now)
             return effects.canceled
 
         canceled = self._database.run(stop)

@@ -178,6 +178,8 @@ def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
         sets |= _progress(after.progress)
         if after.progress.message is None:
             gone["progress_message"] = ""
+    elif after.progress is None and before.progress is not None:
+        gone |= {"progress": "", "progress_message": ""}
     update: Document = {}
     if sets:
         update["$set"] = sets

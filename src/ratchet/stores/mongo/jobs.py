@@ -22,6 +22,7 @@ from ratchet.stores.memory.changes import Effects, change, outgoing
 from ratchet.stores.memory.ends import cancel
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.insertion import RunningHolder, Submission
+from ratchet.stores.memory.jobs import require_new
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check, check_spec, in_utc
 from ratchet.stores.mongo.database import Collections, Database
@@ -129,6 +130,7 @@ class MongoJobs:
                 (answer,) = Submission(work, effects, now=now).store([spec])
             except RunningHolder as busy:
                 raise BusinessKeyBusy(busy.key, busy.holder) from None
+            require_new(job_id, spec, answer)
             change(work, work.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
             return effects.canceled[0]
 

@@ -114,7 +114,8 @@ def write_canceled(session: Session, cancellations: Sequence[Cancellation], now:
         },
     )
     write_runs(
-        session, [_ended_run(job, "CANCELED", now) for job in jobs if job.queue and job.queue.claim_id]
+        session,
+        [_canceled_run(one, now) for one in cancellations if one.job.queue and one.job.queue.claim_id],
     )
     _let_go(session, jobs)
 
@@ -182,7 +183,7 @@ def write_runs(session: Session, runs: Sequence[tuple[object, ...]]) -> None:
 
 
 def _run_of(job: LockedJob) -> tuple[object, ...]:
-    started_at, node_id = job.started_at, job.node_id
+    started_at, node_id = job.started_at, job.node_id if job.has_failed else None
     if job.queue is not None and job.queue.claim_id is not None:
         started_at, node_id = job.queue.claimed_at, job.queue.node_id
     return (job.job_id, job.attempts, job.crashes, job.scheduled_at, started_at, node_id)
@@ -194,11 +195,11 @@ def _dead_row(one: Failure) -> tuple[object, ...]:
     return (job_id, attempts, crashes, *run, one.error.summary, one.error.type, one.reason)
 
 
-def _ended_run(job: LockedJob, status: str, now: datetime) -> tuple[object, ...]:
-    run = job.queue
+def _canceled_run(one: Cancellation, now: datetime) -> tuple[object, ...]:
+    run = one.job.queue
     assert run is not None
-    times = (run.scheduled_at, run.claimed_at, now)
-    return (job.job_id, run.claim_id, run.attempts + 1, run.node_id, *times, status, False, None, None, None)
+    known = (run.job_id, run.claim_id, run.attempts + 1, run.node_id)
+    return (*known, run.scheduled_at, run.claimed_at, now, "CANCELED", False, one.reason, None, None)
 
 
 def _let_go(session: Session, jobs: Iterable[LockedJob]) -> None:

@@ -84,6 +84,8 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
         elif signal_due_at is not None and signal_due_at <= now and job.status is JobStatus.WAITING:
             failures.append(_unsignaled(job))
     ended = cancel_locked(session, cancellations, now=now)
+    gone = {one.job_id for one in ended}  # what waited for one that has expired has ended with it
+    failures = [one for one in failures if one.job.job_id not in gone]
     settlement, _ = fail_jobs(session, failures, now=now)
     insert_failure_callbacks(session, streams, [one.job.job_id for one in failures], now=now)
     for one in failures:

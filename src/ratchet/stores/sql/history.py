@@ -107,6 +107,8 @@ FIND_ARCHIVABLE = """
       FROM scheduler_job j
      WHERE j.job_id {in ids uuid}
        AND NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
+       AND (j.job_type <> 'BATCH_PARENT'
+            OR NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.parent_id = j.job_id AND b.finished_at IS NULL))
        AND NOT EXISTS (SELECT 1
                          FROM scheduler_dependency d
                          JOIN scheduler_job c ON c.job_id = d.child_id

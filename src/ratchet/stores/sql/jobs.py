@@ -40,6 +40,14 @@ RESCHEDULE = "UPDATE scheduler_job SET scheduled_at = :at WHERE job_id = :job_id
 
 FIND_CLOCK = "SELECT {clock} AS now_at"
 
+# Those that wait for another parent as well: without this one they could never be released.
+FIND_WAITING_CHILDREN = """
+    SELECT d.child_id
+      FROM scheduler_dependency d
+      JOIN scheduler_job c ON c.job_id = d.child_id
+     WHERE d.parent_id = :job_id AND c.status = 'WAITING'
+"""
+
 IS_ARCHIVED = "SELECT job_id FROM scheduler_job_archive WHERE job_id = :job_id {for update}"
 
 # Everything that is known of a job but its idempotency key; the job itself last.
@@ -163,9 +171,10 @@ class SqlJobs(SqlPart):
                 return False
             if job is not None and job.status is JobStatus.RUNNING:
                 return False
+            now = session.value(FIND_CLOCK)
             if job is not None and job.status in CANCELABLE:
-                now = session.value(FIND_CLOCK)
                 cancel_locked(session, [Cancellation(job, "deleted")], now=now)
+            _cancel_waiting(session, job_id, now)
             for statement in FORGET:
                 session.execute(statement, {"job_id": job_id})
             return True
@@ -273,3 +282,14 @@ class SqlJobs(SqlPart):
         """How many jobs carry each tag, most used first."""
         rows = self.database.read(lambda session: session.rows(COUNT_TAGS, {"limit": limit}))
         return {tag: int(jobs) for tag, jobs in rows}
+
+
+def _cancel_waiting(session: Session, job_id: UUID, now: datetime) -> None:
+    """Cancel what still waits for a job that goes, also where its own end was no obstacle."""
+    ids = [child_id for (child_id,) in session.rows(FIND_WAITING_CHILDREN, {"job_id": job_id})]
+    waiting = (
+        [child for child in lock_jobs(session, ids).values() if child.status is JobStatus.WAITING]
+        if ids
+        else []
+    )
+    cancel_locked(session, [Cancellation(child, "parent_canceled") for child in waiting], now=now)

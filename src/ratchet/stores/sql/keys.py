@@ -128,9 +128,14 @@ def _first_of_each_key(specs: Iterable[JobSpec]) -> dict[str, JobSpec]:
         if spec.business_key is None:
             continue
         holder = first.setdefault(spec.business_key, spec)
-        if holder.job_id != spec.job_id and spec.busy is not Busy.RETURN:
+        if holder.job_id != spec.job_id and (spec.busy is not Busy.RETURN or _are_one_graph(holder, spec)):
             raise BusinessKeyBusy(spec.business_key, holder.job_id)
     return first
+
+
+def _are_one_graph(one: JobSpec, other: JobSpec) -> bool:
+    """True where neither can stand for the other: they are stored together or not at all."""
+    return (one.root_id or one.job_id) == (other.root_id or other.job_id)
 
 
 def _reserve(session: Session, waiting: dict[str, JobSpec], keys: Keys, now: datetime) -> None:

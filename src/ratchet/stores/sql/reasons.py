@@ -27,7 +27,9 @@ from ratchet.stores.sql.gates import (
 Reason = tuple[str, str, datetime | None]
 
 FIND_STANDING = f"""
-    SELECT j.status AS cold_status, j.needs, j.signal_key, j.signal, j.signal_due_at,
+    SELECT j.status AS cold_status,
+           EXISTS (SELECT 1 FROM scheduler_dependency d WHERE d.child_id = j.job_id AND d.state = 'OPEN') AS awaits_parent,
+           j.signal_key, j.signal, j.signal_due_at,
            q.status AS hot_status, q.scheduled_time, q.picked_by,
            s.stream_id, s.resource, s.limit_key, s.queue, s.lane, s.breaker, s.suspect, s.parked_target,
            s.fairness_key,
@@ -40,7 +42,7 @@ FIND_STANDING = f"""
      WHERE j.job_id = :job_id
 """
 _STANDING = """
-    cold_status needs signal_key signal signal_due_at hot_status scheduled_time picked_by stream_id resource
+    cold_status awaits_parent signal_key signal signal_due_at hot_status scheduled_time picked_by stream_id resource
     limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open open_until
 """.split()  # noqa: SIM905 - a row of names reads better than a list of strings
 FIND_ARCHIVED = "SELECT status FROM scheduler_job_archive WHERE job_id = :job_id"
@@ -82,7 +84,7 @@ def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
         waits_for_signal = job["signal_key"] is not None and job["signal"] is None
         if waits_for_signal:
             yield ("waiting_signal", f"it waits for the signal {job['signal_key']!r}", job["signal_due_at"])
-        if job["needs"] > 0 or not waits_for_signal:
+        if job["awaits_parent"] or not waits_for_signal:
             yield ("waiting_parent", "it waits for other jobs to end", None)
 
 

@@ -19,13 +19,18 @@ _FIXED = """
     j.dead_letter_reason, j.caller
 """
 
+#: The node that runs the job, or ran it to its end; a job that waits for another run has none.
+NODE = """CASE WHEN q.status = 'RUNNING' THEN q.picked_by
+              WHEN q.status IS NULL AND (j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED') OR j.paused_from = 'FAILED')
+              THEN j.node_id END"""
+
 #: While there is a queue row, it is the one that knows.
 LIVE_COLUMNS = f"""{_FIXED},
     coalesce(q.status, j.status) AS status, coalesce(q.stream_id, j.stream_id) AS stream_id,
     coalesce(q.scheduled_time, j.scheduled_at) AS scheduled_at,
     CASE WHEN q.status = 'RUNNING' THEN q.picked_at ELSE j.started_at END AS started_at,
     coalesce(q.attempts, j.attempts) AS attempts, coalesce(q.crashes, j.crashes) AS crashes,
-    CASE WHEN q.status = 'RUNNING' THEN q.picked_by ELSE j.node_id END AS node_id, q.claim_id
+    {NODE} AS node_id, q.claim_id
 """
 LIVE_JOBS = "scheduler_job j LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id"
 
@@ -169,6 +174,8 @@ def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: b
 
 def _result(row: Row) -> JobResultRow:
     job_id, status, result, truncated, error, error_type, canceled_reason = row
+    if not JobStatus(status).is_terminal:  # the error of an earlier attempt is not how it ended
+        return JobResultRow(job_id=job_id, status=JobStatus(status))
     return JobResultRow(
         job_id=job_id,
         status=JobStatus(status),

@@ -16,6 +16,7 @@ from ratchet.stores.sql.records import (
     ARCHIVED_JOBS,
     LIVE_COLUMNS,
     LIVE_JOBS,
+    NODE,
     STREAM_ID,
     find_tags,
     record_of,
@@ -88,11 +89,7 @@ class Criteria:
             if (value := getattr(where, name)) is not None:
                 self.add(f"j.{name} = :{name}", **{name: value})
         if where.node_id is not None:
-            node = (
-                "j.node_id"
-                if self.archived
-                else "CASE WHEN q.status = 'RUNNING' THEN q.picked_by ELSE j.node_id END"
-            )
+            node = "j.node_id" if self.archived else NODE
             self.add(f"{node} = :node_id", node_id=where.node_id)
         if where.error_contains is not None:
             self.add("{instr}(j.error, :error_contains) > 0", error_contains=where.error_contains)

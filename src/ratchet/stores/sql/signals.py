@@ -201,4 +201,5 @@ def _send(session: Session, signal: SignalSpec, now: datetime) -> list[UUID]:
     document = delivered(signal.key, signal.payload, signal.rejected, now)
     session.execute(STORE_SIGNAL, {"ids": waiters, "signal": document})
     session.execute(CONSUME, {"signal_id": signal.signal_id, "job_id": waiters[0]})
-    return release_ready(session, waiters, now)
+    release_ready(session, waiters, now)
+    return waiters  # also those that wait for a parent, too: they have their signal

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey
+from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, refuse_repeated_keys
 from ratchet.model.status import JobStatus, JobType
 
 _TARGET_LIMIT = 512
@@ -29,6 +29,7 @@ def validate(
         _check_waiting(spec, incoming.pop(spec.job_id, 0) if incoming else 0)
     if incoming:
         raise InvalidJob(f"an edge leads to job {next(iter(incoming))}, which is not part of this submission")
+    refuse_repeated_keys(everything)
     # by identity first: the specs of a bulk share their key, and comparing it a thousand times takes time
     streams = set({id(spec.stream): spec.stream for spec in everything}.values())
     for key in streams:
