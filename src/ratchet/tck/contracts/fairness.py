@@ -125,8 +125,8 @@ class TestOrderInsideAKey:
         random = Random(seed)
         boost = random.choice([None, timedelta(minutes=15), timedelta(seconds=10)])
         span = random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=5)])
-        few: list[str | None] = [None, "ann"]
-        keys = random.choice([few, ["ann", "bob"], [*few, "ann", "ann", "bob", "carl"]])
+        some: list[list[str | None]] = [[None, "ann"], ["ann", "bob"], [None, "ann", "ann", "bob", "carl"]]
+        keys = random.choice(some)
         specs: list[JobSpec] = [
             harness.spec(
                 priority=random.choice(list(Priority)),
