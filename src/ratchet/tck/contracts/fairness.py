@@ -125,12 +125,8 @@ class TestOrderInsideAKey:
         random = Random(seed)
         boost = random.choice([None, timedelta(minutes=15), timedelta(seconds=10)])
         span = random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=5)])
-        choices: list[list[str | None]] = [
-            [None, "ann"],
-            ["ann", "bob"],
-            [None, "ann", "ann", "ann", "bob", "carl"],
-        ]
-        keys = random.choice(choices)
+        some: list[list[str | None]] = [[None, "ann"], ["ann", "bob"], [None, "ann", "ann", "bob", "carl"]]
+        keys = random.choice(some)
         specs: list[JobSpec] = [
             harness.spec(
                 priority=random.choice(list(Priority)),
