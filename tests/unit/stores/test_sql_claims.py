@@ -368,6 +368,25 @@ class TestPlanOnPostgresql:
         assert large < small * 1.5
         assert plans["100,000, stale"].buffers < small * 1.5
 
+    @pytest.mark.parametrize("priorities", [1, 5])
+    def test_jobs_that_are_due_at_the_same_time_do_not_change_it(
+        self, postgresql: SqlStore, priorities: int
+    ) -> None:
+        """
+        A bulk shares its due time. A claim of 50 reads as many rows of 10,000 such jobs as of 1,000; where only one
+        priority has jobs, it looks at the first of each branch and no further before it takes.
+        """
+        looked_at = []
+        for count in (1000, 9000):
+            insert(
+                postgresql, [(n % priorities, NOW - timedelta(hours=1), StreamKey()) for n in range(count)]
+            )
+            plan = explain(postgresql, 50, boost_interval=timedelta(minutes=15))
+            looked_at.append(plan.rows["Index Only Scan on scheduler_job_queue"])
+            assert plan.rows["Index Scan on scheduler_job"] == 50
+        assert looked_at[0] == looked_at[1]
+        assert looked_at[1] <= (5 if priorities == 1 else 6 * 50)
+
     def test_closed_streams_cost_nothing(self, postgresql: SqlStore) -> None:
         """Twenty thousand jobs behind a paused queue are not looked at."""
         store = postgresql
