@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.services.shared import RUN_DIRECTORY, SharedServers
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from tests.services.pgbouncer import PgBouncer
     from tests.services.postgresql import PostgreSQL
     from tests.services.redis import Redis
+
+# How long one example takes says something about the machine only, which may be busy with other tests.
+settings.register_profile("ratchet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ratchet")
 
 RUN = pytest.StashKey[SharedServers]()
 

@@ -238,8 +238,8 @@ class TestImports:
         return done.stdout.strip()
 
     def test_import_is_cheap(self) -> None:
-        """``import ratchet`` takes under 100 ms; the best of a few tries, on whatever machine this is."""
-        code = "import time; t = time.perf_counter(); import ratchet; print(time.perf_counter() - t)"
+        """``import ratchet`` takes under 100 ms of processor time; the best of a few tries, on whatever machine this is."""
+        code = "import time; t = time.process_time(); import ratchet; print(time.process_time() - t)"
         assert min(float(self.run(code)) for _ in range(3)) < 0.1
 
     def test_no_driver_and_no_framework(self) -> None:
