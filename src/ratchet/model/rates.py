@@ -16,7 +16,8 @@ from msgspec.structs import replace
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 #: While jobs wait for the rate, a start costs a fortieth more than one: nodes start what they claimed a few
-#: milliseconds sooner or later, and no more than `rate` may begin in any period all the same.
+#: milliseconds sooner or later, and no more than `rate` may begin in any period all the same. A rate below forty
+#: is exact instead: a fortieth of it is less than one start.
 MARGIN: Final = 40
 #: Nobody has taken from an empty bucket for this share of its period: nobody was waiting, or every node stood still.
 _PAUSE: Final = 4
@@ -56,12 +57,12 @@ class Bucket(Struct, frozen=True, kw_only=True):
         passed = max(now - self.filled_at, timedelta())
         full = self.start * self.rate
         level = min(self.level + passed // _MICROSECOND * self.rate, full)
-        is_short = passed * _PAUSE < self.period or level < 2 * self.start
+        is_short = passed * _PAUSE < self.period
         return replace(
             self,
             level=level,
             filled_at=max(now, self.filled_at),
-            trickles=self.level < self.start <= level < full and is_short,
+            trickles=self.rate >= MARGIN and self.level < self.start <= level < full and is_short,
         )
 
     def without(self, starts: int, *, spread: bool = True) -> Bucket:
