@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
 
@@ -21,7 +22,7 @@ def book(connection: Any, number: int) -> None:
     if is_mongodb(connection):
         connection.client.get_default_database()["ledger"].insert_one({"number": number}, session=connection)
         return
-    mark = "?" if type(connection).__module__ == "sqlite3" else "%s"
+    mark = "?" if isinstance(connection, sqlite3.Connection) else "%s"
     run(connection, f"INSERT INTO ledger (number) VALUES ({mark})", (number,))
 
 
