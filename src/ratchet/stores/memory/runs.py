@@ -78,7 +78,7 @@ def settle_holdings(state: State, job_id: UUID, claim_id: UUID) -> bool:
         return False
     free_permits(state, job_id, claim_id)
     for key, held in _reservations_of(state, job_id):
-        if held.claim_id == claim_id:  # fence
+        if held.claim_id == claim_id:
             _pass_on(state, key, held)
     return True
 
