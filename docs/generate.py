@@ -130,6 +130,22 @@ how to make it one.
 look every half second), MariaDB 10.11, MongoDB 6.0, and the SQLite of your Python. Oracle's MySQL 8 is supported by keeping to
 the common ground of both products, and has not been run here.
 
+**The same answers.** Beside the kit, random sequences of operations are played on all of them and on the store in
+memory, and every answer, error, status, count, page and order of claims is compared after each (`tests/differential`). What
+a store may do in its own way is said by nobody's contract: which of two jobs that depend on each other is named as the
+cause when one call ends both, what `explain` says in words, and ids that a store makes itself (alerts, streams).
+
+**How large.** A starting point, not a measurement. How much a node claims follows from its free slots and its own rate
+(`max_prefetch` is the most that it takes beyond them), and a node that a wakeup reaches does not wait for its next poll;
+`poll_delay_min` is what a job waits for where no wakeup is connected, at the price of one read per node and delay.
+
+| Cluster | `poll_delay_min` | What to think of |
+|---|---|---|
+| 1 node | 1 to 5 s | nothing; SQLite will do |
+| 2 to 5 nodes | 2 to 5 s | claims pass each other by |
+| 5 to 20 nodes | 5 to 10 s | a smaller `max_prefetch` spreads jobs more evenly |
+| more than 20 | 10 to 30 s | connect wakeups where latency matters (LISTEN/NOTIFY, change streams, Redis) |
+
 **Things to know**
 
 | | |

@@ -19,7 +19,7 @@ from ratchet.stores import open_store
 
 THREADS = 8
 BATCH = 25
-PATIENCE = 150.0
+PATIENCE = 500.0
 
 
 class Answers(Protocol):
@@ -53,15 +53,16 @@ def toil(url: str, node: str, jobs: int, now: datetime, start: Barrier, answers:
 def _toil(
     store: JobStore, node: str, jobs: int, now: datetime, stored: list[UUID], finished: list[UUID]
 ) -> None:
-    left, empty = jobs, 0
-    while left or empty < 3:
+    left, waiting = jobs, True
+    while left or waiting:
         if left:
             specs = [_spec(number, now) for number in range(min(left, BATCH))]
             stored.extend(answer.job_id for answer in store.insert(specs, now=now))
             left -= len(specs)
         request = ClaimRequest(node_id=node, claim_id=new_id(), limit=BATCH)
         claims = [found.claim for found in store.claim_next_batch(request, now=now)]
-        empty = 0 if claims else empty + 1
+        # an empty claim may only have lost a race for the same jobs
+        waiting = bool(claims) or store.next_due_at(request, now=now) is not None
         ends = [Completion(claim=claim, decision=Succeed(result="1"), started_at=now) for claim in claims]
         finished.extend(answer.job_id for answer in store.complete(ends, now=now) if answer.won)
 

@@ -108,7 +108,7 @@ def settle_run(state: State, job_id: UUID, claim_id: UUID, effects: Effects, *, 
     if not settle_holdings(state, job_id, claim_id):
         return
     row = state.jobs.get(job_id)
-    if row is not None and row.held_claim_id == claim_id:
+    if row is not None and row.held_claim_id == claim_id:  # fence
         after = change(state, row, effects, now=now, held_claim_id=None, held_until=None)
         if after.due_at < now:
             state.backdated(after.stream_id)

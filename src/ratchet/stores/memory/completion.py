@@ -31,9 +31,9 @@ from ratchet.stores.memory.state import State
 def held_by(state: State, claim: JobClaim) -> Row | None:
     """The job, if *claim* holds it: the fence."""
     row = state.jobs.get(claim.job_id)
-    if row is None or row.status is not JobStatus.RUNNING or row.claim_id != claim.claim_id:
+    if row is None or row.status is not JobStatus.RUNNING:
         return None
-    return row
+    return row if row.claim_id == claim.claim_id else None  # fence
 
 
 def apply_completion(

@@ -71,7 +71,7 @@ class MongoPermits:
         """Free the permits of these runs, by (job_id, claim_id)."""
         if not claims:
             return 0
-        runs = [{"_id.job_id": claim.job_id, "_id.claim_id": claim.claim_id} for claim in claims]
+        runs = [{"_id.job_id": claim.job_id, "_id.claim_id": claim.claim_id} for claim in claims]  # fence
         return self._database.write(lambda c: c[Names.PERMITS].delete_many({"$or": runs}).deleted_count)
 
     # --- breakers -------------------------------------------------------------------------------

@@ -191,7 +191,8 @@ class MongoTransitions:
 
     def _save(self, claim: JobClaim, change: Document, within: object | None) -> bool:
         """One document, so one statement; the fence is in it."""
-        fence = {"_id": claim.job_id, "claim_id": claim.claim_id, "status": JobStatus.RUNNING.value}
+        running = JobStatus.RUNNING.value
+        fence = {"_id": claim.job_id, "status": running, "claim_id": claim.claim_id}  # fence
         if within is not None:
 
             def work(work: Work) -> bool:

@@ -101,6 +101,20 @@ class TestBatch:
         assert counters(harness, batch) == (3, 0, 0, 3)
         assert harness.status(batch.parent.job_id) is JobStatus.PENDING
 
+    def test_a_child_that_its_key_keeps_out_is_not_counted(self, harness: Harness) -> None:
+        """One of two children was submitted before: the batch is complete when the other one has ended."""
+        harness.submit(idempotency_key="seen", scheduled_at=harness.after(days=1))
+        batch_id = new_id()
+        parent = harness.spec(status=JobStatus.WAITING, type=JobType.BATCH_PARENT)
+        child = {"type": JobType.BATCH_CHILD, "batch_id": batch_id}
+        new, old = harness.spec(**child), harness.spec(idempotency_key="seen", **child)
+        batch = BatchSpec(batch_id=batch_id, name="import", parent=parent, total=2)
+        answers = harness.store.insert([new, old], now=harness.now, batch=batch)
+        assert [answer.created for answer in answers] == [True, False]
+        harness.end(harness.claim_job(new.job_id))
+        assert counters(harness, batch) == (1, 1, 0, 0)
+        assert harness.status(parent.job_id) is JobStatus.PENDING
+
     def test_an_empty_batch_finishes_at_once(self, harness: Harness) -> None:
         """Nothing to wait for: the parent is PENDING with the insert."""
         batch, _ = harness.batch_of(0)

@@ -380,6 +380,30 @@ class TestSettleFence:
         harness.store.settle([second], now=harness.now)
         assert len(harness.claim()) == 1
 
+    def test_a_key_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
+        """The code of two runs of one job goes on: when that of the earlier one ends, the key stays taken."""
+        first = harness.running(business_key=KEY)
+        harness.end(first, harness.another_try(), lingers=True)
+        harness.advance(seconds=61)  # longer than a retry is held back
+        second = harness.claim_job(first.job_id)
+        harness.store.cancel(second.job_id, reason="r", now=harness.now)
+        harness.store.settle([first], now=harness.now)
+        assert key_is_taken(harness)
+        harness.store.settle([second], now=harness.now)
+        assert not key_is_taken(harness)
+
+    def test_a_retry_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
+        """The code of two runs of one job goes on: when that of the earlier one ends, the retry is still held back."""
+        first = harness.running()
+        harness.end(first, harness.another_try(), lingers=True)
+        harness.advance(seconds=61)
+        second = harness.claim_job(first.job_id)
+        harness.end(second, harness.another_try(), lingers=True)
+        harness.store.settle([first], now=harness.now)
+        assert harness.claim() == []
+        harness.store.settle([second], now=harness.now)
+        assert len(harness.claim()) == 1
+
     def test_the_key_of_the_next_holder(self, harness: Harness) -> None:
         """Settled twice: the second time the key belongs to somebody else, and stays theirs."""
         claim = fresh(harness)

@@ -144,6 +144,16 @@ class TestLogs:
 
 
 class TestArchive:
+    def test_the_parent_of_an_open_batch_stays(self, harness: Harness) -> None:
+        """It was canceled by itself; its children still come to their ends, and the batch is about it."""
+        batch, (child,) = harness.batch_of(1)
+        harness.store.cancel(batch.parent.job_id, reason="r", now=harness.now)
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 0
+        harness.end(harness.claim_job(child.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
+
     def test_old_successes_and_cancellations(self, harness: Harness) -> None:
         """They leave the counts and the plain search, and are still there for who asks."""
         done, gone = harness.succeeded(tags=("t",)), harness.canceled()

@@ -249,6 +249,14 @@ class TestDelete:
         assert harness.store.delete(job_id)
         assert not harness.store.delete(job_id)
 
+    def test_a_parent_of_a_join_that_still_waits(self, harness: Harness) -> None:
+        """One parent has succeeded and is deleted: the join can never be complete, and is canceled."""
+        one, other, join = harness.spec(), harness.spec(), harness.child(needs=2)
+        harness.insert([one, other, join], [harness.edge(one, join), harness.edge(other, join, position=1)])
+        harness.end(harness.claim_job(one.job_id))
+        assert harness.store.delete(one.job_id)
+        assert harness.status(join.job_id) is JobStatus.CANCELED
+
     def test_a_deleted_job_is_never_claimed(self, harness: Harness) -> None:
         """It leaves the queue too."""
         assert harness.store.delete(harness.submit())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from ratchet.model.composition import Edge
 from ratchet.model.decision import HandBack, Reschedule
-from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.errors import BusinessKeyBusy, InvalidJob
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import Insertion
+from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import Busy, JobStatus
 from ratchet.tck.harness import Harness
 
@@ -99,6 +101,31 @@ class TestIdempotencyKey:
             submit(harness, idempotency_key="i", business_key="b")
         harness.store.cancel(holder, reason="r", now=harness.now)
         assert submit(harness, idempotency_key="i", business_key="b").created
+
+
+class TestKeyTwiceInOneGraph:
+    """The jobs of a graph are stored together or not at all, so that none of them can stand for another."""
+
+    def graph(self, harness: Harness, **keys: Any) -> tuple[list[JobSpec], list[Edge]]:
+        root = harness.spec(**keys)
+        child = harness.child(root_id=root.job_id, **keys)
+        return [root, child], [harness.edge(root, child)]
+
+    def test_an_idempotency_key(self, harness: Harness) -> None:
+        """InvalidJob, and nothing is stored."""
+        specs, edges = self.graph(harness, idempotency_key="once")
+        with pytest.raises(InvalidJob, match="once"):
+            harness.store.insert(specs, now=harness.now, edges=edges)
+        assert sum(harness.store.counts().values()) == 0
+
+    @pytest.mark.parametrize("busy", list(Busy))
+    def test_a_business_key(self, harness: Harness, busy: Busy) -> None:
+        """Busy, whatever the later one says; nothing is stored, and the key is free."""
+        specs, edges = self.graph(harness, business_key="twice", busy=busy)
+        with pytest.raises(BusinessKeyBusy):
+            harness.store.insert(specs, now=harness.now, edges=edges)
+        assert sum(harness.store.counts().values()) == 0
+        harness.submit(business_key="twice")
 
 
 class TestBusinessKeyBusy:

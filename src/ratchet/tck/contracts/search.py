@@ -9,6 +9,14 @@ from ratchet.tck.harness import Harness
 
 
 class TestResults:
+    def test_a_job_that_is_tried_again_has_none(self, harness: Harness) -> None:
+        """The error of an earlier attempt is not how the job ended: it has not ended."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(harness.after(hours=1)))
+        row = harness.store.results([claim.job_id])[claim.job_id]
+        assert (row.status, row.error, row.error_type) == (JobStatus.PENDING, None, None)
+        assert harness.record(claim.job_id).node_id is None
+
     def test_many_jobs_in_one_call(self, harness: Harness) -> None:
         """Each known job with status and, once ended, its result or error; unknown ids are left out."""
         pending, running = harness.submit(scheduled_at=harness.after(hours=1)), harness.running().job_id

@@ -107,6 +107,19 @@ class TestExpire:
             (child.job_id, "parent_canceled"),
         ]
 
+    def test_a_job_with_two_reasons_to_end_ends_once(self, harness: Harness) -> None:
+        """Its parent expires in the sweep in which its own signal is overdue: it ends by one of them, and is told once."""
+        soon = harness.after(seconds=10)
+        parent = harness.spec(expires_at=soon)
+        child = harness.child(signal=SignalWait(key="never", deadline=soon))
+        harness.insert([parent, child], [harness.edge(parent, child)])
+        harness.advance(seconds=11)
+        ended = harness.store.expire(now=harness.now, limit=100)
+        assert sorted(one.job_id for one in ended) == sorted([parent.job_id, child.job_id])
+        record = harness.record(child.job_id)
+        assert record.status.is_terminal
+        assert (record.canceled_reason is None) == (record.status is JobStatus.FAILED)
+
     def test_a_job_that_has_started_does_not_expire(self, harness: Harness) -> None:
         """RUNNING jobs and those between two attempts are past their expiry for good."""
         at = harness.after(hours=1)
