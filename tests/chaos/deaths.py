@@ -47,12 +47,12 @@ def _freeze(stage: Stage, number: int) -> bool:
     victim = stage.workers[number % 3]
     run = stage.wait_for_work(victim)
     with stage.frozen(victim, None if number % 2 else run.pid):
-        # A process that is stopped while it holds a lock of the database holds up everybody, and its
+        # A process that is stopped while it holds a lock of the database may hold up everybody, and its
         # rescue too: no judge of liveness can change that. It is let go, and another one is stopped.
         try:
             return stage.wait_until_taken_over(run, STOPPED_AT_MOST)
         except AssertionError:
-            stage.notes.append(f"{victim.name} was stopped with a lock of the database in its hands")
+            stage.notes.append(f"{victim.name} was let go after {STOPPED_AT_MOST:.0f} s: nobody had its work")
             stage.forget_blow()
             return False
 

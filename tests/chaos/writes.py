@@ -17,7 +17,7 @@ NODES = "scheduler_node"
 
 @dataclass(frozen=True)
 class Writes:
-    """Rows written since the server started."""
+    """What was written since the server started."""
 
     beats: int
     others: int
@@ -50,34 +50,34 @@ def _of_postgresql(stage: Stage) -> Writes:
 
 def _of_mysql(stage: Stage) -> Writes:
     """
-    Row changes of the whole server, less the beats that the nodes' own counters tell.
+    Writing statements of the whole server, less the beats that the nodes' own counters tell.
 
     Beats that fall between the two questions are told twice or not at all: the server is asked
     until the counters have not moved meanwhile.
     """
-    return _steadily(stage, _mysql_rows)
+    return _steadily(stage, _mysql_statements)
 
 
-def _mysql_rows(stage: Stage) -> int:
+def _mysql_statements(stage: Stage) -> int:
     assert stage.server is not None
     connection: Any = pymysql.connect(host="127.0.0.1", port=stage.server.port, user="root")
     with connection, connection.cursor() as cursor:
-        cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_rows_%'")
-        rows = dict(cursor.fetchall())
-    return sum(int(rows[f"Innodb_rows_{verb}"]) for verb in ("inserted", "updated", "deleted"))
+        cursor.execute("SHOW GLOBAL STATUS LIKE 'Com_%'")
+        statements = {name.lower(): int(value) for name, value in cursor.fetchall()}
+    return sum(statements[f"com_{verb}"] for verb in ("insert", "update", "delete", "replace"))
 
 
 def _of_mongodb(stage: Stage) -> Writes:
-    """Write operations of the whole server, less the beats."""
-    return _steadily(stage, _mongodb_operations)
+    """Documents that the whole server has changed, less the beats."""
+    return _steadily(stage, _mongodb_documents)
 
 
-def _mongodb_operations(stage: Stage) -> int:
+def _mongodb_documents(stage: Stage) -> int:
     assert stage.server is not None
     client: pymongo.MongoClient[dict[str, Any]]
     with pymongo.MongoClient(stage.server.url) as client:
-        counters = client.admin.command("serverStatus")["opcounters"]
-    return sum(counters[verb] for verb in ("insert", "update", "delete"))
+        counters = client.admin.command("serverStatus")["metrics"]["document"]
+    return sum(int(counters[verb]) for verb in ("inserted", "updated", "deleted"))
 
 
 def _steadily(stage: Stage, total: Callable[[Stage], int]) -> Writes:
