@@ -62,9 +62,11 @@ def _mysql_statements(stage: Stage) -> int:
     assert stage.server is not None
     connection: Any = pymysql.connect(host="127.0.0.1", port=stage.server.port, user="root")
     with connection, connection.cursor() as cursor:
-        cursor.execute("SHOW GLOBAL STATUS LIKE 'Com_%'")
-        statements = {name.lower(): int(value) for name, value in cursor.fetchall()}
-    return sum(statements[f"com_{verb}"] for verb in ("insert", "update", "delete", "replace"))
+        cursor.execute(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_insert', 'Com_update', 'Com_delete', 'Com_replace')"
+        )
+        statements = {name: int(value) for name, value in cursor.fetchall()}
+    return sum(statements.values())
 
 
 def _of_mongodb(stage: Stage) -> Writes:
