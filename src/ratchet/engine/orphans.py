@@ -31,6 +31,11 @@ class Rescuing(Protocol):
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]: ...
 
 
+#: The part of the time that looks for strays may take, and how many seconds they may be apart for that.
+STRAYS_SHARE = 0.02
+STRAYS_LATEST = 15.0
+
+
 class OrphanRecovery:
     """
     Declares a node dead when its beat has not moved for its silence, by this node's own watch.
@@ -60,6 +65,7 @@ class OrphanRecovery:
         self._seen: dict[str, tuple[int, Mark]] = {}
         self._due: float | None = None
         self._stride: timedelta | None = None
+        self._strays_at = float("-inf")
         self.rescued = 0
 
     def look(self) -> list[NodeRecord]:
@@ -109,8 +115,15 @@ class OrphanRecovery:
 
         A frozen node that wakes may claim before its next beat tells it that it is dead. Nobody
         watches it any more, so its claims are looked for by themselves. They count as no crash.
+        The look reads over what cannot be vacuumed yet, so it may take a small part of the time only.
         """
-        for node_id in self._nodes.strays():
+        begun = self._clock.monotonic()
+        if begun < self._strays_at:
+            return
+        strays = self._nodes.strays()
+        ended = self._clock.monotonic()
+        self._strays_at = ended + min((ended - begun) / STRAYS_SHARE, STRAYS_LATEST)
+        for node_id in strays:
             back = self._nodes.hand_back_unknown(node_id, (), now=now)
             if back:
                 logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)

@@ -31,6 +31,8 @@ class Cluster:
     away: bool = False
     changes: list[NodeChange] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
+    looks: int = 0
+    look_takes: float = 0.0
 
     def register(self, node: NodeSpec, *, now: datetime) -> None:
         self._require()
@@ -75,6 +77,8 @@ class Cluster:
         return Rescue(node_id=node_id)
 
     def strays(self) -> list[str]:
+        self.looks += 1
+        self.clock.advance(self.look_takes)
         return []
 
     def hand_back_unknown(self, *_: Any, **__: Any) -> list[Any]:
@@ -184,6 +188,16 @@ class TestOrphanRecovery:
         assert observer.cluster.rescued == []
         observer.live(4)
         assert observer.cluster.rescued == ["neighbor"]
+
+    def test_looks_for_strays_take_a_small_part_of_the_time(self) -> None:
+        """With every beat while they cost nothing; where dead rows make them slow, at most a fiftieth of the time."""
+        observer = Observer()
+        observer.live(20)
+        quick = observer.cluster.looks
+        assert quick >= 10
+        observer.cluster.look_takes = 0.2
+        observer.live(60)
+        assert 4 <= observer.cluster.looks - quick <= 8
 
     def test_a_step_of_the_wall_clock_rescues_nobody(self) -> None:
         """Only this node's own monotonic time is used."""
