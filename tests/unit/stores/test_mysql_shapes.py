@@ -19,7 +19,8 @@ from ratchet.stores.sql.dialects.mysql_shapes import Shape, shape_of
 from ratchet.stores.sql.store import SqlStore, open_store
 
 # what is said in one statement on PostgreSQL, and never sent here
-FUSED = ("SUCCEED", "_FUSED")
+FUSED = ("SUCCEED", "_FUSED", "COUNT_AT_ONCE", "RELEASE_BY_EDGES")
+TEMPLATES = ("_HEADS",)  # with marks in it; what is made of them is in the list
 FENCE = re.compile(r"/\* fence \*/(.*?)/\* end fence \*/", re.DOTALL)
 
 
@@ -35,7 +36,7 @@ def statements_of(module: Any) -> Iterator[tuple[str, str]]:
     for name, value in vars(module).items():
         texts = value if isinstance(value, tuple) else [value]
         for index, text in enumerate(texts):
-            if not name.isupper() or name in FUSED or not isinstance(text, str):
+            if not name.isupper() or name in (*FUSED, *TEMPLATES) or not isinstance(text, str):
                 continue
             if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b.*\w", text, re.DOTALL):
                 yield f"{module.__name__.rpartition('.')[2]}.{name}[{index}]", text
