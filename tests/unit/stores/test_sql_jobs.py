@@ -335,15 +335,15 @@ class TestWithin:
 
 
 class TestDelete:
-    def test_a_satisfied_edge_outlives_its_parent(self, steps: SqlSteps) -> None:
-        """A join that has already got one of its two parents is released by the other, though the first was deleted."""
+    def test_a_join_is_canceled_with_one_of_its_parents(self, steps: SqlSteps) -> None:
+        """It would start without that parent's result: it does not wait for the other one, and is not revived by it."""
         one, two = steps.specs(2)
         join = steps.child(needs=2)
         steps.insert([one, two, join], [steps.edge(one, join), steps.edge(two, join)])
         steps.end(steps.claim_job(one.job_id))
         assert steps.store.delete(one.job_id)
         steps.end(steps.claim_job(two.job_id))
-        assert steps.status(join.job_id) is JobStatus.PENDING
+        assert steps.status(join.job_id) is JobStatus.CANCELED
 
     def test_a_child_of_a_batch_counts_as_canceled(self, steps: SqlSteps) -> None:
         """Deleting the last open child finishes the batch."""

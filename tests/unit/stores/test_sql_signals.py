@@ -128,11 +128,11 @@ class TestWhatIsStored:
         assert json.decode(json.encode(document["delivered_at"]), type=type(steps.now)) == steps.now
 
     def test_a_signal_is_stored_where_edges_are_still_open(self, steps: SqlSteps) -> None:
-        """The job keeps the signal and is released by its parent."""
+        """The job has got the signal and keeps it, and is released by its parent."""
         parent = steps.spec()
         child = steps.child(signal=SignalWait(key="go"))
         steps.insert([parent, child], [steps.edge(parent, child)])
-        assert steps.store.send_signal(steps.signal("go"), now=steps.now) == []
+        assert steps.store.send_signal(steps.signal("go"), now=steps.now) == [child.job_id]
         assert steps.status(child.job_id) is JobStatus.WAITING
         assert steps.store.waiting_for("go") == []
         answer = steps.end(steps.claim_job(parent.job_id))

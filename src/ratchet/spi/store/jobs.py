@@ -72,7 +72,8 @@ class JobCrudStore(Protocol):
         Remove a job that is not RUNNING, with its history, tags, logs, alerts and reservation.
 
         Its idempotency key stays in the ledger. Its edges are settled first, as by a cancel: dependants
-        are canceled, those behind an END edge released. False: there is no such job, or it is RUNNING.
+        that wait are canceled, those behind an END edge released; also a join that this job had already satisfied, which
+        could not be given its result. False: there is no such job, or it is RUNNING.
         """
         ...
 

@@ -14,10 +14,11 @@ class SignalStore(Protocol):
 
     def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
         """
-        Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
+        Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it; these jobs.
 
-        Released nobody: kept until ``keep_until`` and consumed by the first job submitted to wait
-        for it (which is then stored PENDING at once). Sending the same ``signal_id`` again changes nothing.
+        One that waits for a parent too has its signal then, and is released by that parent. Nobody waits: kept
+        until ``keep_until`` and consumed by the first job submitted to wait for it (which is then stored PENDING at
+        once). Sending the same ``signal_id`` again changes nothing.
         """
         ...
 
