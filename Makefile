@@ -29,7 +29,7 @@ demo: $(STAMP)  ## See Ratchet at work
 
 test: $(STAMP) check  ## Everything: checks, then all tests on real servers
 	@$(BIN)/python -m tests.services install
-	@$(BIN)/python -m tests.run -n $(WORKERS)
+	@$(BIN)/python -m tests.run -n $(WORKERS) --dist worksteal
 
 check: $(STAMP)  ## Lint, format, types, floors
 	@$(BIN)/ruff check
