@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -31,9 +32,14 @@ class TestBusinessKey:
 
         with scheduler, ThreadPoolExecutor(20) as pool:
             counts = [count for seen in pool.map(submit, range(20)) for count in seen]
-            last = scheduler.enqueue(jobs.double, 99).with_business_key("one", busy=Busy.RETURN).submit()
-            last.wait(timeout=20)
-            assert last.status() is JobStatus.SUCCEEDED
+            deadline = time.monotonic() + 30
+            last = JobStatus.CANCELED
+            # a run that was superseded holds the key until its code has ended, and is what RETURN gives until then
+            while last is JobStatus.CANCELED and time.monotonic() < deadline:
+                again = scheduler.enqueue(jobs.double, 99).with_business_key("one", busy=Busy.RETURN).submit()
+                again.wait(timeout=20)
+                last = again.status()
+            assert last is JobStatus.SUCCEEDED
         assert max(counts) == 1
         assert scheduler.jobs.counts()[JobStatus.FAILED] == 0
 
