@@ -82,6 +82,6 @@ def storm(stage: Stage, rounds: int) -> None:
 
 SCENARIOS = [
     Scenario("kill", kill, rounds=6, few=1),
-    Scenario("storm", storm, rounds=200),
+    Scenario("storm", storm, rounds=200, few=20),
     Scenario("freeze", freeze, rounds=6, few=1),
 ]

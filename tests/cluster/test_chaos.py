@@ -35,6 +35,12 @@ def test_killed_workers(kind: str, request: pytest.FixtureRequest, tmp_path: Pat
     assert row.recoveries, "no kill hit a running job: the test has shown nothing"
 
 
+def test_a_storm_of_kills(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Of three workers one is killed every 0.7 s: the ledger has each acknowledged job exactly once, nobody is punished."""
+    row = play("storm", kind, request, tmp_path)
+    assert row.recoveries, "no kill hit a running job: the test has shown nothing"
+
+
 def test_frozen_workers(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """SIGSTOP in the middle of a job: another worker takes it over, and the sleeper changes nothing when it wakes."""
     row = play("freeze", kind, request, tmp_path)
