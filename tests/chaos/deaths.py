@@ -73,7 +73,7 @@ def storm(stage: Stage, rounds: int) -> None:
     """Kill -9 in quick succession, also for workers that have hardly begun."""
     stage.start_workers(3)
     dice = random.Random(7)
-    with stage.load(40, 0.02):
+    with stage.load(40, 0.1):
         for _ in range(rounds):
             time.sleep(BETWEEN_STORM_KILLS)
             stage.kill(dice.choice(stage.workers))
