@@ -32,7 +32,7 @@ class Row:
         found = {
             "lost": self.lost,
             "counted twice": self.twice,
-            "dead letters not by right": self.dead_letters,
+            "dead letters": self.dead_letters,
             "false rescues": self.false_rescues,
             "broken": self.broken,
         }
@@ -60,7 +60,7 @@ def read_history(scenario: str, stage: Stage, *, effects: bool = True, retried: 
             row.lost.append(number)
             continue
         runs = stage.scheduler.jobs.executions(job_id)
-        if job.status is JobStatus.FAILED and not _is_deserved(number, job, stage):
+        if job.status is JobStatus.FAILED and number not in stage.poisons:
             row.dead_letters.append(number)
         if job.status is JobStatus.SUCCEEDED and effects and not booked[number]:
             row.lost.append(number)
@@ -72,11 +72,6 @@ def read_history(scenario: str, stage: Stage, *, effects: bool = True, retried: 
     row.false_rescues = _false_rescues(stage)
     row.recoveries = [*stage.recoveries, *_recoveries(stage)]
     return row
-
-
-def _is_deserved(number: int, job: Job, stage: Stage) -> bool:
-    """A poison; or a job that was running in three crashes, which is how poison is known."""
-    return number in stage.poisons or job.crashes >= 3
 
 
 def _counts_twice(job: Job, runs: list[Execution], retried: bool) -> bool:

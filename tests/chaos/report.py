@@ -11,7 +11,7 @@ from tests.chaos.history import Row
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "resilience.md"
 BEGIN, END = "<!-- chaos: begin -->", "<!-- chaos: end -->"
 HEAD = (
-    "scenario", "store", "jobs", "lost", "counted twice", "dead letters not by right",
+    "scenario", "store", "jobs", "lost", "counted twice", "dead letters",
     "recovery p50", "recovery p99", "false rescues",
 )  # fmt: skip
 
