@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ratchet.api import capture as capture_module
-from ratchet.api.capture import CapturedCall, capture, is_lambda
+from ratchet.api.capture import CapturedCall, capture, is_lambda, reader
 from ratchet.model.errors import InvalidTarget
 
 CALLS: list[str] = []
@@ -276,7 +275,7 @@ class TestValues:
                 function()
         finally:
             sys.settrace(previous)
-        capture_module._plan.cache_clear()
+        reader.plan_of.cache_clear()
         assert capture(function).args == (9,)
 
     def test_a_lambda_that_ran_often_is_captured_too(self) -> None:
@@ -284,7 +283,7 @@ class TestValues:
         function: Any = lambda: orders.process(LIMIT, k=orders.region)  # noqa: E731 - a lambda is the subject
         for _ in range(5_000):
             function()
-        capture_module._plan.cache_clear()
+        reader.plan_of.cache_clear()
         assert capture(function).kwargs == {"k": "eu"}
 
 
@@ -305,11 +304,9 @@ class TestInterpreters:
         self, version: tuple[int, int], implementation: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Bytecode that nobody has checked is never guessed at."""
-        require = capture_module._require_known_interpreter
-        monkeypatch.setattr(
-            capture_module, "_require_known_interpreter", lambda *_: require(version, implementation)
-        )
-        capture_module._plan.cache_clear()
+        require = reader._require_known_interpreter
+        monkeypatch.setattr(reader, "_require_known_interpreter", lambda *_: require(version, implementation))
+        reader.plan_of.cache_clear()
         function: Any = lambda: process(1)  # noqa: E731 - a lambda is the subject
         with pytest.raises(InvalidTarget, match=r"3\.11 to 3\.14 only.*enqueue\(function, \*arguments\)"):
             capture(function)
@@ -317,12 +314,12 @@ class TestInterpreters:
     @pytest.mark.parametrize("version", [(3, 11), (3, 12), (3, 13), (3, 14)])
     def test_the_supported_interpreters_pass(self, version: tuple[int, int]) -> None:
         """The gate is open for exactly the versions the package supports."""
-        capture_module._require_known_interpreter(version, "cpython")
+        reader._require_known_interpreter(version, "cpython")
 
     def test_unknown_bytecode_is_refused(self) -> None:
         """An instruction that a later patch release might add is named, not skipped."""
         function: Any = lambda: process(1)  # noqa: E731 - a lambda is the subject
-        with pytest.raises(capture_module._Refusal, match="LOAD_SOMETHING_NEW"):
+        with pytest.raises(reader.Refusal, match="LOAD_SOMETHING_NEW"):
             read(function, [Step("LOAD_SOMETHING_NEW")], (3, 14))
 
 
@@ -337,7 +334,7 @@ class Step(NamedTuple):
 
 def read(function: FunctionType, steps: list[Step], version: tuple[int, int]) -> CapturedCall:
     instructions: list[dis.Instruction] = steps  # type: ignore[assignment]
-    return capture_module._Reader(function.__code__, version).read(instructions).call(function)
+    return reader.Reader(function.__code__, version).read(instructions).call(function)
 
 
 def global_function(name: str = "process") -> Step:
@@ -380,7 +377,7 @@ class TestPython314:
             ]
 
         assert read(function, steps("process"), (3, 14)).args == (process,)
-        with pytest.raises(capture_module._Refusal, match="slice"):
+        with pytest.raises(reader.Refusal, match="slice"):
             read(function, steps(slice(1, 2)), (3, 14))
 
     @pytest.mark.parametrize("flagged", [False, True], ids=["empty_slot", "flag"])
