@@ -110,7 +110,7 @@ class Housekeeping:
             return True
         return any(
             node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
-            for node in self._store.nodes()
+            for node in self._store.nodes(counting=False)
         )
 
     def _clean(self, now: datetime, lease: _Lease) -> int:

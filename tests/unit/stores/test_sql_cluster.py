@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -331,6 +332,43 @@ class TestPlans:
         return {
             name: value for name, value in self.BINDS.items() if f":{name}" in sql or f" {name} uuid" in sql
         }
+
+
+class TestDeadEntries:
+    """What nodes ask all the time, after a node has run 20,000 jobs and no vacuum may remove them."""
+
+    RUN = """
+        INSERT INTO scheduler_job_queue (job_id, stream_id, priority, status, job_type, scheduled_time, picked_by, claim_id)
+        SELECT gen_random_uuid(), 1, 2, 'RUNNING', 'SINGLE', now(), 'node-1', gen_random_uuid()
+          FROM generate_series(1, 20000)
+    """
+
+    def test_they_are_not_read_over(self, postgresql: SqlSteps) -> None:
+        """
+        The look at all claims of a node reads over them; the looks at those that it knows of and at the beats of others do
+        not, with fresh statistics or without.
+        """
+        steps = postgresql
+        steps.register()
+        known = [claim.job_id for claim in claim_all(steps, "node-1", 10)]
+        with steps.another().database.dialect.reading() as holder:
+            assert holder.value("SELECT count(*) FROM scheduler_job_queue") == 10
+            steps.write(self.RUN)
+            steps.write("DELETE FROM scheduler_job_queue WHERE NOT job_id {in known uuid}", known=known)
+            for statistics in ("", "ANALYZE scheduler_job_queue"):
+                if statistics:
+                    steps.write(statistics)
+                assert self.buffers(steps, cluster.FIND_CLAIMS, node_id="node-1") > 250
+                assert self.buffers(steps, cluster.LIST_NODES) > 250
+                assert self.buffers(steps, cluster.FIND_KNOWN_CLAIMS, node_id="node-1", known=known) < 100
+                assert self.buffers(steps, cluster.WATCH_NODES) < 10
+
+    def buffers(self, steps: SqlSteps, sql: str, **binds: object) -> int:
+        """The pages that a statement touches."""
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"
+        found = steps.store.database.run(lambda session: session.value(text, binds))
+        plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
 
 class TestLocks:
