@@ -22,8 +22,8 @@ logger = logging.getLogger("ratchet.engine")
 
 #: The part of the time that beats which read every claim of the node may take, and how many seconds they may be
 #: apart for that.
-READING_SHARE = 0.05
-READING_LATEST = 15.0
+READING_SHARE = 0.02
+READING_LATEST = 60.0
 
 
 class Beating(NodeStore, JobBatchStatusStore, Protocol):

@@ -221,10 +221,10 @@ class TestOrphanRecovery:
         """
         observer = Observer()
         observer.runs.count = 2
-        observer.cluster.beat_takes = 0.05
+        observer.cluster.beat_takes = 0.02
         observer.live(20)
         assert observer.cluster.asked_for == [None] * 10
-        observer.cluster.beat_takes = 0.5
+        observer.cluster.beat_takes = 0.2
         observer.live(60)
         asked = observer.cluster.asked_for[10:]
         assert 5 <= asked.count(None) <= 8

@@ -17,7 +17,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.payload import decode_value
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.sql import cluster, lingering
+from ratchet.stores.sql import cluster, lingering, strays
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened, times
 
 ROUNDS = 12
@@ -269,6 +269,25 @@ class TestClaimsOfTheDead:
         assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(alive.job_id,)]
         assert steps.record(claim.job_id).crashes == 0
 
+    def test_strays_between_the_living(self, steps: SqlSteps) -> None:
+        """Before, between and behind the names of living nodes, and beside each other; dead or without a row."""
+        for name in ("b-alive", "d-alive", "f-alive"):
+            claim_all(steps, name, 2)
+        names = ["a-gone", "c-dead", "c-gone", "e-dead", "g-gone", "h-gone"]
+        for name in names:
+            claim_all(steps, name, 2)
+            if name.endswith("dead"):
+                steps.write("UPDATE scheduler_node SET state = 'DEAD' WHERE node_id = :name", name=name)
+            else:
+                steps.write("DELETE FROM scheduler_node WHERE node_id = :name", name=name)
+        steps.register("z-idle")
+        assert steps.store.strays() == names
+        for name in names[1:4]:
+            assert len(steps.store.hand_back_unknown(name, (), now=steps.now)) == 2
+        assert steps.store.strays() == ["a-gone", "g-gone", "h-gone"]
+        steps.write("DELETE FROM scheduler_node")
+        assert steps.store.strays() == ["a-gone", "b-alive", "d-alive", "f-alive", "g-gone", "h-gone"]
+
     def test_what_a_living_node_knows_stays(self, steps: SqlSteps) -> None:
         """It hands back what it does not know; the keys, permits and held-back retries of known runs stay."""
         steps.register()
@@ -296,7 +315,7 @@ class TestClaimsOfTheDead:
 class TestPlans:
     """What nodes ask with every beat must not read the jobs that wait."""
 
-    ASKED = (cluster.FIND_CLAIMS, cluster.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
+    ASKED = (cluster.FIND_CLAIMS, strays.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
     BINDS: ClassVar = {"node_id": "node-1", "known": []}
 
     @pytest.mark.parametrize("sql", [*ASKED, lingering.LOCK_HELD_BACK_FOR_NODE])
@@ -362,6 +381,7 @@ class TestDeadEntries:
                 assert self.buffers(steps, cluster.LIST_NODES) > 250
                 assert self.buffers(steps, cluster.FIND_KNOWN_CLAIMS, node_id="node-1", known=known) < 100
                 assert self.buffers(steps, cluster.WATCH_NODES) < 10
+                assert self.buffers(steps, strays.FIND_STRAYS) < 100
 
     def buffers(self, steps: SqlSteps, sql: str, **binds: object) -> int:
         """The pages that a statement touches."""

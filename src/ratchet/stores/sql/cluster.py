@@ -17,6 +17,7 @@ from ratchet.stores.sql.endings import write_runs
 from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.requeues import count_crashes, hand_back
+from ratchet.stores.sql.strays import FIND_STRAYS
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -89,30 +90,6 @@ _JOBS_OF_NODE = """(SELECT count(*)
              WHERE q.picked_by = n.node_id AND q.status = 'RUNNING')"""
 LIST_NODES = _NODES.replace("<jobs>", _JOBS_OF_NODE)
 WATCH_NODES = _NODES.replace("<jobs>", "0")
-
-# From each name to the next in the index, one look per node, however many rows each has: every node asks
-# this with every beat, and a plain DISTINCT has been seen to read the whole queue.
-_EACH_NAME = """{walk} (node_id) AS (
-        SELECT CAST((SELECT t.{column} FROM {table} t
-                      WHERE t.{column} IS NOT NULL ORDER BY t.{column} LIMIT 1) AS {{text}})
-        UNION ALL
-        SELECT CAST((SELECT t.{column} FROM {table} t
-                      WHERE t.{column} > w.node_id ORDER BY t.{column} LIMIT 1) AS {{text}})
-          FROM {walk} w
-         WHERE w.node_id IS NOT NULL
-    )"""
-
-FIND_STRAYS = f"""
-    WITH RECURSIVE
-    {_EACH_NAME.format(walk="claims", table="scheduler_job_queue", column="picked_by")},
-    {_EACH_NAME.format(walk="keys", table="scheduler_business_key_reservation", column="node_id")},
-    {_EACH_NAME.format(walk="permits", table="scheduler_resource_permit", column="node_id")}
-    SELECT h.node_id
-      FROM (SELECT node_id FROM claims UNION SELECT node_id FROM keys UNION SELECT node_id FROM permits) h
-     WHERE h.node_id IS NOT NULL
-       AND NOT EXISTS (SELECT 1 FROM scheduler_node n WHERE n.node_id = h.node_id AND n.state <> 'DEAD')
-     ORDER BY h.node_id
-"""
 
 # The beat that was seen is compared in the statement itself: a node that has beaten since then, even
 # in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.

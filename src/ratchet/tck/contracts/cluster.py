@@ -104,7 +104,10 @@ class TestBeat:
         harness.register()
         harness.register("node-2")
         harness.running()
-        assert [(node.node_id, node.running) for node in harness.store.nodes()] == [("node-1", 1), ("node-2", 0)]
+        assert [(node.node_id, node.running) for node in harness.store.nodes()] == [
+            ("node-1", 1),
+            ("node-2", 0),
+        ]
         watched = harness.store.nodes(counting=False)
         assert [(node.node_id, node.running) for node in watched] == [("node-1", 0), ("node-2", 0)]
 
