@@ -104,9 +104,7 @@ class TestHousekeeping:
     def keeper(self, steps: SqlSteps) -> Housekeeping:
         clock = ManualClock(steps.now)
         identity = NodeIdentity(new_id, "keeper")
-        return Housekeeping(
-            store=steps.store, options=Options(), identity=identity, ids=new_id, clock=clock
-        )
+        return Housekeeping(store=steps.store, options=Options(), identity=identity, ids=new_id, clock=clock)
 
     def test_its_look_reads_the_first_ids_only(self, steps: SqlSteps) -> None:
         """With 20,000 jobs of which none is old: a few pages, the same as with a thousand."""
