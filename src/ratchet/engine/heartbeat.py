@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -19,6 +19,11 @@ from ratchet.spi.store.cluster import NodeStore
 from ratchet.spi.store.transitions import JobBatchStatusStore
 
 logger = logging.getLogger("ratchet.engine")
+
+#: The part of the time that beats which read every claim of the node may take, and how many seconds they may be
+#: apart for that.
+READING_SHARE = 0.02
+READING_LATEST = 60.0
 
 
 class Beating(NodeStore, JobBatchStatusStore, Protocol):
@@ -64,6 +69,7 @@ class Heartbeat:
         self._last: float | None = None
         self._declared: tuple[Liveness, str | None] | None = None
         self._unknown: dict[UUID, float] = {}
+        self._read_all_at = float("-inf")
         self._unbroken: dict[float, Mark] = {}  # by the longest gap that is none
         self._expected = pace.current.heartbeat
         self._lateness = 0.0
@@ -125,11 +131,21 @@ class Heartbeat:
         self._unbroken = {}
 
     def run_once(self, now: datetime) -> bool:
-        """One beat; False if this node was declared dead and had to start over."""
+        """
+        One beat; False if this node was declared dead and had to start over.
+
+        As a rule it reads every claim of this node. Where a store has to read over much that has ended to find them,
+        because no vacuum may remove it, most beats ask for the jobs only that this node knows of.
+        """
         known_before = self._coordinator.held()
+        has_lost = self._coordinator.has_lost_claims()
         asked = self._clock.monotonic()
-        answer = self._beat(now, busy=bool(known_before) or self._coordinator.has_lost_claims())
+        reads_all = has_lost or asked >= self._read_all_at
+        known = None if reads_all else [run.job_id for run in known_before]
+        answer = self._beat(now, known, busy=bool(known_before) or has_lost)
         answered = self._clock.monotonic()
+        if reads_all:
+            self._read_all_at = answered + min((answered - asked) / READING_SHARE, READING_LATEST)
         if not answer.alive:
             self._start_over(now)
             return False
@@ -140,17 +156,18 @@ class Heartbeat:
         lost = self._coordinator.reconcile(answer.claims, known_before)
         if lost:
             logger.info("%d runs were canceled or taken over elsewhere and are interrupted", len(lost))
-        self._hand_back_unknown(answer.claims, now)
+        if reads_all:
+            self._hand_back_unknown(answer.claims, now)
         return True
 
-    def _beat(self, now: datetime, *, busy: bool) -> BeatAnswer:
+    def _beat(self, now: datetime, known: Sequence[UUID] | None, *, busy: bool) -> BeatAnswer:
         """Beat, and declare with it what has changed since the last time."""
         liveness, info = self.pace.wanted(busy=busy), self._info()
         change = None
         if self._declared != (liveness, info):
             change = NodeChange(beat_interval=liveness.heartbeat, silence=liveness.silence, info=info)
         try:
-            answer = self._nodes.beat(self._identity.node_id, now=now, change=change)
+            answer = self._nodes.beat(self._identity.node_id, now=now, change=change, known=known)
         except BaseException:
             # Whether it was written is unknown: as if the shorter silence were, until a beat says otherwise.
             self.pace.reset()
@@ -184,8 +201,8 @@ class Heartbeat:
         """
         Hand back claims whose answer was lost.
 
-        Only tokens that were unknown at two beats in a row: a claim may be answered a moment after
-        the beat that already saw it.
+        Only tokens that were unknown twice in a row: a claim may be answered a moment after the beat
+        that already saw it.
         """
         known = set(self._coordinator.tokens())
         at = self._clock.monotonic()

@@ -12,7 +12,6 @@ from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeState
 from ratchet.model.decision import CanceledJob
 from ratchet.model.identifiers import IdSource
-from ratchet.model.job import JobFilter
 from ratchet.model.options import Options
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.cluster import LockStore
@@ -99,18 +98,19 @@ class Housekeeping:
         return min([LONGEST_REST, *(keep / 10 for keep in self._keeps())])
 
     def _has_work(self, now: datetime) -> bool:
-        """A look before the lock: is anything old enough to have something about it that goes?"""
-        keeps = self._keeps()
-        if keeps and len(self._store.find(JobFilter(created_before=now - min(keeps)), limit=1)):
+        """
+        A look before the lock: is anything old enough to have something about it that goes?
+
+        Not a search by time, which reads every job there is to find that none is old.
+        """
+        if (keeps := self._keeps()) and _is_before(self._store.oldest_created_at(), now - min(keeps)):
             return True
         archive = self._options.archive_retention
-        if archive is not None:
-            old = JobFilter(created_before=now - archive, include_archived=True)
-            if len(self._store.find(old, limit=1)):
-                return True
+        if archive is not None and _is_before(self._store.oldest_archived_at(), now - archive):
+            return True
         return any(
             node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
-            for node in self._store.nodes()
+            for node in self._store.nodes(counting=False)
         )
 
     def _clean(self, now: datetime, lease: _Lease) -> int:
@@ -157,6 +157,10 @@ class _Lease:
 
     def release(self) -> None:
         self._locks.release_lock(LOCK, token=self._token)
+
+
+def _is_before(at: datetime | None, limit: datetime) -> bool:
+    return at is not None and at < limit
 
 
 def _in_rounds(step: Callable[[datetime], int], before: datetime, lease: _Lease) -> int:

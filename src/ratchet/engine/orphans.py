@@ -20,7 +20,7 @@ logger = logging.getLogger("ratchet.engine")
 class Rescuing(Protocol):
     """What orphan recovery needs of a store."""
 
-    def nodes(self) -> list[NodeRecord]: ...
+    def nodes(self, *, counting: bool = True) -> list[NodeRecord]: ...
 
     def rescue(
         self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
@@ -74,7 +74,7 @@ class OrphanRecovery:
 
         A read: a beat that is seen sooner to have stopped is rescued sooner.
         """
-        nodes = [node for node in self._nodes.nodes() if node.state is not NodeState.DEAD]
+        nodes = [node for node in self._nodes.nodes(counting=False) if node.state is not NodeState.DEAD]
         self._observe(nodes)
         others = [node for node in nodes if node.node_id != self._identity.node_id]
         self._due = min((self._silent_at(node) for node in others), default=None)

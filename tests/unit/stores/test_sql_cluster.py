@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,7 +17,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.payload import decode_value
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.sql import cluster, lingering
+from ratchet.stores.sql import cluster, lingering, strays
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened, times
 
 ROUNDS = 12
@@ -268,6 +269,25 @@ class TestClaimsOfTheDead:
         assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(alive.job_id,)]
         assert steps.record(claim.job_id).crashes == 0
 
+    def test_strays_between_the_living(self, steps: SqlSteps) -> None:
+        """Before, between and behind the names of living nodes, and beside each other; dead or without a row."""
+        for name in ("b-alive", "d-alive", "f-alive"):
+            claim_all(steps, name, 2)
+        names = ["a-gone", "c-dead", "c-gone", "e-dead", "g-gone", "h-gone"]
+        for name in names:
+            claim_all(steps, name, 2)
+            if name.endswith("dead"):
+                steps.write("UPDATE scheduler_node SET state = 'DEAD' WHERE node_id = :name", name=name)
+            else:
+                steps.write("DELETE FROM scheduler_node WHERE node_id = :name", name=name)
+        steps.register("z-idle")
+        assert steps.store.strays() == names
+        for name in names[1:4]:
+            assert len(steps.store.hand_back_unknown(name, (), now=steps.now)) == 2
+        assert steps.store.strays() == ["a-gone", "g-gone", "h-gone"]
+        steps.write("DELETE FROM scheduler_node")
+        assert steps.store.strays() == ["a-gone", "b-alive", "d-alive", "f-alive", "g-gone", "h-gone"]
+
     def test_what_a_living_node_knows_stays(self, steps: SqlSteps) -> None:
         """It hands back what it does not know; the keys, permits and held-back retries of known runs stay."""
         steps.register()
@@ -295,7 +315,7 @@ class TestClaimsOfTheDead:
 class TestPlans:
     """What nodes ask with every beat must not read the jobs that wait."""
 
-    ASKED = (cluster.FIND_CLAIMS, cluster.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
+    ASKED = (cluster.FIND_CLAIMS, strays.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
     BINDS: ClassVar = {"node_id": "node-1", "known": []}
 
     @pytest.mark.parametrize("sql", [*ASKED, lingering.LOCK_HELD_BACK_FOR_NODE])
@@ -331,6 +351,43 @@ class TestPlans:
         return {
             name: value for name, value in self.BINDS.items() if f":{name}" in sql or f" {name} uuid" in sql
         }
+
+
+class TestDeadEntries:
+    """What nodes ask all the time, after a node has run 20,000 jobs and no vacuum may remove them."""
+
+    RUN = """
+        INSERT INTO scheduler_job_queue (job_id, stream_id, priority, status, job_type, scheduled_time, picked_by, claim_id)
+        SELECT gen_random_uuid(), 1, 2, 'RUNNING', 'SINGLE', now(), 'node-1', gen_random_uuid()
+          FROM generate_series(1, 20000)
+    """
+
+    def test_they_are_not_read_over(self, postgresql: SqlSteps) -> None:
+        """
+        The look at all claims of a node reads over them; the looks at those that it knows of and at the beats of others do
+        not, with fresh statistics or without.
+        """
+        steps = postgresql
+        with steps.another().database.dialect.reading() as holder:
+            assert holder.value("SELECT count(*) FROM scheduler_job_queue") == 0
+            steps.write(self.RUN)
+            steps.write("DELETE FROM scheduler_job_queue")
+            known = [claim.job_id for claim in claim_all(steps, "node-1", 10)]
+            for statistics in ("", "ANALYZE scheduler_job_queue"):
+                if statistics:
+                    steps.write(statistics)
+                assert self.buffers(steps, cluster.FIND_CLAIMS, node_id="node-1") > 250
+                assert self.buffers(steps, cluster.LIST_NODES) > 250
+                assert self.buffers(steps, cluster.FIND_KNOWN_CLAIMS, node_id="node-1", known=known) < 100
+                assert self.buffers(steps, cluster.WATCH_NODES) < 10
+                assert self.buffers(steps, strays.FIND_STRAYS) < 100
+
+    def buffers(self, steps: SqlSteps, sql: str, **binds: object) -> int:
+        """The pages that a statement touches."""
+        text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"
+        found = steps.store.database.run(lambda session: session.value(text, binds))
+        plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
 
 class TestLocks:

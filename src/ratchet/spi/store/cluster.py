@@ -17,11 +17,19 @@ class NodeStore(Protocol):
         """Create the node's row with beat 0, ACTIVE."""
         ...
 
-    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
+    def beat(
+        self,
+        node_id: str,
+        *,
+        now: datetime,
+        change: NodeChange | None = None,
+        known: Sequence[UUID] | None = None,
+    ) -> BeatAnswer:
         """
         Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
 
-        A *change* of the row is seen together with the new beat, or not at all.
+        A *change* of the row is seen together with the new beat, or not at all. *known*: of these jobs
+        only, which a store finds without reading over what the node has run before.
         """
         ...
 
@@ -33,8 +41,8 @@ class NodeStore(Protocol):
         """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
         ...
 
-    def nodes(self) -> list[NodeRecord]:
-        """All rows, by start time, with the number of jobs each is running."""
+    def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
+        """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
         ...
 
     def rescue(

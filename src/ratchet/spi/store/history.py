@@ -53,3 +53,16 @@ class ArchiveStore(Protocol):
     def purge_archive(self, *, before: datetime, limit: int) -> int:
         """Delete archived jobs that were archived before *before*, with their runs and tags; at most *limit*."""
         ...
+
+    def oldest_created_at(self) -> datetime | None:
+        """
+        When the oldest job outside the archive was created; None: there is none.
+
+        Asked by every node every minute, so it costs the same however many jobs there are. Ids are made in the
+        order of creation: it is enough to look at the first few hundred of them.
+        """
+        ...
+
+    def oldest_archived_at(self) -> datetime | None:
+        """When the job that has been in the archive for longest came there; None: it is empty. As cheap."""
+        ...

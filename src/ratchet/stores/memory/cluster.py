@@ -45,14 +45,23 @@ class MemoryCluster(Part):
         )
 
     @atomic
-    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
+    def beat(
+        self,
+        node_id: str,
+        *,
+        now: datetime,
+        change: NodeChange | None = None,
+        known: Sequence[UUID] | None = None,
+    ) -> BeatAnswer:
         if not _beat(self._state, node_id, now):
             return BeatAnswer(alive=False, database_time=self._state.database_time())
         if change is not None:
             changed = replace(self._state.nodes[node_id], **structs.asdict(change))
             self._state.nodes.put(node_id, changed)
         claims = {
-            row.job_id: row.claim_id for row in _running(self._state, node_id) if row.claim_id is not None
+            row.job_id: row.claim_id
+            for row in _running(self._state, node_id)
+            if row.claim_id is not None and (known is None or row.job_id in known)
         }
         return BeatAnswer(alive=True, claims=claims, database_time=self._state.database_time())
 
@@ -72,8 +81,10 @@ class MemoryCluster(Part):
         return node is not None
 
     @atomic
-    def nodes(self) -> list[NodeRecord]:
+    def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         nodes = sorted(self._state.nodes.values(), key=lambda node: (node.started_at, node.node_id))
+        if not counting:
+            return [replace(node, running=0) for node in nodes]
         return [replace(node, running=self._state.running_on.size(node.node_id)) for node in nodes]
 
     @atomic

@@ -121,6 +121,16 @@ class MemoryHistory(Part):
             forget(state, row.job_id)
         return len(old)
 
+    @atomic
+    def oldest_created_at(self) -> datetime | None:
+        jobs = self._state.jobs.values()
+        return min((row.created_at for row in jobs if row.archived_at is None), default=None)
+
+    @atomic
+    def oldest_archived_at(self) -> datetime | None:
+        jobs = self._state.jobs.values()
+        return min((row.archived_at for row in jobs if row.archived_at is not None), default=None)
+
 
 def _age(run: Execution) -> tuple[bool, datetime | None, int]:
     return run.finished_at is not None, run.finished_at, run.claim_id.int

@@ -303,9 +303,13 @@ class MongoClaims:
         )
 
 
-def claims_of(collections: Collections, node_id: str) -> dict[UUID, UUID]:
-    """Job id to claim id of everything RUNNING under *node_id*."""
-    running = {"node_id": node_id, "status": JobStatus.RUNNING.value}
+def claims_of(
+    collections: Collections, node_id: str, known: Sequence[UUID] | None = None
+) -> dict[UUID, UUID]:
+    """Job id to claim id of everything RUNNING under *node_id*, or of those of it that are *known*."""
+    running: Document = {"node_id": node_id, "status": JobStatus.RUNNING.value}
+    if known is not None:
+        running["_id"] = {"$in": list(known)}
     return {one["_id"]: one["claim_id"] for one in collections[Names.JOBS].find(running, {"claim_id": 1})}
 
 

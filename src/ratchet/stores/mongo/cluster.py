@@ -63,9 +63,16 @@ class MongoCluster:
 
         self._database.write(register)
 
-    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
+    def beat(
+        self,
+        node_id: str,
+        *,
+        now: datetime,
+        change: NodeChange | None = None,
+        known: Sequence[UUID] | None = None,
+    ) -> BeatAnswer:
         """
-        Raise the beat counter and read back the node's claims; a DEAD or missing document is not changed.
+        Raise the beat counter and read back the node's claims, of *known* jobs or all; a DEAD or missing document is not changed.
 
         The claims are read after the beat: a rescue that comes between has taken them all, and is told
         by the next beat.
@@ -81,7 +88,7 @@ class MongoCluster:
             )
             if found is None:
                 return BeatAnswer(alive=False)
-            claims = claims_of(collections, node_id)
+            claims = claims_of(collections, node_id, known)
             return BeatAnswer(alive=True, claims=claims, database_time=found["clock"])
 
         return self._database.write(beat)
@@ -110,16 +117,18 @@ class MongoCluster:
         change = {"$set": {"state": state.value}}
         return self._database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
 
-    def nodes(self) -> list[NodeRecord]:
-        """All nodes, by start time, with the number of jobs each is running."""
+    def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
+        """All nodes, by start time, with the number of jobs each is running; 0 where that is not asked for."""
 
         def ask(collections: Collections) -> list[NodeRecord]:
             found = [NODES.value(one) for one in collections[Names.NODES].find()]
+            found.sort(key=lambda node: (node.started_at, node.node_id))
+            if not counting:
+                return found
             grouped = collections[Names.JOBS].aggregate(
                 [{"$match": {"status": _RUNNING}}, {"$group": {"_id": "$node_id", "jobs": {"$sum": 1}}}]
             )
             running = {one["_id"]: int(one["jobs"]) for one in grouped}
-            found.sort(key=lambda node: (node.started_at, node.node_id))
             return [replace(node, running=running.get(node.node_id, 0)) for node in found]
 
         return self._database.read(ask)

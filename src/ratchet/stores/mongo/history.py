@@ -17,7 +17,7 @@ from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.database import Collections, Database
-from ratchet.stores.mongo.documents import Codec, Document, micros
+from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import RUNS, Work
@@ -178,6 +178,21 @@ class MongoHistory:
             return len(ids)
 
         return self._database.run(work) if limit > 0 else 0
+
+    def oldest_created_at(self) -> datetime | None:
+        """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""
+        first = self._database.read(
+            lambda c: list(c[Names.JOBS].find({}, {"created_at": 1}).sort("_id", 1).limit(STEP))
+        )
+        return time_of(min(one["created_at"] for one in first)) if first else None
+
+    def oldest_archived_at(self) -> datetime | None:
+        """When the job that has been in the archive for longest came there; None: it is empty."""
+        order = [("archived_at", 1), ("_id", 1)]
+        first = self._database.read(
+            lambda c: list(c[Names.ARCHIVE].find({}, {"archived_at": 1}).sort(order).limit(1))
+        )
+        return time_of(first[0]["archived_at"]) if first else None
 
 
 def _archive(work: Work, job_ids: list[UUID], now: datetime) -> int:

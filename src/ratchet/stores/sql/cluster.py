@@ -17,6 +17,7 @@ from ratchet.stores.sql.endings import write_runs
 from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.requeues import count_crashes, hand_back
+from ratchet.stores.sql.strays import FIND_STRAYS
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -51,6 +52,14 @@ FIND_CLAIMS = """
      WHERE picked_by = :node_id AND status = 'RUNNING'
 """
 
+# By the jobs: the index of a node's claims has an entry for each of its runs that no vacuum could remove yet.
+# "IS TRUE" keeps it out of the choice.
+FIND_KNOWN_CLAIMS = """
+    SELECT job_id, claim_id
+      FROM scheduler_job_queue
+     WHERE job_id {in known uuid} AND (picked_by = :node_id) IS TRUE AND status = 'RUNNING'
+"""
+
 LOCK_FREE_NODES = """
     SELECT node_id
       FROM scheduler_node
@@ -70,39 +79,17 @@ SET_STATE = """
     UPDATE scheduler_node SET state = :state WHERE node_id = :node_id AND state <> 'DEAD'
 """
 
-LIST_NODES = """
+_NODES = """
     SELECT n.node_id, n.name, n.host, n.pid, n.version, n.state, n.beat, n.beat_interval_us, n.silence_us,
-           n.started_at, n.last_beat_at, n.node_info, n.rescued_at, n.rescued_by,
-           (SELECT count(*)
-              FROM scheduler_job_queue q
-             WHERE q.picked_by = n.node_id AND q.status = 'RUNNING') AS jobs
+           n.started_at, n.last_beat_at, n.node_info, n.rescued_at, n.rescued_by, <jobs> AS jobs
       FROM scheduler_node n
      ORDER BY n.started_at, n.node_id
 """
-
-# From each name to the next in the index, one look per node, however many rows each has: every node asks
-# this with every beat, and a plain DISTINCT has been seen to read the whole queue.
-_EACH_NAME = """{walk} (node_id) AS (
-        SELECT CAST((SELECT t.{column} FROM {table} t
-                      WHERE t.{column} IS NOT NULL ORDER BY t.{column} LIMIT 1) AS {{text}})
-        UNION ALL
-        SELECT CAST((SELECT t.{column} FROM {table} t
-                      WHERE t.{column} > w.node_id ORDER BY t.{column} LIMIT 1) AS {{text}})
-          FROM {walk} w
-         WHERE w.node_id IS NOT NULL
-    )"""
-
-FIND_STRAYS = f"""
-    WITH RECURSIVE
-    {_EACH_NAME.format(walk="claims", table="scheduler_job_queue", column="picked_by")},
-    {_EACH_NAME.format(walk="keys", table="scheduler_business_key_reservation", column="node_id")},
-    {_EACH_NAME.format(walk="permits", table="scheduler_resource_permit", column="node_id")}
-    SELECT h.node_id
-      FROM (SELECT node_id FROM claims UNION SELECT node_id FROM keys UNION SELECT node_id FROM permits) h
-     WHERE h.node_id IS NOT NULL
-       AND NOT EXISTS (SELECT 1 FROM scheduler_node n WHERE n.node_id = h.node_id AND n.state <> 'DEAD')
-     ORDER BY h.node_id
-"""
+_JOBS_OF_NODE = """(SELECT count(*)
+              FROM scheduler_job_queue q
+             WHERE q.picked_by = n.node_id AND q.status = 'RUNNING')"""
+LIST_NODES = _NODES.replace("<jobs>", _JOBS_OF_NODE)
+WATCH_NODES = _NODES.replace("<jobs>", "0")
 
 # The beat that was seen is compared in the statement itself: a node that has beaten since then, even
 # in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
@@ -177,9 +164,16 @@ class SqlCluster(SqlPart):
         }
         self.database.run(lambda session: session.execute(REGISTER, values))
 
-    def beat(self, node_id: str, *, now: datetime, change: NodeChange | None = None) -> BeatAnswer:
+    def beat(
+        self,
+        node_id: str,
+        *,
+        now: datetime,
+        change: NodeChange | None = None,
+        known: Sequence[UUID] | None = None,
+    ) -> BeatAnswer:
         """
-        Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
+        Raise the beat counter and read back the node's claims, of *known* jobs or all; a DEAD or missing row is not changed.
 
         The claims are read under the node's lock: a rescue has either taken them all, or none.
         """
@@ -191,8 +185,7 @@ class SqlCluster(SqlPart):
             clock = session.value(statement, values)
             if clock is None:
                 return BeatAnswer(alive=False)
-            claims: dict[UUID, UUID] = dict(session.rows(FIND_CLAIMS, {"node_id": node_id}))
-            return BeatAnswer(alive=True, claims=claims, database_time=clock)
+            return BeatAnswer(alive=True, claims=_claims(session, node_id, known), database_time=clock)
 
         return self.database.run(beat)
 
@@ -223,9 +216,10 @@ class SqlCluster(SqlPart):
         values = {"node_id": node_id, "state": state}
         return self.database.run(lambda session: session.execute(SET_STATE, values)) > 0
 
-    def nodes(self) -> list[NodeRecord]:
-        """All rows, by start time, with the number of jobs each is running."""
-        return [_node(row) for row in self.database.read(lambda session: session.rows(LIST_NODES))]
+    def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
+        """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
+        rows = self.database.read(lambda session: session.rows(LIST_NODES if counting else WATCH_NODES))
+        return [_node(row) for row in rows]
 
     def database_time(self) -> datetime:
         """The database server's clock."""
@@ -336,6 +330,14 @@ def _pace(node: NodeSpec | NodeChange) -> dict[str, int]:
 
 def _beat(session: Session, node_ids: list[str], now: datetime) -> set[str]:
     return {node_id for (node_id,) in session.rows(BEAT_MANY, {"ids": node_ids, "now": now})}
+
+
+def _claims(session: Session, node_id: str, known: Sequence[UUID] | None) -> dict[UUID, UUID]:
+    if known is None:
+        return dict(session.rows(FIND_CLAIMS, {"node_id": node_id}))
+    if not known:
+        return {}
+    return dict(session.rows(FIND_KNOWN_CLAIMS, {"node_id": node_id, "known": sorted(known)}))
 
 
 def _lock_running(session: Session, node_id: str) -> dict[UUID, QueueRow]:

@@ -92,6 +92,16 @@ OLDEST_JOBS = """
      LIMIT :step
 """
 
+# Not the smallest time of creation, for which there is no index: the smallest of those that are first by id.
+OLDEST_CREATED_AT = """
+    SELECT min(o.created_at) AS created_at
+      FROM (SELECT created_at FROM scheduler_job ORDER BY job_id LIMIT :step) o
+"""
+
+OLDEST_ARCHIVED_AT = """
+    SELECT archived_at FROM scheduler_job_archive ORDER BY archived_at LIMIT 1
+"""
+
 LOCK_OLD_JOBS = """
     SELECT job_id
       FROM scheduler_job
@@ -291,6 +301,19 @@ class SqlHistory(SqlPart):
             return len(jobs)
 
         return self.database.run(purge)
+
+    def oldest_created_at(self) -> datetime | None:
+        """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""
+        return self._time(OLDEST_CREATED_AT, {"step": STEP})
+
+    def oldest_archived_at(self) -> datetime | None:
+        """When the job that has been in the archive for longest came there; None: it is empty."""
+        return self._time(OLDEST_ARCHIVED_AT, {})
+
+    def _time(self, sql: str, values: dict[str, object]) -> datetime | None:
+        rows = self.database.read(lambda session: session.rows(sql, values))
+        found: datetime | None = rows[0][0] if rows else None
+        return found
 
 
 def _delete_runs(session: Session, runs: list[tuple[UUID, UUID]]) -> int:

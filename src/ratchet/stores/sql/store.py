@@ -127,6 +127,8 @@ class SqlStore:
         self.purge_logs = history.purge_logs
         self.archive = history.archive
         self.purge_archive = history.purge_archive
+        self.oldest_created_at = history.oldest_created_at
+        self.oldest_archived_at = history.oldest_archived_at
 
     def _bind_runs(self) -> None:
         claims = SqlClaims(self.database, self.stream_registry)

@@ -84,6 +84,33 @@ class TestBeat:
         answer = harness.store.beat("node-1", now=harness.now)
         assert answer.claims == {kept.job_id: kept.claim_id}
 
+    def test_it_may_be_asked_for_known_jobs_only(self, harness: Harness) -> None:
+        """Those of them that the node holds, under whatever token; the counter grows all the same."""
+        harness.register()
+        kept, canceled, again, other = (harness.running() for _ in range(4))
+        theirs = harness.running(node="node-2")
+        harness.store.cancel(canceled.job_id, reason="r", now=harness.now)
+        harness.store.hand_back([again], now=harness.now)
+        token = harness.claim_job(again.job_id).claim_id
+        known = [claim.job_id for claim in (kept, canceled, again, theirs)]
+        answer = harness.store.beat("node-1", now=harness.now, known=known)
+        assert answer.claims == {kept.job_id: kept.claim_id, again.job_id: token}
+        assert harness.store.beat("node-1", now=harness.now, known=[]).claims == {}
+        assert other.job_id in harness.store.beat("node-1", now=harness.now).claims
+        assert [node.beat for node in harness.store.nodes()] == [3]
+
+    def test_who_watches_beats_does_not_pay_for_counting(self, harness: Harness) -> None:
+        """The same nodes without the number of their jobs, if that is not asked for."""
+        harness.register()
+        harness.register("node-2")
+        harness.running()
+        assert [(node.node_id, node.running) for node in harness.store.nodes()] == [
+            ("node-1", 1),
+            ("node-2", 0),
+        ]
+        watched = harness.store.nodes(counting=False)
+        assert [(node.node_id, node.running) for node in watched] == [("node-1", 0), ("node-2", 0)]
+
     def test_it_may_bring_the_database_s_time(self, harness: Harness) -> None:
         """Where a beat samples the clock, it is the database's."""
         harness.register()

@@ -261,3 +261,19 @@ class TestArchive:
         assert harness.store.tag_counts() == {}
         answer = harness.store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0]
         assert (answer.job_id, answer.created) == (old, False)
+
+    def test_the_oldest(self, harness: Harness) -> None:
+        """When the first of the jobs was created and the first in the archive came there; nothing where there is none."""
+        store = harness.store
+        assert (store.oldest_created_at(), store.oldest_archived_at()) == (None, None)
+        begun = harness.now
+        harness.succeeded()
+        harness.advance(days=1)
+        second = harness.now
+        harness.succeeded()
+        assert (store.oldest_created_at(), store.oldest_archived_at()) == (begun, None)
+        assert store.archive(before=harness.after(hours=-1), limit=10, now=harness.now) == 1
+        assert (store.oldest_created_at(), store.oldest_archived_at()) == (second, second)
+        harness.advance(days=1)
+        assert store.archive(before=harness.after(hours=-1), limit=10, now=harness.now) == 1
+        assert (store.oldest_created_at(), store.oldest_archived_at()) == (None, second)
