@@ -11,7 +11,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.backdating import are_new, tell_backdated
+from ratchet.stores.sql.backdating import LATE, tell_backdated
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import Cancellation
@@ -141,8 +141,13 @@ class SqlJobs(SqlPart):
 
         That finds those that are stored already, by an earlier try whose answer was lost.
         """
-        if len(specs) == 1 and self.database.dialect.fuses_writes and are_new(specs, now):
-            alone = lone_insert(specs[0], ids[specs[0].stream], now)
+        if len(specs) == 1:
+            spec = specs[0]
+            if spec.status is not JobStatus.PENDING or not self.database.dialect.fuses_writes:
+                return False
+            if spec.scheduled_at < now - LATE:
+                return False
+            alone = lone_insert(spec, ids[spec.stream], now)
             return self.database.run_alone(*alone) is not None
         if len(specs) < COPY_FROM or not self.database.dialect.copies:
             return False

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import json
+from msgspec.structs import astuple
 
 from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus
@@ -52,6 +53,11 @@ _FUSED = """
          WHERE status = 'PENDING'
     )
     SELECT job_id FROM cold
+"""
+
+_ALONE = """
+    WITH cold AS (INSERT INTO scheduler_job ({cold}) VALUES ({cold_binds}))
+    INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_binds})
 """
 
 _REQUIRED = (
@@ -117,6 +123,9 @@ _FIELDS = tuple(
     for name in dict.fromkeys(_FIELD_OF.get(column, column) for column, _, _ in _OPTIONAL)
 )
 _LOOK_FROM = 16
+#: From this field on a plain job that nothing was said about has nothing but defaults.
+_FIRST_OPTIONAL = JobSpec.__struct_fields__.index("expires_at")
+_ALL_UNSET = tuple(_UNSET[name] for name in JobSpec.__struct_fields__[_FIRST_OPTIONAL:])
 
 #: The columns of the queue, and the cold columns that they repeat.
 _HOT = (
@@ -170,25 +179,29 @@ def store_specs(
 
 
 def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict[str, object]]:
-    """The one statement that stores a job without keys, tags, edges and signal, where the product can fuse writes."""
+    """
+    The one statement that stores a PENDING job without keys, tags, edges and signal, where the product can fuse writes.
+
+    It fails where the job is there already: looking for it first, as ON CONFLICT does, is work for the server
+    and bytes in its log, and only a submission whose answer was lost comes twice.
+    """
     values: dict[str, object] = {
         "job_id": spec.job_id,
         "root_id": spec.root_id or spec.job_id,
         "target": spec.target,
         "payload": spec.payload,
-        "job_type": spec.type.value,
-        "priority": int(spec.priority),
+        "job_type": spec.type._value_,
+        "priority": spec.priority,
         "stream_id": stream_id,
-        "status": spec.status.value,
+        "status": "PENDING",
         "created_at": now,
         "scheduled_at": spec.scheduled_at,
     }
-    for name, value_of, default in _OPTIONAL:
-        if (value := value_of(spec)) != default:
-            values[name] = value
-    if spec.status is JobStatus.WAITING:
-        values["held_at"] = now
-    return _insert_one(tuple(values)), values
+    if astuple(spec)[_FIRST_OPTIONAL:] != _ALL_UNSET:
+        for name, value_of, default in _OPTIONAL:
+            if (value := value_of(spec)) != default:
+                values[name] = value
+    return _insert_alone(tuple(values)), values
 
 
 def copy_specs(
@@ -265,6 +278,17 @@ def _stream_ids(specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int]) -
 def _insert_one(columns: tuple[str, ...]) -> str:
     binds = ", ".join(f":{column}" for column in columns)
     return _FUSED.format(columns=", ".join(columns), source=f"VALUES ({binds})")
+
+
+@lru_cache(maxsize=256)
+def _insert_alone(columns: tuple[str, ...]) -> str:
+    hot = [(column, source) for column, source in _HOT if source in columns]
+    return _ALONE.format(
+        cold=", ".join(columns),
+        cold_binds=", ".join(f":{column}" for column in columns),
+        hot=", ".join(column for column, _ in hot),
+        hot_binds=", ".join(f":{source}" for _, source in hot),
+    )
 
 
 @lru_cache(maxsize=256)

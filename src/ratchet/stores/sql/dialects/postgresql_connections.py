@@ -55,6 +55,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     used_at: float = 0.0
     is_settled: bool | None = None  # whether it was set up for claims
     is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
+    exchange: Any = None  # what was prepared on it for statements that are sent alone
 
     @property
     def has_ended(self) -> bool:
