@@ -65,7 +65,8 @@ def send(
     *within* is the caller's transaction: the commit is the caller's, so nothing is repeated and
     nobody is woken here. Inside ``ctx.transaction()`` that block's transaction is taken.
     """
-    require_shallow(submission.edges, backend.options.chain_depth_limit)
+    if submission.edges:
+        require_shallow(submission.edges, backend.options.chain_depth_limit)
     joined = within if within is not None else enlisted_connection(backend.store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
@@ -139,11 +140,8 @@ def announce(
     created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
     if created:
         soon = now + WAKE_AHEAD
-        ready = [
-            spec.priority
-            for spec in created
-            if spec.status is JobStatus.PENDING and spec.scheduled_at <= soon
-        ]
+        pending = JobStatus.PENDING
+        ready = [spec.priority for spec in created if spec.status is pending and spec.scheduled_at <= soon]
         backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
         if backend.hears(JobSubmitted):
             for spec in created:

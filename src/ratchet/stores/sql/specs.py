@@ -17,9 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from msgspec import json
-from msgspec.structs import astuple
 
-from ratchet.model.job import JobSpec, StreamKey
+from ratchet.model.job import JobSpec, StreamKey, has_only_defaults
 from ratchet.model.status import BackoffPolicy, JobStatus
 from ratchet.stores.sql.backdating import tell_backdated_specs
 from ratchet.stores.sql.database import Session
@@ -56,8 +55,8 @@ _FUSED = """
 """
 
 _ALONE = """
-    WITH cold AS (INSERT INTO scheduler_job ({cold}) VALUES ({cold_binds}))
-    INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_binds})
+    WITH cold AS (INSERT INTO scheduler_job ({cold}) VALUES ({cold_values}))
+    INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_values})
 """
 
 _REQUIRED = (
@@ -123,9 +122,6 @@ _FIELDS = tuple(
     for name in dict.fromkeys(_FIELD_OF.get(column, column) for column, _, _ in _OPTIONAL)
 )
 _LOOK_FROM = 16
-#: From this field on a plain job that nothing was said about has nothing but defaults.
-_FIRST_OPTIONAL = JobSpec.__struct_fields__.index("expires_at")
-_ALL_UNSET = tuple(_UNSET[name] for name in JobSpec.__struct_fields__[_FIRST_OPTIONAL:])
 
 #: The columns of the queue, and the cold columns that they repeat.
 _HOT = (
@@ -187,17 +183,18 @@ def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict
     """
     values: dict[str, object] = {
         "job_id": spec.job_id,
-        "root_id": spec.root_id or spec.job_id,
         "target": spec.target,
         "payload": spec.payload,
-        "job_type": spec.type._value_,
+        "job_type": spec.type.value,
         "priority": spec.priority,
         "stream_id": stream_id,
-        "status": "PENDING",
-        "created_at": now,
         "scheduled_at": spec.scheduled_at,
     }
-    if astuple(spec)[_FIRST_OPTIONAL:] != _ALL_UNSET:
+    if spec.root_id is not None:
+        values["root_id"] = spec.root_id
+    if spec.scheduled_at is not now:
+        values["created_at"] = now
+    if not has_only_defaults(spec):
         for name, value_of, default in _OPTIONAL:
             if (value := value_of(spec)) != default:
                 values[name] = value
@@ -281,13 +278,16 @@ def _insert_one(columns: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _insert_alone(columns: tuple[str, ...]) -> str:
-    hot = [(column, source) for column, source in _HOT if source in columns]
+def _insert_alone(given: tuple[str, ...]) -> str:
+    # what two columns have in common is sent once
+    binds = {"root_id": ":job_id", "created_at": ":scheduled_at", "status": "'PENDING'"}
+    binds |= {column: f":{column}" for column in given}
+    hot = {column: binds[source] for column, source in _HOT if source in binds}
     return _ALONE.format(
-        cold=", ".join(columns),
-        cold_binds=", ".join(f":{column}" for column in columns),
-        hot=", ".join(column for column, _ in hot),
-        hot_binds=", ".join(f":{source}" for _, source in hot),
+        cold=", ".join(binds),
+        cold_values=", ".join(binds.values()),
+        hot=", ".join(hot),
+        hot_values=", ".join(hot.values()),
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, refuse_repeated_keys
+from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, has_only_defaults, refuse_repeated_keys
 from ratchet.model.status import JobStatus, JobType
 
 _TARGET_LIMIT = 512
@@ -35,6 +35,18 @@ def validate(
     for key in streams:
         _check_stream(key)
     return streams
+
+
+def is_evident(spec: JobSpec, now: datetime) -> bool:
+    """True for a job with nothing in it that `validate` could refuse, except its stream; most jobs are like that."""
+    return (
+        spec.status is JobStatus.PENDING
+        and has_only_defaults(spec)
+        and spec.root_id is None
+        and spec.scheduled_at.tzinfo is not None
+        and now.tzinfo is not None
+        and len(spec.target) <= _TARGET_LIMIT
+    )
 
 
 def _count_incoming(edges: Sequence[Edge]) -> dict[UUID, int]:
