@@ -2,7 +2,8 @@
 What a job is: as submitted (`JobSpec`), as users see it (`Job`), and how to ask for it (`JobFilter`).
 
 The values on the hot path are msgspec structs: they are built a hundred thousand times a second in
-bulk submissions, and a frozen dataclass costs ten times as much to make.
+bulk submissions, and a frozen dataclass costs ten times as much to make. Where nothing in them can lead
+back to them, the garbage collector does not look at them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class SignalWait(Struct, frozen=True, kw_only=True):
     deadline: datetime | None = None
 
 
-class JobSpec(Struct, frozen=True, kw_only=True):
+class JobSpec(Struct, frozen=True, kw_only=True, gc=False):
     """One job as it is submitted, complete and validated. Payload and params are JSON text."""
 
     job_id: UUID
@@ -104,7 +105,7 @@ def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:
                 )
 
 
-class Insertion(Struct, frozen=True, kw_only=True):
+class Insertion(Struct, frozen=True, kw_only=True, gc=False):
     """What became of one submitted spec: stored (``created``), or the older job that its key names."""
 
     job_id: UUID

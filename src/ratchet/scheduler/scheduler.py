@@ -346,7 +346,7 @@ class Scheduler:
         within: object | None = None,
     ) -> list[JobHandle[Any]]:
         """
-        Store one job of *target* per tuple of arguments, a thousand per round trip; their handles, in order.
+        Store one job of *target* per tuple of arguments, a thousand or more per transaction; their handles, in order.
 
         All are checked before the first is stored.
         """

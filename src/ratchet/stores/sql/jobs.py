@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.backdating import LATE, tell_backdated
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
@@ -139,11 +139,14 @@ class SqlJobs(SqlPart):
         dialect = self.database.dialect
         if len(specs) == 1:
             return dialect.fuses_writes and self._insert_alone(specs[0], now)
-        if len(specs) < COPY_FROM or not dialect.copies or not all(map(is_plain, specs)):
+        if len(specs) < COPY_FROM or not dialect.copies:
             return False
-        ids = self.streams.ids_of(None, validate(specs, now=now))
+        bare = all(map(has_only_defaults, specs))
+        if not bare and not all(map(is_plain, specs)):
+            return False
+        ids = self.streams.ids_of(None, validate(specs, now=now, bare=bare))
         try:
-            self.database.run(lambda session: copy_specs(session, specs, ids, now=now))
+            self.database.run(lambda session: copy_specs(session, specs, ids, now=now, bare=bare))
         except ConstraintViolated:
             return False
         return True

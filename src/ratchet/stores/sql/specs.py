@@ -19,7 +19,7 @@ from uuid import UUID
 from msgspec import json
 
 from ratchet.model.job import JobSpec, StreamKey, has_only_defaults
-from ratchet.model.status import BackoffPolicy, JobStatus
+from ratchet.model.status import BackoffPolicy, JobStatus, JobType
 from ratchet.stores.sql.backdating import tell_backdated_specs
 from ratchet.stores.sql.database import Session
 
@@ -202,16 +202,25 @@ def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict
 
 
 def copy_specs(
-    session: Session, specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], *, now: datetime
+    session: Session,
+    specs: Sequence[JobSpec],
+    stream_ids: Mapping[StreamKey, int],
+    *,
+    now: datetime,
+    bare: bool = False,
 ) -> None:
-    """Store plain jobs in the product's fastest way; `ConstraintViolated` where one of them is there already."""
+    """
+    Store plain jobs in the product's fastest way; `ConstraintViolated` where one of them is there already.
+
+    *bare*: none has anything but defaults (`has_only_defaults`).
+    """
     begun = time.monotonic()
-    names, columns = _columns(specs, stream_ids, now, None)
+    names, columns = _columns(specs, stream_ids, now, None, bare=bare)
     session.insert_columns("scheduler_job", names, columns)
     known = dict(zip(names, columns, strict=True))
-    pending = [status == JobStatus.PENDING.value for status in known["status"]]
     hot = [(column, known[source]) for column, source in _HOT if source in known]
-    if not all(pending):
+    if known["status"].count(JobStatus.PENDING.value) != len(specs):
+        pending = [status == JobStatus.PENDING.value for status in known["status"]]
         hot = [(column, [*compress(values, pending)]) for column, values in hot]
     if hot[0][1]:
         session.insert_columns(
@@ -229,23 +238,31 @@ def _table(
 
 
 def _columns(
-    specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], now: datetime, flags: Flags | None
+    specs: Sequence[JobSpec],
+    stream_ids: Mapping[StreamKey, int],
+    now: datetime,
+    flags: Flags | None,
+    *,
+    bare: bool = False,
 ) -> tuple[tuple[str, ...], list[Sequence[object]]]:
+    ids = [spec.job_id for spec in specs]
+    rooted = [spec.root_id for spec in specs].count(None) != len(specs)
+    statuses = [spec.status for spec in specs]
     names = list(_REQUIRED)
     columns: list[Sequence[object]] = [
-        [spec.job_id for spec in specs],
-        [spec.root_id or spec.job_id for spec in specs],
+        ids,
+        [spec.root_id or spec.job_id for spec in specs] if rooted else ids,
         [spec.target for spec in specs],
         [spec.payload for spec in specs],
-        [spec.type.value for spec in specs],
+        _words([spec.type for spec in specs]),
         [int(spec.priority) for spec in specs],
         _stream_ids(specs, stream_ids),
-        [spec.status.value for spec in specs],
+        _words(statuses),
         [now] * len(specs),
         [spec.scheduled_at for spec in specs],
     ]
-    optional = _OPTIONAL
-    if len(specs) > _LOOK_FROM:
+    optional = () if bare else _OPTIONAL
+    if len(specs) > _LOOK_FROM and not bare:
         # what every spec leaves at its default is found at C speed, and not looked at a second time
         used = {name for name, read, unset in _FIELDS if list(map(read, specs)).count(unset) != len(specs)}
         optional = tuple(one for one in _OPTIONAL if _FIELD_OF.get(one[0], one[0]) in used)
@@ -254,15 +271,21 @@ def _columns(
         if values.count(default) != len(values):
             names.append(name)
             columns.append(values)
-    held = [now if spec.status is JobStatus.WAITING else None for spec in specs]
-    if any(held):
+    if statuses.count(JobStatus.WAITING):
         names.append("held_at")
-        columns.append(held)
+        columns.append([now if status is JobStatus.WAITING else None for status in statuses])
     if flags is not None and flags.dependants:
         names += ["has_dependants", "has_conditions"]
         columns.append([spec.job_id in flags.dependants for spec in specs])
         columns.append([spec.job_id in flags.conditions for spec in specs])
     return tuple(names), columns
+
+
+def _words(members: Sequence[JobStatus] | Sequence[JobType]) -> list[str]:
+    first = members[0]
+    if members.count(first) == len(members):  # reading the value of a member is a call, comparing it is not
+        return [first.value] * len(members)
+    return [member.value for member in members]
 
 
 def _stream_ids(specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int]) -> list[int]:

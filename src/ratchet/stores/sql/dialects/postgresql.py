@@ -41,6 +41,7 @@ _SAVEPOINT = "ratchet"
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 _LOCK_WAIT = 5000  # milliseconds
+_BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
 class PostgresqlDialect(Dialect):
@@ -73,7 +74,7 @@ class PostgresqlDialect(Dialect):
         self._lock_wait = _LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.connect_timeout.total_seconds()
-        self.capabilities = Capabilities(wakeups="notify")
+        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK)
         statement_timeout = options.statement_timeout.total_seconds()
         self._connections = Connections(
             url,
