@@ -229,7 +229,7 @@ def send_in_chunks(
     other waits for the database.
     """
     jobs = submission.specs
-    size = max(CHUNK, min(-(-len(jobs) // PARTS), backend.store.capabilities.bulk))
+    size = min(max(CHUNK, -(-len(jobs) // PARTS)), backend.store.capabilities.bulk)
     parts = [
         Submission(specs=jobs[start : start + size], limits=submission.limits)
         for start in range(0, len(jobs), size)

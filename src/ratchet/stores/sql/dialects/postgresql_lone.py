@@ -108,9 +108,8 @@ class Exchange:
         if events != self._awaited:
             self._news.modify(self._pgconn.socket, events)
             self._awaited = events
-        while not self._news.poll(1000):
-            if time.monotonic() > deadline:
-                raise psycopg.OperationalError("the server did not answer in time")
+        if not self._news.poll(max(deadline - time.monotonic(), 0.0) * 1000):
+            raise psycopg.OperationalError("the server did not answer in time")
 
 
 class LoneStatements:
