@@ -177,32 +177,28 @@ class TestFailures:
         assert record is not None
         assert record.payload == text
 
-    def test_a_server_that_does_not_answer(
-        self, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """The submission ends soon after its deadline, and finds a working server again."""
-        monkeypatch.setattr("ratchet.stores.sql.dialects.postgresql_connections._GRACE", 0.3)
-        options = Options(statement_timeout=timedelta(seconds=0.5), connect_timeout=timedelta(seconds=2))
+    def test_a_server_that_does_not_answer(self, steps: SqlSteps, postgresql_url: str) -> None:
+        """The submission ends after its deadline, and finds a working server again."""
         parts = urlsplit(postgresql_url)
+        options = Options(connect_timeout=timedelta(seconds=2))
         with (
             Proxy((parts.hostname or "", parts.port or 5432)) as proxy,
             closing(
                 open_store(postgresql_url.replace(f":{parts.port}/", f":{proxy.address[1]}/"), options)
             ) as store,
         ):
-            store.migrate()
-            steps = SqlSteps(postgresql_url)
-            spec = steps.spec()
-            store.insert([spec], now=steps.now)
+            store.insert([steps.spec()], now=steps.now)
+            (connection,) = store.database.dialect._connections._idle  # type: ignore[attr-defined]
+            connection.exchange._patience = 0.2
             proxy.silent = True
             with pytest.raises(StoreUnavailable):
                 store.insert([steps.spec()], now=steps.now)
+            assert connection.closed
             proxy.cut_all()
             proxy.silent = False
             last = steps.spec()
             store.insert([last], now=steps.now)
             assert rows(steps, last) == (1, 1)
-            steps.close()
 
 
 def test_behind_a_pooler_nothing_is_prepared(pgbouncer_url: str, trips: list[str]) -> None:
