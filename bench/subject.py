@@ -153,14 +153,17 @@ class Ratchet(Subject):
             self._watch_sqlite(store)
             return
         from ratchet.stores.sql.dialects.postgresql_connections import Connection
+        from ratchet.stores.sql.dialects.postgresql_lone import Exchange
 
-        original = Connection.wait
+        def counted(original: Any) -> Any:
+            def wait(*args: Any, **kwargs: Any) -> Any:
+                self.trips += 1
+                return original(*args, **kwargs)
 
-        def counted(connection: Any, *args: Any, **kwargs: Any) -> Any:
-            self.trips += 1
-            return original(connection, *args, **kwargs)
+            return wait
 
-        Connection.wait = counted  # type: ignore[method-assign]
+        for talks in (Connection, Exchange):
+            talks.wait = counted(talks.wait)  # type: ignore[method-assign]
 
     def round_trips(self) -> int:
         """How many there were."""

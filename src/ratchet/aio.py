@@ -132,7 +132,7 @@ class AsyncScheduler:
     ) -> JobHandle[R]: ...
     async def enqueue_now(self, target: Any, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """See `Scheduler.enqueue_now`."""
-        return await self.enqueue(target, *args, **kwargs).immediate().submit()
+        return await in_thread(self._scheduler.enqueue_now, target, *args, **kwargs)
 
     @overload
     def schedule(

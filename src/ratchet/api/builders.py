@@ -275,6 +275,9 @@ class GraphDraft(StepDraft, Generic[R]):
 
     def _compile(self, now: datetime, root: UUID | None = None) -> Submission:
         """Specs and edges, in the order the steps were named; *root* where it is part of a larger graph."""
+        if root is None and self._joined is None and len(self._named) == 1:
+            step = self._step
+            return Submission([self._only_spec(step, now)], limits=dict(step.limits))
         submission = Submission()
         first = self._trunk[0].identified(self._backend)
         if self._joined is not None:
@@ -287,6 +290,12 @@ class GraphDraft(StepDraft, Generic[R]):
             submission.specs.append(self._spec(step, now, root or first, caller, parents))
         submission.edges += self._edges(parents)
         return submission
+
+    def _only_spec(self, step: Step, now: datetime) -> JobSpec:
+        """The job of a draft that is nothing else."""
+        prepared = step.prepare(self._backend)
+        job_id = step.identified(self._backend)
+        return prepared.spec(job_id, now, caller=self._backend.caller(), **self._first(prepared, now))
 
     def _parents(self) -> dict[Step, tuple[Step, Branch | None]]:
         """What each step but the first follows, and the branch it is, if it is one."""
@@ -394,9 +403,8 @@ class GraphDraft(StepDraft, Generic[R]):
             submission = self._compile(now)
             insertions = send(self._backend, submission, now, within=within)
         self._spend_all("submitted")
-        position = next(
-            index for index, spec in enumerate(submission.specs) if spec.job_id == self._trunk[0].job_id
-        )
+        first = self._trunk[0].job_id
+        position = next(index for index, spec in enumerate(submission.specs) if spec.job_id is first)
         return self._handle(insertions[position], submission.specs[position].target)
 
     def _spend_all(self, how: str) -> None:

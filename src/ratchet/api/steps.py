@@ -78,6 +78,9 @@ class Step:
 
     def _settings(self, backend: Backend, function: Any, lane: Lane) -> dict[str, Any]:
         declared = declaration_of(function) or _UNDECLARED
+        breaker = breaker_of(function)
+        if not (self.given or self.tags or self.params):
+            return dict(_plain_settings(declared, lane, breaker))
         settings = dict(_declared_settings(declared))
         settings.update(self.given)
         tags = (*declared.tags, *self.tags)
@@ -88,14 +91,7 @@ class Step:
         for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
             if (listener := settings.get(callback)) is not None:
                 settings[callback] = backend.targets.describe(listener, arguments, {}).target
-        settings["stream"] = _stream(
-            settings.pop("queue", None) or DEFAULT_QUEUE,
-            lane,
-            settings.pop("resource", None),
-            breaker_of(function),
-            settings.pop("limit_key", None),
-            settings.pop("fairness_key", None),
-        )
+        _settle_stream(settings, lane, breaker)
         return settings
 
 
@@ -163,6 +159,43 @@ def parameter_types(function: Any) -> ParameterTypes:
     parameter is counted here.
     """
     return _types_of(getattr(function, "__func__", function))
+
+
+#: What gave a key its identity is kept beside the settings, so that nothing else gets it.
+_PLAIN: dict[tuple[int, int, str | None], tuple[JobDeclaration, Lane, Mapping[str, Any]]] = {}
+_MOST_PLAIN = 4096
+
+
+def _plain_settings(declared: JobDeclaration, lane: Lane, breaker: str | None) -> Mapping[str, Any]:
+    """
+    The settings of a job about which only its declaration says anything.
+
+    Kept by the declaration's identity: its hash would read every field of it, for every submission.
+    """
+    place = (id(declared), id(lane), breaker)
+    known = _PLAIN.get(place)
+    if known is not None:
+        return known[2]
+    settings = dict(_declared_settings(declared))
+    if declared.tags:
+        settings["tags"] = tuple(dict.fromkeys(declared.tags))
+    _settle_stream(settings, lane, breaker)
+    if len(_PLAIN) >= _MOST_PLAIN:
+        _PLAIN.clear()
+    _PLAIN[place] = (declared, lane, settings)
+    return settings
+
+
+def _settle_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> None:
+    """Put the stream in place of the settings that it is made of."""
+    settings["stream"] = _stream(
+        settings.pop("queue", None) or DEFAULT_QUEUE,
+        lane,
+        settings.pop("resource", None),
+        breaker,
+        settings.pop("limit_key", None),
+        settings.pop("fairness_key", None),
+    )
 
 
 @lru_cache(maxsize=1024)

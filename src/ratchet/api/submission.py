@@ -12,9 +12,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from ratchet.api.backend import Backend
 from ratchet.api.context import enlisted_connection, undisturbed
@@ -23,8 +24,9 @@ from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreUnavailable
 from ratchet.model.events import JobCanceled, JobSubmitted
+from ratchet.model.identifiers import many_ids
 from ratchet.model.job import Insertion, JobSpec
-from ratchet.model.payload import encode
+from ratchet.model.payload import encode_many
 from ratchet.model.status import Busy, JobStatus, Priority
 
 T = TypeVar("T")
@@ -34,8 +36,9 @@ WAKE_AHEAD = timedelta(seconds=60)
 #: How long a submission is repeated while the store cannot be reached, and the rests in between.
 PATIENCE = 5.0
 RESTS = (0.1, 0.5, 1.5)
-#: Jobs per round trip of a bulk submission.
+#: Jobs per transaction of a bulk submission, and into how many transactions a large one is divided before they get larger.
 CHUNK = 1000
+PARTS = 8
 #: From so many round trips on, a second thread helps.
 HELPED_FROM = 4
 
@@ -65,7 +68,8 @@ def send(
     *within* is the caller's transaction: the commit is the caller's, so nothing is repeated and
     nobody is woken here. Inside ``ctx.transaction()`` that block's transaction is taken.
     """
-    require_shallow(submission.edges, backend.options.chain_depth_limit)
+    if submission.edges:
+        require_shallow(submission.edges, backend.options.chain_depth_limit)
     joined = within if within is not None else enlisted_connection(backend.store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
@@ -139,11 +143,8 @@ def announce(
     created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
     if created:
         soon = now + WAKE_AHEAD
-        ready = [
-            spec.priority
-            for spec in created
-            if spec.status is JobStatus.PENDING and spec.scheduled_at <= soon
-        ]
+        pending = JobStatus.PENDING
+        ready = [spec.priority for spec in created if spec.status is pending and spec.scheduled_at <= soon]
         backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
         if backend.hears(JobSubmitted):
             for spec in created:
@@ -212,30 +213,34 @@ def send_many(
     if not items:
         return []
     specs = specs_for(backend, step, items, now)
-    send_in_chunks(backend, Submission(specs=specs, limits=dict(step.limits)), now, within=within)
+    send_in_chunks(backend, Submission(specs=specs, limits=dict(step.limits)), within=within)
     return specs
 
 
 def send_in_chunks(
-    backend: Backend, submission: Submission, now: datetime, *, within: object | None = None
+    backend: Backend, submission: Submission, *, within: object | None = None
 ) -> list[Insertion]:
     """
-    `send` for many independent jobs: a transaction per thousand.
+    `send` for many independent jobs: a transaction per thousand, or more where the store likes them larger.
+
+    Each part is sent with the time at which it is sent: a store has to know which jobs come late into the queue.
 
     Where the store can write two transactions at once, a second thread helps: one encodes while the
     other waits for the database.
     """
-    source = iter(submission.specs)
-    parts: list[Submission] = []
-    while specs := list(islice(source, CHUNK)):
-        parts.append(Submission(specs=specs, limits=submission.limits))
+    jobs = submission.specs
+    size = min(max(CHUNK, -(-len(jobs) // PARTS)), backend.store.capabilities.bulk)
+    parts = [
+        Submission(specs=jobs[start : start + size], limits=submission.limits)
+        for start in range(0, len(jobs), size)
+    ]
     joined = within is not None or enlisted_connection(backend.store) is not None
     if joined or len(parts) < HELPED_FROM or not backend.store.capabilities.concurrent_writers:
-        return [answer for part in parts for answer in send(backend, part, now, within=within)]
-    return _send_with_help(backend, parts, now)
+        return [answer for part in parts for answer in send(backend, part, backend.now(), within=within)]
+    return _send_with_help(backend, parts)
 
 
-def _send_with_help(backend: Backend, parts: Sequence[Submission], now: datetime) -> list[Insertion]:
+def _send_with_help(backend: Backend, parts: Sequence[Submission]) -> list[Insertion]:
     """Both threads take the next part until there is none, or one of them fails; its error is raised."""
     answers: dict[int, list[Insertion]] = {}
     errors: list[BaseException] = []
@@ -249,7 +254,7 @@ def _send_with_help(backend: Backend, parts: Sequence[Submission], now: datetime
             if part is None:
                 return
             try:
-                answers[number] = send(backend, part, now)
+                answers[number] = send(backend, part, backend.now())
             except BaseException as error:
                 errors.append(error)
 
@@ -272,28 +277,25 @@ def specs_for(
     first.given, first.tags, first.params, first.limits = step.given, step.tags, step.params, step.limits
     prepared = first.prepare(backend)
     prepared.require_no_placeholders()
-    pattern = prepared.spec(backend.ids(), now, caller=backend.caller(), **given)
-    fixed = {
-        name: value
-        for name in JobSpec.__struct_fields__
-        if (value := getattr(pattern, name)) != _DEFAULTS.get(name, _ABSENT)
-    }
-    del fixed["job_id"], fixed["payload"]
-    describe, ids, types = backend.targets.describe, backend.ids, parameter_types(function)
-    limit, allow_type = backend.options.payload_limit, backend.allow_type
+    calls = [item if type(item) is tuple else arguments_of(item) for item in items]
     # whether positional arguments fit a signature depends on their number alone
-    fitting = {len(first.args)}
-    specs = [pattern]
-    for item in islice(items, 1, None):
-        args = item if type(item) is tuple else arguments_of(item)
-        if len(args) not in fitting:
-            describe(function, args, {})
-            fitting.add(len(args))
-        payload = encode(args, {}, limit=limit, types=types, allow_type=allow_type)
+    for args in {len(args): args for args in reversed(calls)}.values():
+        backend.targets.describe(function, args, {})
+    payloads = encode_many(
+        calls,
+        limit=backend.options.payload_limit,
+        types=parameter_types(function),
+        allow_type=backend.allow_type,
+    )
+    for args, payload in zip(calls, payloads, strict=True):
         if '"$"' in payload:
             require_no_placeholders(prepared.stored.target, args)
-        specs.append(JobSpec(job_id=ids(), payload=payload, **fixed))
-    return specs
+    ids = many_ids(backend.ids, len(calls))
+    pattern = prepared.spec(ids[0], now, caller=backend.caller(), **given)
+    return [
+        replace(pattern, job_id=job_id, payload=payload)
+        for job_id, payload in zip(ids, payloads, strict=True)
+    ]
 
 
 def arguments_of(item: Any) -> tuple[Any, ...]:
@@ -305,13 +307,3 @@ def arguments_of(item: Any) -> tuple[Any, ...]:
     raise InvalidJob(
         f"each entry must be a tuple of arguments, not {item!r}; for one argument write ({item!r},)"
     )
-
-
-_ABSENT: Any = object()
-_DEFAULTS: dict[str, Any] = dict(
-    zip(
-        JobSpec.__struct_fields__[-len(JobSpec.__struct_defaults__) :],
-        JobSpec.__struct_defaults__,
-        strict=True,
-    )
-)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from struct import unpack
 from typing import Protocol
 from uuid import RFC_4122, UUID, SafeUUID
 from weakref import WeakSet
@@ -129,10 +130,25 @@ class IdFactory:
             self._position = position + _RANDOM_BYTES
             noise = int.from_bytes(self._buffer[position : position + _RANDOM_BYTES], "big")
             value = now << 80 | _VERSION | self._count << 64 | _VARIANT | noise & _RANDOM_BITS
-        # the same as UUID(int=value), at a third of the cost
-        made = _blank(UUID)
-        _assign(made, "int", value)
-        _assign(made, "is_safe", _UNKNOWN)
+        return _identifier(value)
+
+    def many(self, count: int) -> list[UUID]:
+        """So many new identifiers, in order, at a third of the cost of as many calls."""
+        made: list[UUID] = []
+        while (missing := count - len(made)) > 0:
+            with self._lock:
+                now = self._milliseconds()
+                first = self._count + 1 if now == self._last else 0
+                if first > _LAST_COUNT:
+                    now, first = self._next_tick(), 0
+                some = min(missing, _LAST_COUNT + 1 - first)
+                self._last, self._count = now, first + some - 1
+                noises = unpack(f">{some}Q", self._random(some * _RANDOM_BYTES))
+            begin = now << 80 | _VERSION | _VARIANT
+            made += [
+                _identifier(begin | number << 64 | noise & _RANDOM_BITS)
+                for number, noise in enumerate(noises, first)
+            ]
         return made
 
     def _next_tick(self) -> int:
@@ -155,6 +171,14 @@ class IdFactory:
         self._position = _BUFFERED
 
 
+def _identifier(value: int) -> UUID:
+    # the same as UUID(int=value), at a third of the cost
+    made = _blank(UUID)
+    _assign(made, "int", value)
+    _assign(made, "is_safe", _UNKNOWN)
+    return made
+
+
 _factories: WeakSet[IdFactory] = WeakSet()
 
 
@@ -172,6 +196,15 @@ _system_ids = IdFactory()
 def new_id() -> UUID:
     """A new UUIDv7 with the time of this machine."""
     return _system_ids()
+
+
+def many_ids(source: IdSource, count: int) -> list[UUID]:
+    """So many ids from *source*, in order, in its fastest way."""
+    if source is new_id:
+        source = _system_ids
+    if isinstance(source, IdFactory):
+        return source.many(count)
+    return [source() for _ in range(count)]
 
 
 def timestamp_of(identifier: UUID) -> datetime:

@@ -2,7 +2,8 @@
 What a job is: as submitted (`JobSpec`), as users see it (`Job`), and how to ask for it (`JobFilter`).
 
 The values on the hot path are msgspec structs: they are built a hundred thousand times a second in
-bulk submissions, and a frozen dataclass costs ten times as much to make.
+bulk submissions, and a frozen dataclass costs ten times as much to make. Where nothing in them can lead
+back to them, the garbage collector does not look at them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ratchet.model.errors import EmptyFilter, InvalidJob
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
@@ -48,7 +50,7 @@ class SignalWait(Struct, frozen=True, kw_only=True):
     deadline: datetime | None = None
 
 
-class JobSpec(Struct, frozen=True, kw_only=True):
+class JobSpec(Struct, frozen=True, kw_only=True, gc=False):
     """One job as it is submitted, complete and validated. Payload and params are JSON text."""
 
     job_id: UUID
@@ -82,6 +84,15 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     signal: SignalWait | None = None
 
 
+_FIRST_OPTION = JobSpec.__struct_fields__.index("expires_at")
+_NO_OPTIONS = JobSpec.__struct_defaults__[_FIRST_OPTION - len(JobSpec.__struct_fields__) :]
+
+
+def has_only_defaults(spec: JobSpec) -> bool:
+    """True if a spec has no options, keys, tags, signal or batch: nothing beyond what, when and where it runs."""
+    return astuple(spec)[_FIRST_OPTION:] == _NO_OPTIONS
+
+
 def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:
     """`InvalidJob` where two jobs of one graph have one idempotency key: they are stored together, or not at all."""
     seen: dict[tuple[UUID, str], UUID] = {}
@@ -94,7 +105,7 @@ def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:
                 )
 
 
-class Insertion(Struct, frozen=True, kw_only=True):
+class Insertion(Struct, frozen=True, kw_only=True, gc=False):
     """What became of one submitted spec: stored (``created``), or the older job that its key names."""
 
     job_id: UUID

@@ -98,8 +98,9 @@ class Core:
     @property
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
-        if self._ready:
-            return self.raw_store
+        known = self._raw_store
+        if known is not None and self._ready:
+            return known
         with self._lock:
             store = self.raw_store
             if not self._ready:
@@ -290,6 +291,9 @@ class Core:
     @property
     def cluster(self) -> ClusterCoordinator | None:
         """How other processes are woken; None where the store has no way and none was given."""
+        known = self._cluster
+        if known is not None:
+            return known
         with self._lock:
             if self._cluster is None:
                 self._cluster = self.parts.cluster or self.raw_store.coordinator()

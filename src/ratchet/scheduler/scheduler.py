@@ -18,6 +18,7 @@ from ratchet.api.controls import Controls
 from ratchet.api.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.api.handles import JobHandle
 from ratchet.api.health import Health, health_of
+from ratchet.api.immediate import submit_now
 from ratchet.api.joins import Join, JoinBuilder
 from ratchet.api.listeners import as_middleware, checked_event, checked_listener
 from ratchet.api.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
@@ -306,8 +307,7 @@ class Scheduler:
     ) -> JobHandle[R]: ...
     def enqueue_now(self, target: Any, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """Store a job that is due at once, and return its handle."""
-        builder: JobBuilder[Any] = JobBuilder(self._core, target, args, kwargs)
-        return builder.immediate().submit()
+        return submit_now(self._core, target, args, kwargs)
 
     @overload
     def schedule(
@@ -346,7 +346,7 @@ class Scheduler:
         within: object | None = None,
     ) -> list[JobHandle[Any]]:
         """
-        Store one job of *target* per tuple of arguments, a thousand per round trip; their handles, in order.
+        Store one job of *target* per tuple of arguments, a thousand or more per transaction; their handles, in order.
 
         All are checked before the first is stored.
         """

@@ -222,6 +222,48 @@ class TestSubmit:
         assert stored_record is not None
         assert stored_record.stream.breaker == "gateway"
 
+    def test_a_declaration_that_changes_counts_from_then_on(self, scheduler: ManualScheduler) -> None:
+        """What was settled for the old one, or for another job of the same name, is not used for the new one."""
+
+        def later(number: int) -> int:
+            return number
+
+        for retries, queue, tags in ((1, "a", ["x"]), (2, "b", ["y", "y"]), (3, None, [])):
+            job = scheduler.job(later, name="later", max_retries=retries, queue=queue, tags=tags)
+            for _ in range(2):
+                found = scheduler.enqueue_now(job, 1).job()
+                assert (found.max_retries, found.queue) == (retries, queue or "default")
+                assert found.tags == tuple(dict.fromkeys(tags))
+
+    def test_what_one_job_is_told_is_not_told_to_the_next(self, scheduler: ManualScheduler) -> None:
+        """Options of a builder stay with its job."""
+        scheduler.enqueue(charge, 1).with_max_retries(9).with_queue("q").with_tags("t").submit()
+        found = scheduler.enqueue(charge, 1).submit().job()
+        assert (found.max_retries, found.queue, found.tags) == (0, "default", ())
+
+    def test_enqueue_now_is_enqueue_and_submit(self, scheduler: ManualScheduler) -> None:
+        """The same job, the same handle, the same refusals."""
+        now, built = scheduler.enqueue_now(charge, 7), scheduler.enqueue(charge, 7).submit()
+        first, second = now.job(), built.job()
+        for name in (
+            "target",
+            "args",
+            "kwargs",
+            "status",
+            "type",
+            "priority",
+            "queue",
+            "scheduled_at",
+            "caller",
+        ):
+            assert getattr(first, name) == getattr(second, name)
+        assert [step.id for step in now.steps] == [now.id]
+        assert scheduler.enqueue_now(lambda: charge(8)).job().args == (8,)
+        for bad in ((RESULT,), (1, 2, 3, 4), (object(),)):
+            with pytest.raises(InvalidJob):
+                scheduler.enqueue_now(charge, *bad)  # type: ignore[call-overload]
+        assert scheduler.jobs.count() == 3
+
 
 def declared(number: int) -> int:
     return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -27,6 +27,7 @@ from ratchet import (
 )
 from ratchet.api.steps import Step
 from ratchet.api.submission import specs_for
+from ratchet.spi.store import Capabilities
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler, manual_scheduler
 
@@ -55,12 +56,17 @@ class FlakyStore:
         self._inner = MemoryStore(clock.now)
         self.failures: list[str] = []
         self.inserts: list[tuple[int, list[Any]]] = []
+        self.told: list[datetime] = []  # the time that each insert came with
+        self.lasts: Callable[[], object] | None = None  # what happens while one is made
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def insert(self, specs: Any, **given: Any) -> Any:
         self.inserts.append((len(specs), [spec.job_id for spec in specs]))
+        self.told.append(given["now"])
+        if self.lasts is not None:
+            self.lasts()
         failure = self.failures.pop(0) if self.failures else None
         if failure == "before":
             raise StoreUnavailable("the connection was lost")
@@ -224,6 +230,34 @@ class TestBulk:
         assert [handles[i].job().args for i in (0, 1, 2499)] == [(0,), (1,), (2499,)]
         assert stored(scheduler) == 2500
         assert scheduler.enqueue_many(charge, []) == []
+
+    @pytest.mark.parametrize(
+        ("bulk", "jobs", "sizes"),
+        [
+            (2500, 3000, [1000, 1000, 1000]),
+            (2500, 12_000, [1500] * 8),
+            (2500, 22_500, [2500] * 9),
+            (600, 1500, [600, 600, 300]),
+        ],
+    )
+    def test_a_store_says_how_much_a_transaction_may_hold(
+        self, scheduler: ManualScheduler, store: FlakyStore, bulk: int, jobs: int, sizes: list[int]
+    ) -> None:
+        """A large bulk is eight transactions, until these are as large as the store likes them."""
+        store.capabilities = Capabilities(bulk=bulk, concurrent_writers=False)
+        scheduler.enqueue_many(charge, [(1,)] * jobs)
+        assert [size for size, _ in store.inserts] == sizes
+
+    def test_each_part_of_a_long_bulk_comes_with_its_own_time(
+        self, scheduler: ManualScheduler, store: FlakyStore, clock: ManualClock
+    ) -> None:
+        """Jobs that reach the queue seconds after their due time are known as late ones; they keep that due time."""
+        begun = clock.now()
+        store.capabilities = Capabilities(concurrent_writers=False)
+        store.lasts = lambda: clock.advance(2)
+        handles = scheduler.enqueue_many(charge, [(1,)] * 2500)
+        assert store.told == [begun, begun + timedelta(seconds=2), begun + timedelta(seconds=4)]
+        assert {handles[i].job().scheduled_at for i in (0, 2499)} == {begun}
 
     def test_a_generator_and_lists_will_do(self, scheduler: ManualScheduler) -> None:
         """Arguments may come from a generator, and as lists."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ratchet.model.clock import ManualClock
 from ratchet.model.errors import InvalidJob
-from ratchet.model.identifiers import IdFactory, new_id, timestamp_of
+from ratchet.model.identifiers import IdFactory, many_ids, new_id, timestamp_of
 
 
 def ticking(times: list[int]) -> Callable[[], int]:
@@ -190,6 +190,48 @@ class TestSeeded:
         make = IdFactory.seeded(ManualClock(), 7)
         made = [make() for _ in range(10_000)]
         assert made == sorted(set(made))
+
+
+class TestMany:
+    def test_they_are_what_as_many_calls_would_give(self) -> None:
+        """The same layout, counted on from the ids before and by the ids after."""
+        make = IdFactory(lambda: 0x0123456789AB, lambda size: b"\xff" * size)
+        before, made, after = make(), make.many(3), make()
+        assert [counter_of(each) for each in (before, *made, after)] == [0, 1, 2, 3, 4]
+        assert str(made[0]) == "01234567-89ab-7001-bfff-ffffffffffff"
+        assert (made[0].version, made[0].variant, made[0].is_safe) == (7, RFC_4122, new_id().is_safe)
+
+    def test_more_than_a_millisecond_holds(self) -> None:
+        """Ten thousand at one instant: growing, unique, each millisecond with its 4096."""
+        make = IdFactory.seeded(ManualClock(), 7)
+        make()
+        made = make.many(10_000)
+        assert made == sorted(set(made))
+        assert [counter_of(each) for each in made[4094:4097]] == [4095, 0, 1]
+        assert make() > made[-1]
+
+    def test_threads_share_one_sequence(self) -> None:
+        """Blocks and single ids of several threads never meet."""
+        make = IdFactory()
+        found: list[list[UUID]] = [[] for _ in range(4)]
+
+        def work(mine: list[UUID]) -> None:
+            for _ in range(50):
+                mine += [*make.many(30), make()]
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in found]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        everything = [each for mine in found for each in mine]
+        assert len({each.int >> 64 for each in everything}) == len(everything) == 4 * 50 * 31
+
+    @pytest.mark.parametrize("source", [new_id, IdFactory(), lambda: uuid4()])
+    def test_from_any_source(self, source: Callable[[], UUID]) -> None:
+        """Whatever makes ids makes many of them; none is no call."""
+        assert len(set(many_ids(source, 7))) == 7
+        assert many_ids(source, 0) == []
 
 
 class TestTimestampOf:

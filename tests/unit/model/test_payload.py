@@ -7,6 +7,7 @@ import io
 import json
 import math
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -40,6 +41,7 @@ from ratchet.model.payload import (
     decode_result,
     decode_value,
     encode,
+    encode_many,
     encode_result,
     encode_value,
     placeholders_in,
@@ -411,6 +413,44 @@ class TestRefusals:
         with pytest.raises(PayloadTooLarge):
             encode((b"x" * 100_000,), {})
         assert encode(("x" * 200_000,), {}, limit=None)
+
+
+class TestMany:
+    @given(st.lists(st.tuples(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text()))))
+    def test_many_calls_are_encoded_as_each_is(self, calls: list[tuple[Any, ...]]) -> None:
+        """The same text as one by one, and where one by one is refused, so are all."""
+        try:
+            one_by_one = [encode(args, {}) for args in calls]
+        except UnstorableValue as refused:
+            with pytest.raises(UnstorableValue, match=re.escape(str(refused))):
+                encode_many(calls)
+        else:
+            assert encode_many(calls) == one_by_one
+
+    def test_what_needs_a_tag_and_what_is_nested(self) -> None:
+        """Values under a tag, mappings, lists, placeholders, a named tuple as the arguments."""
+        calls = [
+            (),
+            (1, [2, {"$": 3}]),
+            (Decimal(1), date(2026, 1, 1)),
+            ({"k": [None]},),
+            (RESULT,),
+            Point(1, 2),
+        ]
+        assert encode_many(calls) == [encode(args, {}) for args in calls]
+
+    def test_the_limit_is_that_of_one(self) -> None:
+        """To the byte, with the same message."""
+        size = len(encode(("x" * 50,), {}))
+        assert encode_many([("x" * 50,)], limit=size) == [encode(("x" * 50,), {})]
+        with pytest.raises(PayloadTooLarge, match=f"{size} bytes"):
+            encode_many([(1,), ("x" * 50,)], limit=size - 1)
+        assert encode_many([("x" * 200_000,)], limit=None)
+
+    def test_the_policy_is_asked(self) -> None:
+        """A class that the worker's policy would refuse is refused here already."""
+        with pytest.raises(TargetNotAllowed):
+            encode_many([(1,), (Item("a", Decimal(1)),)], allow_type=lambda module, qualname: False)
 
 
 class TestClassPolicy:

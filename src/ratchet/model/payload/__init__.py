@@ -18,6 +18,7 @@ from .encoding import (
     RESULT_LIMIT,
     EncodedResult,
     encode,
+    encode_many,
     encode_result,
     encode_value,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "decode_result",
     "decode_value",
     "encode",
+    "encode_many",
     "encode_result",
     "encode_value",
     "placeholders_in",

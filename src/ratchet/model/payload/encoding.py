@@ -18,6 +18,7 @@ PAYLOAD_LIMIT = 100 * 1024
 RESULT_LIMIT = 64 * 1024
 
 _NUL = b"\\u0000"
+_FRAME = len('{"args":,"kwargs":{}}')
 
 _write: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
@@ -61,6 +62,24 @@ def encode(
             f"store the data where the job can read it (a table, a bucket, a file) and pass a reference to it"
         )
     return raw.decode()
+
+
+def encode_many(
+    calls: Iterable[tuple[Any, ...]],
+    *,
+    limit: int | None = PAYLOAD_LIMIT,
+    types: ParameterTypes | None = None,
+    allow_type: Callable[[str, str], bool] | None = None,
+) -> list[str]:
+    """What `encode` makes of each of many calls with positional arguments only."""
+    texts: list[str] = []
+    for args in calls:
+        raw = _written(args) if _all_plain(args, 1) else None
+        if raw is None or (limit is not None and len(raw) + _FRAME > limit):
+            texts.append(encode(args, {}, limit=limit, types=types, allow_type=allow_type))
+        else:
+            texts.append(f'{{"args":{raw.decode()},"kwargs":{{}}}}')
+    return texts
 
 
 def encode_value(value: Any, *, name: str = "value", limit: int | None = None) -> str:

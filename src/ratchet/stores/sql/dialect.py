@@ -92,7 +92,8 @@ class Dialect(ABC):
         The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
 
         Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
-        must not be made twice under one token; for others None: only for statements that may be run again.
+        must not be made twice under one token; for others None: only for statements that may be run again,
+        return no rows, and name each bind like the column that it is for.
         """
         return None
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, StreamKey
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.backdating import are_new, tell_backdated
+from ratchet.stores.sql.backdating import LATE, tell_backdated
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import Cancellation
@@ -24,7 +24,7 @@ from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.specs import copy_specs, lone_insert
 from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
-from ratchet.stores.sql.validation import validate
+from ratchet.stores.sql.validation import is_evident, validate
 
 #: So many plain jobs, and more, are copied where the product can.
 COPY_FROM = 64
@@ -106,16 +106,11 @@ class SqlJobs(SqlPart):
         within: object | None = None,
     ) -> list[Insertion]:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
+        if within is None and not edges and batch is None and self._insert_plain(specs, now):
+            return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
         streams = validate(specs, edges, batch, now=now)
         if within is None:  # what is missing is made before, so that submitters do not wait for each other
-            ids = self.streams.ids_of(None, streams)
-            if (
-                not edges
-                and batch is None
-                and all(map(is_plain, specs))
-                and self._insert_plain(specs, ids, now)
-            ):
-                return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
+            self.streams.ids_of(None, streams)
 
         def store(session: Session) -> Submission:
             try:
@@ -135,22 +130,37 @@ class SqlJobs(SqlPart):
             raise submission.busy
         return submission.insertions
 
-    def _insert_plain(self, specs: Sequence[JobSpec], ids: Mapping[StreamKey, int], now: datetime) -> bool:
+    def _insert_plain(self, specs: Sequence[JobSpec], now: datetime) -> bool:
         """
         True if the jobs are stored, by the shortest way there is; False: the ordinary way is to be taken.
 
         That finds those that are stored already, by an earlier try whose answer was lost.
         """
-        if len(specs) == 1 and self.database.dialect.fuses_writes and are_new(specs, now):
-            alone = lone_insert(specs[0], ids[specs[0].stream], now)
-            return self.database.run_alone(*alone) is not None
-        if len(specs) < COPY_FROM or not self.database.dialect.copies:
+        dialect = self.database.dialect
+        if len(specs) == 1:
+            return dialect.fuses_writes and self._insert_alone(specs[0], now)
+        if len(specs) < COPY_FROM or not dialect.copies:
             return False
+        bare = all(map(has_only_defaults, specs))
+        if not bare and not all(map(is_plain, specs)):
+            return False
+        ids = self.streams.ids_of(None, validate(specs, now=now, bare=bare))
         try:
-            self.database.run(lambda session: copy_specs(session, specs, ids, now=now))
+            self.database.run(lambda session: copy_specs(session, specs, ids, now=now, bare=bare))
         except ConstraintViolated:
             return False
         return True
+
+    def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
+        """`_insert_plain` for one job: one statement, which is the whole transaction."""
+        stream_id = self.streams.known(spec.stream)
+        if stream_id is None or not is_evident(spec, now):
+            if not is_plain(spec):
+                return False
+            stream_id = self.streams.ids_of(None, validate((spec,), now=now))[spec.stream]
+        if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
+            return False  # claims that may have passed it must be told
+        return self.database.run_alone(*lone_insert(spec, stream_id, now)) is not None
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from msgspec import json
 
-from ratchet.model.job import JobSpec, StreamKey
-from ratchet.model.status import BackoffPolicy, JobStatus
+from ratchet.model.job import JobSpec, StreamKey, has_only_defaults
+from ratchet.model.status import BackoffPolicy, JobStatus, JobType
 from ratchet.stores.sql.backdating import tell_backdated_specs
 from ratchet.stores.sql.database import Session
 
@@ -52,6 +52,11 @@ _FUSED = """
          WHERE status = 'PENDING'
     )
     SELECT job_id FROM cold
+"""
+
+_ALONE = """
+    WITH cold AS (INSERT INTO scheduler_job ({cold}) VALUES ({cold_values}))
+    INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_values})
 """
 
 _REQUIRED = (
@@ -170,38 +175,52 @@ def store_specs(
 
 
 def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict[str, object]]:
-    """The one statement that stores a job without keys, tags, edges and signal, where the product can fuse writes."""
+    """
+    The one statement that stores a PENDING job without keys, tags, edges and signal, where the product can fuse writes.
+
+    It fails where the job is there already: looking for it first, as ON CONFLICT does, is work for the server
+    and bytes in its log, and only a submission whose answer was lost comes twice.
+    """
     values: dict[str, object] = {
         "job_id": spec.job_id,
-        "root_id": spec.root_id or spec.job_id,
         "target": spec.target,
         "payload": spec.payload,
         "job_type": spec.type.value,
-        "priority": int(spec.priority),
+        "priority": spec.priority,
         "stream_id": stream_id,
-        "status": spec.status.value,
-        "created_at": now,
         "scheduled_at": spec.scheduled_at,
     }
-    for name, value_of, default in _OPTIONAL:
-        if (value := value_of(spec)) != default:
-            values[name] = value
-    if spec.status is JobStatus.WAITING:
-        values["held_at"] = now
-    return _insert_one(tuple(values)), values
+    if spec.root_id is not None:
+        values["root_id"] = spec.root_id
+    if spec.scheduled_at is not now:
+        values["created_at"] = now
+    if not has_only_defaults(spec):
+        for name, value_of, default in _OPTIONAL:
+            if (value := value_of(spec)) != default:
+                values[name] = value
+    return _insert_alone(tuple(values)), values
 
 
 def copy_specs(
-    session: Session, specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], *, now: datetime
+    session: Session,
+    specs: Sequence[JobSpec],
+    stream_ids: Mapping[StreamKey, int],
+    *,
+    now: datetime,
+    bare: bool = False,
 ) -> None:
-    """Store plain jobs in the product's fastest way; `ConstraintViolated` where one of them is there already."""
+    """
+    Store plain jobs in the product's fastest way; `ConstraintViolated` where one of them is there already.
+
+    *bare*: none has anything but defaults (`has_only_defaults`).
+    """
     begun = time.monotonic()
-    names, columns = _columns(specs, stream_ids, now, None)
+    names, columns = _columns(specs, stream_ids, now, None, bare=bare)
     session.insert_columns("scheduler_job", names, columns)
     known = dict(zip(names, columns, strict=True))
-    pending = [status == JobStatus.PENDING.value for status in known["status"]]
     hot = [(column, known[source]) for column, source in _HOT if source in known]
-    if not all(pending):
+    if known["status"].count(JobStatus.PENDING.value) != len(specs):
+        pending = [status == JobStatus.PENDING.value for status in known["status"]]
         hot = [(column, [*compress(values, pending)]) for column, values in hot]
     if hot[0][1]:
         session.insert_columns(
@@ -219,23 +238,31 @@ def _table(
 
 
 def _columns(
-    specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int], now: datetime, flags: Flags | None
+    specs: Sequence[JobSpec],
+    stream_ids: Mapping[StreamKey, int],
+    now: datetime,
+    flags: Flags | None,
+    *,
+    bare: bool = False,
 ) -> tuple[tuple[str, ...], list[Sequence[object]]]:
+    ids = [spec.job_id for spec in specs]
+    rooted = [spec.root_id for spec in specs].count(None) != len(specs)
+    statuses = [spec.status for spec in specs]
     names = list(_REQUIRED)
     columns: list[Sequence[object]] = [
-        [spec.job_id for spec in specs],
-        [spec.root_id or spec.job_id for spec in specs],
+        ids,
+        [spec.root_id or spec.job_id for spec in specs] if rooted else ids,
         [spec.target for spec in specs],
         [spec.payload for spec in specs],
-        [spec.type.value for spec in specs],
+        _words([spec.type for spec in specs]),
         [int(spec.priority) for spec in specs],
         _stream_ids(specs, stream_ids),
-        [spec.status.value for spec in specs],
+        _words(statuses),
         [now] * len(specs),
         [spec.scheduled_at for spec in specs],
     ]
-    optional = _OPTIONAL
-    if len(specs) > _LOOK_FROM:
+    optional = () if bare else _OPTIONAL
+    if len(specs) > _LOOK_FROM and not bare:
         # what every spec leaves at its default is found at C speed, and not looked at a second time
         used = {name for name, read, unset in _FIELDS if list(map(read, specs)).count(unset) != len(specs)}
         optional = tuple(one for one in _OPTIONAL if _FIELD_OF.get(one[0], one[0]) in used)
@@ -244,15 +271,21 @@ def _columns(
         if values.count(default) != len(values):
             names.append(name)
             columns.append(values)
-    held = [now if spec.status is JobStatus.WAITING else None for spec in specs]
-    if any(held):
+    if statuses.count(JobStatus.WAITING):
         names.append("held_at")
-        columns.append(held)
+        columns.append([now if status is JobStatus.WAITING else None for status in statuses])
     if flags is not None and flags.dependants:
         names += ["has_dependants", "has_conditions"]
         columns.append([spec.job_id in flags.dependants for spec in specs])
         columns.append([spec.job_id in flags.conditions for spec in specs])
     return tuple(names), columns
+
+
+def _words(members: Sequence[JobStatus] | Sequence[JobType]) -> list[str]:
+    first = members[0]
+    if members.count(first) == len(members):  # reading the value of a member is a call, comparing it is not
+        return [first.value] * len(members)
+    return [member.value for member in members]
 
 
 def _stream_ids(specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int]) -> list[int]:
@@ -265,6 +298,20 @@ def _stream_ids(specs: Sequence[JobSpec], stream_ids: Mapping[StreamKey, int]) -
 def _insert_one(columns: tuple[str, ...]) -> str:
     binds = ", ".join(f":{column}" for column in columns)
     return _FUSED.format(columns=", ".join(columns), source=f"VALUES ({binds})")
+
+
+@lru_cache(maxsize=256)
+def _insert_alone(given: tuple[str, ...]) -> str:
+    # what two columns have in common is sent once
+    binds = {"root_id": ":job_id", "created_at": ":scheduled_at", "status": "'PENDING'"}
+    binds |= {column: f":{column}" for column in given}
+    hot = {column: binds[source] for column, source in _HOT if source in binds}
+    return _ALONE.format(
+        cold=", ".join(binds),
+        cold_values=", ".join(binds.values()),
+        hot=", ".join(hot),
+        hot_values=", ".join(hot.values()),
+    )
 
 
 @lru_cache(maxsize=256)

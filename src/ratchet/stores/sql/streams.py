@@ -75,6 +75,10 @@ class StreamRegistry:
         found = self._ids.get(key)
         return found if found is not None else self.ids_of(session, (key,))[key]
 
+    def known(self, key: StreamKey) -> int | None:
+        """The id of a stream that this process has used before."""
+        return self._ids.get(key)
+
     def ids_of(self, session: Session | None, keys: Iterable[StreamKey]) -> Mapping[StreamKey, int]:
         """The ids of many streams, as `id_of` gives them, in one or two statements."""
         wanted = set(keys)

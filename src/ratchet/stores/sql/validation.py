@@ -11,17 +11,28 @@ from msgspec.structs import astuple
 from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, refuse_repeated_keys
+from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, has_only_defaults, refuse_repeated_keys
 from ratchet.model.status import JobStatus, JobType
 
 _TARGET_LIMIT = 512
 
 
 def validate(
-    specs: Sequence[JobSpec], edges: Sequence[Edge] = (), batch: BatchSpec | None = None, *, now: datetime
+    specs: Sequence[JobSpec],
+    edges: Sequence[Edge] = (),
+    batch: BatchSpec | None = None,
+    *,
+    now: datetime,
+    bare: bool = False,
 ) -> set[StreamKey]:
-    """`InvalidJob` where a submission contradicts itself or cannot be stored; the streams that it needs."""
+    """
+    `InvalidJob` where a submission contradicts itself or cannot be stored; the streams that it needs.
+
+    *bare*: the jobs are alone, and none has anything but defaults (`has_only_defaults`).
+    """
     require_aware(now, "now")
+    if bare and _are_evident(specs):
+        return _checked_streams(specs)
     everything = [*specs, batch.parent] if batch is not None else specs
     incoming = _count_incoming(edges)
     for spec in everything:
@@ -30,11 +41,37 @@ def validate(
     if incoming:
         raise InvalidJob(f"an edge leads to job {next(iter(incoming))}, which is not part of this submission")
     refuse_repeated_keys(everything)
+    return _checked_streams(everything)
+
+
+def _checked_streams(specs: Sequence[JobSpec]) -> set[StreamKey]:
     # by identity first: the specs of a bulk share their key, and comparing it a thousand times takes time
-    streams = set({id(spec.stream): spec.stream for spec in everything}.values())
+    streams = set({id(spec.stream): spec.stream for spec in specs}.values())
     for key in streams:
         _check_stream(key)
     return streams
+
+
+def _are_evident(specs: Sequence[JobSpec]) -> bool:
+    """`is_evident` for bare jobs, which share most of their values: each is looked at once."""
+    due = {id(spec.scheduled_at): spec.scheduled_at for spec in specs}.values()
+    return (
+        [spec.status for spec in specs].count(JobStatus.PENDING) == len(specs)
+        and all(moment.tzinfo is not None for moment in due)
+        and all(len(target) <= _TARGET_LIMIT for target in {spec.target for spec in specs})
+    )
+
+
+def is_evident(spec: JobSpec, now: datetime) -> bool:
+    """True for a job with nothing in it that `validate` could refuse, except its stream; most jobs are like that."""
+    return (
+        spec.status is JobStatus.PENDING
+        and has_only_defaults(spec)
+        and spec.root_id is None
+        and spec.scheduled_at.tzinfo is not None
+        and now.tzinfo is not None
+        and len(spec.target) <= _TARGET_LIMIT
+    )
 
 
 def _count_incoming(edges: Sequence[Edge]) -> dict[UUID, int]:

@@ -27,6 +27,7 @@ from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql_connections import ADAPTERS, Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
+from ratchet.stores.sql.dialects.postgresql_lone import LoneStatements
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
@@ -40,6 +41,7 @@ _SAVEPOINT = "ratchet"
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 _LOCK_WAIT = 5000  # milliseconds
+_BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
 class PostgresqlDialect(Dialect):
@@ -72,7 +74,7 @@ class PostgresqlDialect(Dialect):
         self._lock_wait = _LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.connect_timeout.total_seconds()
-        self.capabilities = Capabilities(wakeups="notify")
+        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK)
         statement_timeout = options.statement_timeout.total_seconds()
         self._connections = Connections(
             url,
@@ -86,6 +88,7 @@ class PostgresqlDialect(Dialect):
             connect_timeout=self._connect_timeout,
             statement_timeout=statement_timeout,
         )
+        self._lone = LoneStatements(self, self._connections)
         deadline = max(int(statement_timeout * 1000), 1)
         # JIT has been seen to take 20 of a claim's 23 ms. A process that is stopped in the middle of one
         # of our transactions must not hold its locks for as long as it is stopped.
@@ -156,24 +159,23 @@ class PostgresqlDialect(Dialect):
         Without BEGIN there is no SET LOCAL. A claim therefore has connections of its own, on which what it
         needs is set for good; other statements here neither search nor wait.
         """
-        connections = self._claimers if claiming else self._connections
+        if not claiming:
+            return [] if self._lone.run(sql, params) else None
+        connections = self._claimers
         try:
             connection = connections.take_live()
         except StoreError:
             return None
         try:
             connection.patience = connections.patience
-            if claiming and not _settle(connection, self._settings):
+            if not _settle(connection, self._settings):
                 return None
             with _prepared(connection):
                 return PostgresqlSession(self, connection, connection.cursor()).rows(sql, params)
         except (StoreError, psycopg.Error) as error:
             connection.close()
             connections.discard_idle()
-            if claiming:
-                raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
-            log.debug("a statement alone failed and is sent again in a transaction: %s", error)
-            return None
+            raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
         finally:
             connections.give_back(connection)
 

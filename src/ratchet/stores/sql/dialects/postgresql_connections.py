@@ -13,6 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Generator
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import psycopg
@@ -55,6 +56,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     used_at: float = 0.0
     is_settled: bool | None = None  # whether it was set up for claims
     is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
+    exchange: Any = None  # what was prepared on it for statements that are sent alone
 
     @property
     def has_ended(self) -> bool:
@@ -83,6 +85,29 @@ def _until(deadline: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any
         return end.value
 
 
+class Slots:
+    """A semaphore; threading's is written in Python, and every submission takes one."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self, size: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._free.put(None)
+
+    def acquire(self, timeout: float) -> bool:
+        """Take a slot; False if there was none for *timeout* seconds."""
+        try:
+            self._free.get(timeout=timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self._free.put(None)
+
+
 class Connections:
     """Opens, lends and closes connections; a forked child gets its own."""
 
@@ -97,9 +122,9 @@ class Connections:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
-        self._slots = threading.Semaphore(self._size)
+        self._slots = Slots(self._size)
         # blocks of user code may last; the engine's own calls must not wait for them
-        self._user_slots = threading.Semaphore(max(self._size - 2, 1))
+        self._user_slots = Slots(max(self._size - 2, 1))
 
     def take(self, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
@@ -134,7 +159,7 @@ class Connections:
     def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
         """Return what `take` lent; one that is broken, or still in a transaction, is closed."""
         try:
-            if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # UNKNOWN where it is closed
                 connection.used_at = time.monotonic()
                 with self._lock:
                     self._idle.append(connection)
@@ -161,6 +186,8 @@ class Connections:
         with self._lock:
             # the one used last is the warmest; those at the other end grow old and are closed
             found = self._idle.pop() if self._idle else None
+            if not self._idle:
+                return found
             oldest = time.monotonic() - _IDLE_LIMIT
             stale = [connection for connection in self._idle if connection.used_at < oldest]
             if stale:

@@ -1,0 +1,23 @@
+"""One job that is due at once, about which nothing more is said: stored without a builder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ratchet.api.backend import Backend
+from ratchet.api.handles import JobHandle
+from ratchet.api.steps import Step
+from ratchet.api.submission import Submission, send
+
+
+def submit_now(
+    backend: Backend, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> JobHandle[Any]:
+    """Store the job and return its handle, as ``enqueue(target, …).submit()`` does."""
+    now = backend.now()
+    prepared = Step(target, args, kwargs).prepare(backend)
+    prepared.require_no_placeholders()
+    job_id = backend.ids()
+    spec = prepared.spec(job_id, now, caller=backend.caller())
+    send(backend, Submission([spec]), now)
+    return JobHandle(backend, job_id, target=spec.target, steps=[job_id], last=job_id)
