@@ -149,7 +149,9 @@ class PostgresqlDialect(Dialect):
             self._commit(session.connection)
         session.committed()
 
-    def alone(self, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row] | None:
+    def alone(
+        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    ) -> list[Row] | None:
         """
         One round trip instead of three, and without a pooler prepared on the server: the plan is made once.
 
@@ -170,7 +172,7 @@ class PostgresqlDialect(Dialect):
         except (StoreError, psycopg.Error) as error:
             connection.close()
             connections.discard_idle()
-            if claiming:
+            if claiming and not harmless:
                 raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
             log.debug("a statement alone failed and is sent again in a transaction: %s", error)
             return None
