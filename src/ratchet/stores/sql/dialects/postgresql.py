@@ -168,7 +168,9 @@ class PostgresqlDialect(Dialect):
             if claiming and not _settle(connection, self._settings):
                 return None
             with _prepared(connection):
-                return PostgresqlSession(self, connection, connection.cursor()).rows(sql, params)
+                folded = self.statement(sql).rowsets
+                cursor = connection.cursor() if folded else psycopg.RawCursor(connection)
+                return PostgresqlSession(self, connection, cursor).rows(sql, params)
         except (StoreError, psycopg.Error) as error:
             connection.close()
             connections.discard_idle()
