@@ -45,6 +45,9 @@ from ratchet.model.status import JobStatus, JobType, Priority
 logger = logging.getLogger("ratchet.engine")
 
 
+_COMING_BACK = (Retry, Reschedule, HandBack, CountCrash)  # a union would be made anew for each job
+
+
 class Reading(Protocol):
     """What the announcer may have to look up."""
 
@@ -268,4 +271,4 @@ class Announcer:
 
 def _comes_back(completion: Completion) -> bool:
     """True if the job waits in the queue again, perhaps due before the poller's next look."""
-    return isinstance(completion.decision, Retry | Reschedule | HandBack | CountCrash)
+    return isinstance(completion.decision, _COMING_BACK)

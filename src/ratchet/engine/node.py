@@ -21,6 +21,7 @@ from ratchet.engine.run import Stop
 from ratchet.engine.service import LONGEST_PAUSE, Service
 from ratchet.model.cluster import NodeState
 from ratchet.model.errors import RatchetError, StoreError
+from ratchet.model.status import Lane
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -120,11 +121,11 @@ class Node:
 
     # --- from outside ---
 
-    def wake(self) -> None:
-        """There may be new work: poll now."""
+    def wake(self, lane: Lane | None = None) -> None:
+        """There may be new work, for *lane* if that is known: poll now."""
         polling = self._polling
         if polling is not None:
-            self._assembly.poller.woken()
+            self._assembly.poller.woken(lane)
             polling.wake()
 
     def cancel_local(self, job_id: UUID) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("ratchet.engine")
 #: How often a node looks for suspects, and for parked targets that it can import.
 SUSPECT_INTERVAL = 1.0
 PARKED_INTERVAL = 10.0
-#: While another lane's batches come back full, a lane that had nothing is asked this often.
+#: While another lane's batches come back full, a lane that had nothing is looked after this often.
 EMPTY_LANE_INTERVAL = 0.05
 EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
 #: Where a lane has enough: it tells the poller when it has not.
@@ -33,6 +33,8 @@ SATED_REST = timedelta(milliseconds=500)
 NAP = 0.25
 #: A poll that found nothing is followed by another one no sooner: what was due, other nodes are taking.
 SHORTEST_REST = timedelta(milliseconds=5)
+#: What was claimed is let start before this thread goes on looking: it would only be in its way.
+HAND_OVER = timedelta(milliseconds=1)
 
 
 class Claiming(JobClaimStore, StreamStore, Protocol):
@@ -41,10 +43,14 @@ class Claiming(JobClaimStore, StreamStore, Protocol):
 
 class Poller:
     """
-    Asks the store for work, one lane after the other.
+    Asks the store for work.
 
     `run_once` polls; `delay` says how long to rest then. While batches come back full there is no
     rest, and a rest ends early when the next job is due or a wakeup arrives.
+
+    A wakeup costs one claim, for the lane that the news is for; where nobody said which, for the one that had
+    work last. Then one look at all lanes together says which others have something due, and until when the
+    rest may nap. When the claim has brought jobs, that look waits until they have started.
     """
 
     def __init__(
@@ -79,12 +85,19 @@ class Poller:
         self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
         # the party whose job was claimed last: turns go on there
         self._served: dict[tuple[Lane, bool], str] = {}
-        self._asked: list[Lane] = []
         self._naps: dict[Lane, Nap] = {}
         self._wakeups = 0
+        self._polled_wakeups = 0
+        self._hints: frozenset[Lane] = frozenset()  # lanes that wakeups were for
+        self._favourite: Lane | None = None  # the lane that had work last
+        self._hungry = True  # there may be more where the last jobs came from
+        self._unlooked_since: float | None = None  # when a look was first left for later
+        self._handed = Tally()  # what was handed over since the last look
 
-    def woken(self) -> None:
-        """A wakeup arrived: there may be new work."""
+    def woken(self, lane: Lane | None = None) -> None:
+        """A wakeup arrived: there may be new work, for *lane* if that is known."""
+        if lane is not None and lane not in self._hints:
+            self._hints |= {lane}  # one that gets lost between two threads costs a look, nothing else
         self._wakeups += 1
         self._empty_since = {}
         self._strategy.woken()
@@ -96,58 +109,136 @@ class Poller:
             return 0
         at, wakeups = self._clock.monotonic(), self._wakeups
         napping = {lane: nap for lane, nap in self._naps.items() if nap.lasts(now, at, wakeups)}
-        awake = self._coordinator.lanes.keys() - napping.keys()
         recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
-        found, requested, full = self._claim_for(awake - recent, now)
-        if recent & awake and requested and not found:
-            found, requested, full = self._claim_for(awake, now)
-        if requested and not full:
-            self._empty_since = {}
-        found += self._claim_suspect(now)
-        if not requested and not found:
+        room = {
+            lane: wanted
+            for lane, executor in self._coordinator.lanes.items()
+            if lane not in napping and (wanted := executor.wanted()) > 0
+        }
+        asked = [lane for lane in room if lane not in recent]
+        first = self._first(asked, now, wakeups)
+        self._polled_wakeups = wakeups
+        if not asked:
             self._naps = napping
+            self._hungry = self._hungry or len(napping) < len(self._coordinator.lanes)
             self._rest = self._until_naps_end(EMPTY_LANE_REST if recent else SATED_REST, now)
             return 0
-        observation = PollObservation(
-            found=found,
-            requested=max(requested, found),
-            at=self._clock.monotonic(),
-            utilization=self._coordinator.utilization,
-        )
-        delay = self._strategy.next_delay(observation)
-        if full or not requested:
-            self._naps = {}
-            self._rest = timedelta() if full else delay
-        else:
-            self._naps = napping | self._look_ahead({*self._asked, *(recent & awake)}, now, wakeups)
-            if len(self._naps) < len(self._coordinator.lanes):
-                delay = min(delay, SATED_REST)
-            self._rest = self._until_naps_end(delay, now)
-            if not found:
-                self._rest = max(self._rest, SHORTEST_REST)
+        tally = Tally()
+        for lane in first:
+            self._claim_for(lane, room[lane], now, tally)
+        self._put_off = None
+        if tally.found and not tally.full and self._may_look_later(at):
+            return self._hand_over(tally, napping)
+        looked = [lane for lane in asked if lane not in first] if tally.full else list(room)
+        naps = self._look(looked, first, room, now, wakeups, tally)
+        if tally.full:
+            self._empty_since |= dict.fromkeys(naps, self._clock.monotonic())
+            return self._go_on(tally)
+        self._empty_since = {}
+        if tally.found:
+            return self._hand_over(tally, napping)
+        self._naps = napping | naps
+        self._settle(self._observed(tally), naps, now)
+        return 0
+
+    def _first(self, asked: Collection[Lane], now: datetime, wakeups: int) -> list[Lane]:
+        """The lanes to claim for without a look: what a wakeup was for, what is known to be due."""
+        hints, self._hints = self._hints, frozenset()
+        known = {lane for lane, nap in self._naps.items() if nap.due_at is not None and nap.due_at <= now}
+        first = [lane for lane in asked if lane in hints or lane in known]
+        if not first and (self._hungry or wakeups != self._polled_wakeups):
+            return [lane for lane in asked if lane is self._favourite] or list(asked)[:1]
+        return first
+
+    def _claim_for(self, lane: Lane, wanted: int, now: datetime, tally: Tally) -> None:
+        jobs = self._claim(lane, wanted, now)
+        tally.add(len(jobs), wanted)
+        if jobs:
+            self._favourite = lane
+
+    def _may_look_later(self, at: float) -> bool:
+        """True unless wakeup after wakeup has kept it from looking at the other lanes for too long."""
+        if self._unlooked_since is None:
+            self._unlooked_since = at
+        return at - self._unlooked_since < EMPTY_LANE_INTERVAL
+
+    def _look(
+        self,
+        lanes: Sequence[Lane],
+        claimed: Collection[Lane],
+        room: Mapping[Lane, int],
+        now: datetime,
+        wakeups: int,
+        tally: Tally,
+    ) -> dict[Lane, Nap]:
+        """
+        Look at *lanes*, and now and then for suspects, in one question; claim what is due.
+
+        How long the others may nap: until the next job is due, a gate opens, a rate lets another one start.
+        """
+        self._unlooked_since = None
+        self._refresh_parked()
+        requests = [self._request(lane, 1) for lane in lanes]
+        wary = self._suspects_are_due()
+        if wary:
+            requests += [self._request(lane, 1, suspects=True) for lane in room]
+        if not requests:
+            return {}
+        dues = self._claims.next_due_of(requests, now=now)
+        read_at = self._clock.monotonic()
+        naps: dict[Lane, Nap] = {}
+        for lane, due in zip(lanes, dues, strict=False):
+            if due is not None and due <= now and lane not in claimed:
+                self._claim_for(lane, room[lane], now, tally)
+            else:
+                naps[lane] = Nap(due, read_at, wakeups)
+                if lane not in claimed:
+                    tally.add(0, room[lane])
+        if wary:
+            suspect = [
+                lane
+                for lane, due in zip(room, dues[len(lanes) :], strict=True)
+                if due is not None and due <= now
+            ]
+            tally.add(self._claim_suspect(suspect, now), 0)
+        return naps
+
+    def _hand_over(self, tally: Tally, napping: dict[Lane, Nap]) -> int:
+        """Jobs were found, but not as many as asked for: look for others once these have started."""
+        self._naps, self._hungry = napping, False
+        self._handed += tally
+        self._rest = HAND_OVER
+        return tally.found
+
+    def _go_on(self, tally: Tally) -> int:
+        """A batch was full: there may be more."""
+        self._naps, self._hungry = {}, True
+        self._observed(tally)
+        self._rest = timedelta()
+        return tally.found
+
+    def _settle(self, delay: timedelta, naps: Mapping[Lane, Nap], now: datetime) -> None:
+        """Nothing more to claim: rest as the strategy says, until the next job is due."""
+        self._hungry = False
+        if len(self._naps) < len(self._coordinator.lanes):
+            delay = min(delay, SATED_REST)
+        self._rest = self._until_naps_end(delay, now)
+        if any(nap.due_at is not None and nap.due_at <= now for nap in naps.values()):
+            self._rest = max(self._rest, SHORTEST_REST)
         if self._put_off is not None:
             self._rest = min(self._rest, self._put_off)
-        return found
 
-    def _claim_for(self, chosen: Collection[Lane], now: datetime) -> tuple[int, int, bool]:
-        """Jobs found and asked for, and whether a lane got all that it asked for."""
-        found = requested = 0
-        full = False
-        empty: list[Lane] = []
-        self._asked = []
-        for lane, executor in self._coordinator.lanes.items():
-            wanted = executor.wanted() if lane in chosen else 0
-            if wanted <= 0:
-                continue
-            self._asked.append(lane)
-            jobs = self._claim(lane, wanted, now)
-            found, requested = found + len(jobs), requested + wanted
-            full = full or len(jobs) >= wanted
-            if not jobs:
-                empty.append(lane)
-        at = self._clock.monotonic()
-        self._empty_since |= dict.fromkeys(empty, at)
-        return found, requested, full
+    def _observed(self, tally: Tally) -> timedelta:
+        """What the strategy says to a poll, and what was handed over before its look was made."""
+        whole, self._handed = self._handed + tally, Tally()
+        return self._strategy.next_delay(
+            PollObservation(
+                found=whole.found,
+                requested=max(whole.requested, whole.found),
+                at=self._clock.monotonic(),
+                utilization=self._coordinator.utilization,
+            )
+        )
 
     @property
     def rest(self) -> timedelta:
@@ -169,23 +260,24 @@ class Poller:
         self._coordinator.answered(request.claim_id)
         return jobs
 
-    def _claim_suspect(self, now: datetime) -> int:
-        """At most one job that was there in two crashes, and only while none is running here."""
+    def _suspects_are_due(self) -> bool:
+        """True if it is time to look for a job that was there in two crashes, and none is running here."""
         at = self._clock.monotonic()
-        self._put_off = None
         if self._suspects_at is not None and at - self._suspects_at < SUSPECT_INTERVAL:
             # What woke this poll may be a suspect: it waits for the look that is due, not for the next poll.
             self._put_off = timedelta(seconds=SUSPECT_INTERVAL - (at - self._suspects_at))
-            return 0
+            return False
         if self._coordinator.has_suspect():
-            return 0
+            return False
         self._suspects_at = at
-        for lane, executor in self._coordinator.lanes.items():
-            if executor.wanted() > 0:
-                jobs = self._claim(lane, 1, now, suspects=True)
-                if jobs:
-                    self._suspects_at = None  # where one was, another may wait for its end: look at once then
-                    return len(jobs)
+        return True
+
+    def _claim_suspect(self, lanes: Iterable[Lane], now: datetime) -> int:
+        """At most one, of the first of *lanes* that gives one."""
+        for lane in lanes:
+            if self._coordinator.lanes[lane].wanted() > 0 and self._claim(lane, 1, now, suspects=True):
+                self._suspects_at = None  # where one was, another may wait for its end: look at once then
+                return 1
         return 0
 
     def _request(self, lane: Lane, limit: int, *, suspects: bool = False) -> ClaimRequest:
@@ -197,19 +289,18 @@ class Poller:
             queues=self._queues,
             boost_interval=self._boost_interval,
             suspects=suspects,
-            parked_targets=self._importable(),
+            parked_targets=self._parked,
             after=self._served.get((lane, suspects)),
         )
 
-    def _importable(self) -> frozenset[str]:
-        """The parked targets that this node can import; looked up now and then."""
+    def _refresh_parked(self) -> None:
+        """Find out which parked targets this node can import; now and then, and not before a claim."""
         at = self._clock.monotonic()
         if self._parked_at is not None and at - self._parked_at < PARKED_INTERVAL:
-            return self._parked
+            return
         self._parked_at = at
         parked = {s.key.parked_target for s in self._claims.streams() if s.key.parked_target is not None}
         self._parked = frozenset(target for target in parked if self._can_import(target))
-        return self._parked
 
     def _can_import(self, target: str) -> bool:
         try:
@@ -221,18 +312,30 @@ class Poller:
             return False
         return True
 
-    def _look_ahead(self, lanes: Collection[Lane], now: datetime, wakeups: int) -> dict[Lane, Nap]:
-        """How long these lanes may nap: until the next job is due, a gate opens, a rate lets another one start."""
-        naps: dict[Lane, Nap] = {}
-        for lane in lanes:
-            due = self._claims.next_due_at(self._request(lane, 1), now=now)
-            naps[lane] = Nap(due, self._clock.monotonic(), wakeups)
-        return naps
-
     def _until_naps_end(self, delay: timedelta, now: datetime) -> timedelta:
         """Not beyond the moment at which the next job is due."""
         dues = [nap.due_at for nap in self._naps.values() if nap.due_at is not None]
         return min([delay, *(max(due - now, timedelta(milliseconds=1)) for due in dues)])
+
+
+class Tally:
+    """What the claims of a poll asked for and found, and whether one of them got all that it asked for."""
+
+    __slots__ = ("found", "full", "requested")
+
+    def __init__(self, found: int = 0, requested: int = 0, *, full: bool = False) -> None:
+        self.found = found
+        self.requested = requested
+        self.full = full
+
+    def add(self, found: int, requested: int) -> None:
+        """One more claim."""
+        self.found += found
+        self.requested += requested
+        self.full = self.full or 0 < requested <= found
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.found + other.found, self.requested + other.requested, full=self.full or other.full)
 
 
 class Nap:

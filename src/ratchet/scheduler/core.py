@@ -192,7 +192,7 @@ class Core:
             return
         node = self._node
         if node is not None:
-            node.wake()
+            node.wake(specs[0].stream.lane if specs else None)
         cluster = self.cluster
         if cluster is not None and self._options.notify:
             cluster.notify_new_work(priority)

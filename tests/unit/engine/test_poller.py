@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -33,16 +33,25 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class Asked(MemoryStore):
-    """Notes which lanes are asked for work."""
+    """Notes what it is asked: for which lanes jobs were claimed, and which were looked at together."""
 
     def __init__(self) -> None:
         super().__init__(lock_wait=timedelta())
-        self.lanes: list[Lane] = []
+        self.calls: list[Lane | set[Lane]] = []
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes that jobs were claimed for."""
+        return [call for call in self.calls if isinstance(call, Lane)]
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         if not request.suspects:
-            self.lanes.append(request.lane)
+            self.calls.append(request.lane)
         return super().claim_next_batch(request, now=now)
+
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        self.calls.append({request.lane for request in requests})
+        return super().next_due_of(requests, now=now)
 
 
 class Stand:
@@ -86,10 +95,14 @@ class Stand:
         ]
         self.store.insert(specs, now=now)
 
+    def wake(self, lane: Lane | None = None) -> None:
+        """A wakeup arrives at the first node."""
+        self.nodes[0].assembly.poller.woken(lane)
+
     def poll(self, node: ManualNode | None = None) -> timedelta:
         """Poll and run what that brought; how long the node rests."""
         node = node or self.nodes[0]
-        self.store.lanes.clear()
+        self.store.calls.clear()
         node.assembly.poller.run_once(self.clock.now())
         for lane in node.assembly.coordinator.lanes.values():
             while isinstance(lane, InlineLane) and lane.step():
@@ -144,20 +157,20 @@ class TestNaps:
         stand = Stand()
         stand.submit(after=100 * MILLISECOND)
         assert stand.poll() == 100 * MILLISECOND
-        assert sorted(stand.store.lanes) == sorted(Lane)
+        assert stand.store.calls == [Lane.THREAD, set(Lane)]
         stand.clock.advance(100 * MILLISECOND)
         stand.poll()
-        assert stand.store.lanes == [Lane.THREAD]
+        assert stand.store.calls == [Lane.THREAD]
 
     def test_a_wakeup_ends_them(self) -> None:
         """Something new may be for any lane."""
         stand = Stand()
         stand.poll()
         stand.poll()
-        assert stand.store.lanes == []
-        stand.nodes[0].assembly.poller.woken()
+        assert stand.store.calls == []
+        stand.wake()
         stand.poll()
-        assert sorted(stand.store.lanes) == sorted(Lane)
+        assert stand.store.calls == [Lane.THREAD, set(Lane)]
 
     def test_they_are_short(self) -> None:
         """A job that nobody announced is found a quarter of a second later at most."""
@@ -175,3 +188,85 @@ class TestNaps:
         stand.poll()
         stand.clock.advance(60 * MILLISECOND)
         assert stand.poll() == 40 * MILLISECOND
+
+
+class TestWakeups:
+    """What a node that has nothing to do asks its store when something comes."""
+
+    def idle(self, **options: Any) -> Stand:
+        """A node that has looked once and found nothing."""
+        stand = Stand(**options)
+        stand.poll()
+        stand.clock.advance(10 * SECOND)
+        return stand
+
+    def test_the_lane_it_is_for_is_all_that_is_asked(self) -> None:
+        """One claim, and then the job starts; one look at everything else comes after that."""
+        stand = self.idle()
+        stand.submit(lane=Lane.ASYNC)
+        stand.wake(Lane.ASYNC)
+        assert stand.poll() == MILLISECOND
+        assert stand.store.calls == [Lane.ASYNC]
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
+        stand.clock.advance(MILLISECOND)
+        assert stand.poll() == 500 * MILLISECOND, "the strategy has seen one poll after a wakeup, which found"
+        assert stand.store.calls == [set(Lane)]
+
+    def test_without_a_word_about_the_lane_the_last_one_is_asked(self) -> None:
+        """Another process says only that there is something: probably of the same kind as before."""
+        stand = self.idle()
+        for calls in ([Lane.THREAD, set(Lane), Lane.ASYNC], [Lane.ASYNC]):
+            stand.submit(lane=Lane.ASYNC)
+            stand.wake()
+            stand.poll()
+            assert stand.store.calls == calls
+            stand.clock.advance(MILLISECOND)
+            stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 2
+
+    def test_beaten_to_it_by_another_node(self) -> None:
+        """A claim that found nothing, and a look: no second claim, and no hurry."""
+        stand = self.idle()
+        stand.wake()
+        assert stand.poll() >= 500 * MILLISECOND
+        assert stand.store.calls == [Lane.THREAD, set(Lane)]
+
+    def test_jobs_of_two_lanes_at_once(self) -> None:
+        """Both are claimed for before anything is looked at."""
+        stand = self.idle()
+        for lane in (Lane.ASYNC, Lane.PROCESS):
+            stand.submit(lane=lane)
+            stand.wake(lane)
+        stand.poll()
+        assert sorted(stand.store.lanes) == [Lane.ASYNC, Lane.PROCESS]
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 2
+
+    def test_a_storm_for_one_lane_does_not_hide_another(self) -> None:
+        """However fast wakeups follow each other, all lanes are looked at within a twentieth of a second."""
+        stand = self.idle()
+        stand.submit(lane=Lane.PROCESS)
+        lanes: list[Lane] = []
+        for _ in range(120):
+            stand.submit()
+            stand.wake(Lane.THREAD)
+            stand.poll()
+            lanes += stand.store.lanes
+            stand.clock.advance(0.0005)
+        assert lanes.count(Lane.PROCESS) == 1
+
+    def test_a_poll_that_nobody_asked_for_claims_nothing(self) -> None:
+        """The timer rang: one look at all lanes, suspects included, and where nothing is due nothing else."""
+        stand = self.idle()
+        stand.poll()
+        assert stand.store.calls == [set(Lane)]
+
+    def test_a_job_that_is_due_in_a_moment(self) -> None:
+        """A submitter whose clock is a little ahead: the poller rests until then, and no longer."""
+        stand = self.idle()
+        stand.submit(after=2 * MILLISECOND)
+        stand.wake(Lane.THREAD)
+        assert stand.poll() == 2 * MILLISECOND
+        stand.clock.advance(2 * MILLISECOND)
+        stand.poll()
+        assert stand.store.calls == [Lane.THREAD]
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 1

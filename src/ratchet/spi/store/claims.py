@@ -52,6 +52,14 @@ class JobClaimStore(Protocol):
         """
         ...
 
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        """
+        `next_due_at` of each request, in their order and in as few round trips as the store can.
+
+        The requests are those of one node: they differ in ``lane``, ``suspects`` and what only a claim needs.
+        """
+        ...
+
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
         ...

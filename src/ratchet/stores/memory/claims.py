@@ -61,6 +61,10 @@ class MemoryClaims(Part):
         return min(heads, default=None)
 
     @atomic
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        return [self.next_due_at(request, now=now) for request in requests]
+
+    @atomic
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         rows = (self._state.jobs[job_id] for job_id in self._state.running_on.of(node_id))
         return {row.job_id: row.claim_id for row in rows if row.claim_id is not None}

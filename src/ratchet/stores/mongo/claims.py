@@ -119,6 +119,10 @@ class MongoClaims:
 
         return min(self._database.read(ask), default=None)
 
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        """`next_due_at` of each request."""
+        return [self.next_due_at(request, now=now) for request in requests]
+
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
         return self._database.read(lambda collections: claims_of(collections, node_id))

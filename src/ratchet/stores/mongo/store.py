@@ -127,6 +127,7 @@ class MongoStore:
         self.claim_next_batch_optimized = claims.claim_next_batch_optimized
         self.bodies = claims.bodies
         self.next_due_at = claims.next_due_at
+        self.next_due_of = claims.next_due_of
         self.claims_of = claims.claims_of
         self.explain = claims.explain
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -13,7 +13,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 from ratchet.stores.sql.claim_order import Branch
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.gates import RUNNABLE_STREAM, Limits, OpenStream, Place, open_stream, stream_params
+from ratchet.stores.sql.gates import RUNNABLE_QUEUE, Limits, OpenStream, Place, open_stream, stream_params
 from ratchet.stores.sql.reasons import Reason, reasons
 
 CLAIM_COLUMNS = """
@@ -44,9 +44,9 @@ _HEADS = f"""
              ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time,
            (SELECT b.open_until FROM scheduler_circuit_breaker b
              WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until,
-           p.column1 AS priority
+           p.column1 AS priority, s.lane, s.suspect
       FROM scheduler_stream s CROSS JOIN {{priorities}} <start>
-     WHERE {RUNNABLE_STREAM}
+     WHERE s.lane {{in lanes text}} AND (:mixed OR s.suspect = :suspects) AND {RUNNABLE_QUEUE}
        AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
                         WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until IS NULL)
 """
@@ -64,10 +64,20 @@ def find_heads(start: str = "", bound: str = "") -> str:
 FIND_HEADS = find_heads()
 
 
-def heads_from_the_edge(session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
-    """The rows of FIND_HEADS."""
-    return session.rows(FIND_HEADS, stream_params(request, now))
+def heads_params(requests: Sequence[ClaimRequest], now: datetime) -> dict[str, object]:
+    """The binds of FIND_HEADS."""
+    lanes = sorted({request.lane.value for request in requests})
+    mixed = len({request.suspects for request in requests}) > 1
+    return {**stream_params(requests[0], now), "lanes": lanes, "mixed": mixed}
 
+
+def heads_from_the_edge(requests: Sequence[ClaimRequest], now: datetime) -> Question:
+    """FIND_HEADS and its binds."""
+    return FIND_HEADS, heads_params(requests, now)
+
+
+#: SQL text and its binds.
+Question = tuple[str, Mapping[str, object]]
 
 _TYPES = {kind.value: kind for kind in JobType}
 _PRIORITIES = {int(priority): priority for priority in Priority}
@@ -93,8 +103,8 @@ class ClaimPlan(Protocol):
         """Read on in each branch, as `claim_order.Read`, without locks."""
         ...
 
-    def heads(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
-        """The rows of FIND_HEADS."""
+    def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
+        """FIND_HEADS and its binds."""
         ...
 
 
@@ -125,7 +135,22 @@ class SqlClaims(SqlPart):
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
-        return self.database.read(lambda session: next_opening(session, request, now)[0])
+        return self.next_due_of([request], now=now)[0]
+
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        """`next_due_at` of each request: one statement, and one more where there are limits."""
+        if not requests:
+            return []
+        question = self.database.dialect.claim_plan.heads(requests, now)
+        rows = self.database.run_alone(*question, claiming=True, harmless=True)
+        if rows is not None and not any(stream.limits for stream in _streams(rows)):
+            return _openings_of(requests, rows, Limits({}))
+
+        def look(session: Session) -> list[datetime | None]:
+            rows = session.rows(*question)
+            return _openings_of(requests, rows, Limits.seen(session, _streams(rows), now))
+
+        return self.database.read(look)
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
@@ -178,15 +203,35 @@ def next_opening(
 
     And the places that have jobs which are due now.
     """
-    rows = session.dialect.claim_plan.heads(session, request, now)
-    heads = [
-        (open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5]))
-        for row in rows
-        if row[4] is not None
+    rows = session.rows(*session.dialect.claim_plan.heads([request], now))
+    limits = Limits.seen(session, _streams(rows), now)
+    due = {(row[0], row[6]) for row in rows if _is_for(request, row) and row[4] is not None and row[4] <= now}
+    return _openings_of([request], rows, limits)[0], due
+
+
+def _openings_of(
+    requests: Sequence[ClaimRequest], rows: Sequence[Row], limits: Limits
+) -> list[datetime | None]:
+    """The earliest of the openings that are for each request, among the *rows* of FIND_HEADS."""
+    waiting = [row for row in rows if row[4] is not None]
+    return [
+        min(_openings([_head(row) for row in waiting if _is_for(request, row)], limits), default=None)
+        for request in requests
     ]
-    limits = Limits.seen(session, [stream for stream, _ in heads], now)
-    due = {(row[0], row[6]) for row in rows if row[4] is not None and row[4] <= now}
-    return min(_openings(heads, limits), default=None), due
+
+
+def _streams(rows: Sequence[Row]) -> list[OpenStream]:
+    """The streams that have a waiting job, of the *rows* of FIND_HEADS."""
+    return [open_stream(*row[:4]) for row in rows if row[4] is not None]
+
+
+def _is_for(request: ClaimRequest, row: Row) -> bool:
+    return bool(row[7] == request.lane.value and row[8] == request.suspects)
+
+
+def _head(row: Row) -> tuple[OpenStream, datetime]:
+    """A stream, and when its first job is due or its breaker lets it through."""
+    return open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5])
 
 
 def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> Iterator[datetime]:

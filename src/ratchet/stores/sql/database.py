@@ -182,11 +182,11 @@ class Database:
         return self._try(lambda: self._transact(work, claiming))
 
     def run_alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False
+        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
     ) -> list[Row] | None:
-        """The rows of one statement, as `Dialect.alone` says; None: use `run`."""
+        """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
         self._ready()
-        return self.dialect.alone(sql, params, claiming=claiming)
+        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""

@@ -87,13 +87,16 @@ class Dialect(ABC):
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
         """
 
-    def alone(self, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row] | None:
+    def alone(
+        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    ) -> list[Row] | None:
         """
         The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
 
         Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
         must not be made twice under one token; for others None: only for statements that may be run again,
         return no rows, and name each bind like the column that it is for.
+        *harmless*: one that looks as the claim does, but takes nothing.
         """
         return None
 

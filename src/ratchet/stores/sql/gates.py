@@ -27,10 +27,11 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
 #: The streams a request may claim from, but for limits and breakers; *s* is the stream. `OPEN_STREAM`: with both, but for rates.
-RUNNABLE_STREAM = f"""s.lane = :lane AND s.suspect = :suspects
-       AND (:every_queue OR s.queue {{in queues text}})
+#: `RUNNABLE_QUEUE`: of any lane, suspects and others.
+RUNNABLE_QUEUE = f"""(:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
        AND NOT {QUEUE_PAUSED}"""
+RUNNABLE_STREAM = f"s.lane = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
 # An empty pool is seen here, without a lock, so that jobs behind it do not make the claim of others longer;
 # rates, and how much is left of what is not used up, are counted by `Limits`.
 NO_PERMIT_LEFT = """(COALESCE(s.resource, s.limit_key) IS NOT NULL AND EXISTS (

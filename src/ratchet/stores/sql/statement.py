@@ -37,7 +37,7 @@ _LOCK = re.compile(
 class Statement:
     """One statement in the words of one product, and what its list binds hold."""
 
-    __slots__ = ("lists", "names", "plan", "rowsets", "text", "variants")
+    __slots__ = ("lists", "names", "numbered", "plan", "rowsets", "text", "variants")
 
     def __init__(self) -> None:
         self.text = ""
@@ -46,6 +46,8 @@ class Statement:
         self.names: dict[str, tuple[str, ...]] = {}  # of the columns of each row set
         #: The text in other forms, by whatever a dialect tells them apart.
         self.variants: dict[object, str] = {}
+        #: The text with numbered binds, and their names in that order; made by a dialect that has use for it.
+        self.numbered: tuple[str, tuple[str, ...]] | None = None
         #: How to decode its rows; made when the first of them arrive, because only then the labels are known.
         self.plan: Plan | None = None
 

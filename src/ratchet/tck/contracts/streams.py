@@ -47,6 +47,40 @@ class TestStreams:
         assert keys[claim.stream_id] == StreamKey(queue="emails", resource="gateway")
 
 
+class TestLanesTogether:
+    def test_each_request_gets_its_own_answer(self, harness: Harness) -> None:
+        """What `next_due_of` says of many requests, `next_due_at` says of each: lanes, and suspects among them."""
+        for number in range(2):
+            node = harness.register(f"crashed-{number}")
+            if not number:
+                harness.submit(lane=Lane.ASYNC)
+            assert harness.claim(node_id=node, lane=Lane.ASYNC)
+            harness.rescue(node)
+        harness.submit(lane=Lane.ASYNC, scheduled_at=harness.after(hours=2))
+        harness.submit(lane=Lane.PROCESS, scheduled_at=harness.after(hours=1))
+        wanted = [(lane, suspects) for suspects in (True, False) for lane in reversed(Lane)]
+        requests = [harness.request(lane=lane, suspects=suspects) for lane, suspects in wanted]
+        found = harness.store.next_due_of(requests, now=harness.now)
+        assert found == [harness.store.next_due_at(request, now=harness.now) for request in requests]
+        due = {place: at for place, at in zip(wanted, found, strict=True) if at is not None}
+        assert due.keys() == {(Lane.ASYNC, True), (Lane.ASYNC, False), (Lane.PROCESS, False)}
+        assert due[Lane.ASYNC, True] <= harness.now
+        assert due[Lane.ASYNC, False] == harness.after(hours=2)
+        assert due[Lane.PROCESS, False] == harness.after(hours=1)
+        assert harness.store.next_due_of([], now=harness.now) == []
+
+    def test_limits_hold_back_those_behind_them(self, harness: Harness) -> None:
+        """Nobody knows when a permit is freed; the other lanes are not concerned."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        for lane in (Lane.THREAD, Lane.PROCESS):
+            harness.submit(lane=lane, resource="gateway")
+        harness.submit(lane=Lane.ASYNC)
+        requests = [harness.request(lane=lane) for lane in (Lane.THREAD, Lane.ASYNC, Lane.PROCESS)]
+        assert harness.store.next_due_of(requests, now=harness.now) == [harness.now] * 3
+        assert harness.claim(lane=Lane.THREAD)
+        assert harness.store.next_due_of(requests, now=harness.now) == [None, harness.now, None]
+
+
 class TestQueues:
     def test_what_is_in_them(self, harness: Harness) -> None:
         """Every queue that was used, with what is PENDING and RUNNING in it, over all its streams."""

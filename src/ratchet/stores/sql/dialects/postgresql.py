@@ -152,7 +152,9 @@ class PostgresqlDialect(Dialect):
             self._commit(session.connection)
         session.committed()
 
-    def alone(self, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row] | None:
+    def alone(
+        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    ) -> list[Row] | None:
         """
         One round trip instead of three, and without a pooler prepared on the server: the plan is made once.
 
@@ -171,11 +173,16 @@ class PostgresqlDialect(Dialect):
             if not _settle(connection, self._settings):
                 return None
             with _prepared(connection):
-                return PostgresqlSession(self, connection, connection.cursor()).rows(sql, params)
+                folded = self.statement(sql).rowsets
+                cursor = connection.cursor() if folded else psycopg.RawCursor(connection)
+                return PostgresqlSession(self, connection, cursor).rows(sql, params)
         except (StoreError, psycopg.Error) as error:
             connection.close()
             connections.discard_idle()
-            raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
+            if not harmless:
+                raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
+            log.debug("a statement alone failed and is sent again in a transaction: %s", error)
+            return None
         finally:
             connections.give_back(connection)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, find_heads
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MARGIN, Floor, Floors, floor_params
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
@@ -248,9 +248,9 @@ class PostgresqlClaimPlan:
         """Read on in each branch, after the last job that was read."""
         _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
 
-    def heads(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
-        params = {**stream_params(request, now), **floor_params(self.floors.of(request))}
-        return session.rows(_HEADS, params)
+    def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
+        floors = [floor for request in requests for floor in self.floors.of(request)]
+        return _HEADS, {**heads_params(requests, now), **floor_params(floors)}
 
 
 class _Look:

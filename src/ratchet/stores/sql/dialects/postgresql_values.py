@@ -6,6 +6,7 @@ psycopg can send lists itself, at several microseconds per element; a bulk call 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -38,6 +39,8 @@ def _hex(value: Any) -> str:
     text: str = value.hex
     return text
 
+
+_BIND = re.compile(r"%(?:\((\w+)\)s|%)")
 
 _ELEMENTS: dict[Kind, Callable[[Any], str]] = {
     "uuid": _hex,
@@ -84,6 +87,24 @@ def encode_params(
         else:
             encoded[name] = value
     return encoded
+
+
+def numbered(statement: Statement) -> tuple[str, tuple[str, ...]]:
+    """
+    The text with PostgreSQL's own numbered binds, and their names in that order.
+
+    psycopg reads a text for its binds each time it is sent, and remembers what it found in those up to 4 KB:
+    a claim is longer.
+    """
+    if statement.numbered is None:
+        order: dict[str, int] = {}
+
+        def number(match: re.Match[str]) -> str:
+            return "%" if match[1] is None else f"${order.setdefault(match[1], len(order) + 1)}"
+
+        text = _BIND.sub(number, statement.text)
+        statement.numbered = text, tuple(order)
+    return statement.numbered
 
 
 def require_zones(rows: Sequence[Sequence[Any]]) -> None:

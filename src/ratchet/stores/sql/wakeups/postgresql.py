@@ -33,11 +33,17 @@ CHANNEL = """
     SELECT 'ratchet_' || c.relnamespace AS channel FROM pg_class c WHERE c.oid = to_regclass({table})
 """
 
+TELL = """
+    SELECT pg_notify('ratchet_' || c.relnamespace, '') FROM pg_class c WHERE c.oid = to_regclass({table})
+"""
+
 # Nothing here has to survive a crash, so the commit does not wait for the disk with the database's lock in hand.
-NOTIFY = """
+# On a connection that is ours alone that is said once, and the statement is prepared; a pooler's is everybody's.
+SETTING = "SET synchronous_commit = off"
+NOTIFY = f"""
     BEGIN;
     SET LOCAL synchronous_commit = off;
-    SELECT pg_notify('ratchet_' || c.relnamespace, '') FROM pg_class c WHERE c.oid = to_regclass({table});
+    {TELL};
     COMMIT
 """
 
@@ -79,6 +85,7 @@ class NotifyMedium:
             statement_timeout=ANSWER_TIMEOUT,
         )
         self._notify = sql.SQL(NOTIFY).format(table=sql.Literal(table)).as_string(None)
+        self._tell = sql.SQL(TELL).format(table=sql.Literal(table)).as_string(None)
         self._channel = sql.SQL(CHANNEL).format(table=sql.Literal(table)).as_string(None)
         self._check_interval = check_interval
         #: The server processes of our senders: what these say is no news here.
@@ -89,7 +96,12 @@ class NotifyMedium:
         """A connection to send on; works through any pooler."""
         connection = self._take()
         try:
-            return NotifySender(self, connection, self._notify, backend_of(connection))
+            backend = backend_of(connection)
+            if backend != connection.info.backend_pid:  # a pooler is in between
+                return NotifySender(self, connection, self._notify, backend)
+            connection.execute(SETTING)
+            connection.prepare_threshold = 0
+            return NotifySender(self, connection, self._tell, backend)
         except BaseException:
             self.give_back(connection)
             raise
