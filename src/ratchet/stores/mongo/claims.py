@@ -43,6 +43,7 @@ from ratchet.stores.mongo.gates import (
 from ratchet.stores.mongo.job_documents import row_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.ties import TIES
 from ratchet.stores.mongo.turns import Tenants
 from ratchet.stores.mongo.work import Work
 
@@ -58,7 +59,7 @@ _TYPES: Final = {kind.value: kind for kind in JobType}
 _PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
 _LIGHT: Final = dict.fromkeys(
-    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout"), 1
+    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout", *TIES), 1
 )
 
 
@@ -147,6 +148,7 @@ class MongoClaims:
         held = self._take(free, request, now, fields) if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
+        self._database.ties.claimed(held)
         place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
         return sorted(held, key=lambda document: place[document["_id"]])
 

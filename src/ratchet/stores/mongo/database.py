@@ -48,6 +48,7 @@ from ratchet.stores.mongo.errors import (
     translated,
 )
 from ratchet.stores.mongo.streams import StreamRegistry
+from ratchet.stores.mongo.ties import Ties
 from ratchet.stores.mongo.work import Work
 
 T = TypeVar("T")
@@ -119,6 +120,7 @@ class Database:
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
         self.streams = StreamRegistry(self)
+        self.ties = Ties()
 
     # --- connections ----------------------------------------------------------------------------
 

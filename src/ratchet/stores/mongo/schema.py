@@ -61,6 +61,7 @@ ALL_NAMES: Final = tuple(
 )
 
 CLAIM_INDEX: Final = "claim"
+RUNNING_INDEX: Final = "running"
 _PENDING: Final = {"status": JobStatus.PENDING.value}
 _RUNNING: Final = {"status": JobStatus.RUNNING.value}
 
@@ -80,7 +81,7 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     Names.JOBS: [
         # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
         _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
-        _index("running", "node_id", partialFilterExpression=_RUNNING),
+        _index(RUNNING_INDEX, "node_id", partialFilterExpression=_RUNNING),
         _index("links", "links", "_id", partialFilterExpression=_present("links")),
         _index("deadline", "deadline_at", sparse=True),
         _index(
