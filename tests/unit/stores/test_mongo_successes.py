@@ -31,9 +31,9 @@ def steps(mongodb_url: str) -> Iterator[MongoSteps]:
 
 
 @pytest.fixture
-def ruled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def ruled(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Call it, and the rules decide about every success from then on."""
-    yield lambda: monkeypatch.setattr(transitions, "plain_successes", lambda *_: [])
+    return lambda: monkeypatch.setattr(transitions, "plain_successes", lambda *_: [])
 
 
 class TestSameDocuments:
@@ -92,7 +92,8 @@ class TestNotPlain:
         assert set(steps.statuses(ended)) == {JobStatus.SUCCEEDED}
         assert steps.store.holders("printer", limit=5) == []
         counted = steps.store.batch(batch.batch_id)
-        assert counted is not None and counted.completed == 2
+        assert counted is not None
+        assert counted.completed == 2
         assert steps.submit(business_key="k") != keyed
 
     def test_a_job_that_stands_there_twice(self, steps: MongoSteps) -> None:
@@ -151,7 +152,8 @@ def _deadline(steps: MongoSteps, name: str) -> Any:
 def _life(steps: MongoSteps, job_id: UUID, claim_id: UUID) -> tuple[dict[str, Any], dict[str, Any]]:
     job = steps.collections[Names.JOBS].find_one({"_id": job_id})
     run = steps.collections[Names.EXECUTIONS].find_one({"_id": {"job_id": job_id, "claim_id": claim_id}})
-    assert job is not None and run is not None
+    assert job is not None
+    assert run is not None
     return {**job, "_id": None}, {**run, "_id": None}
 
 

@@ -40,7 +40,7 @@ from ratchet.stores.mongo.gates import (
     read_on,
     resources_of,
 )
-from ratchet.stores.mongo.job_documents import row_of
+from ratchet.stores.mongo.job_documents import body_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.ties import TIES
@@ -58,6 +58,8 @@ PERMIT_PATIENCE: Final = 1.0
 _TYPES: Final = {kind.value: kind for kind in JobType}
 _PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
+#: What a claim reads of its jobs: all but what it has just written itself.
+_FULL: Final = dict.fromkeys(("claim_id", "claimed_at", "node_id", "rev"), 0)
 _LIGHT: Final = dict.fromkeys(
     ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout", *TIES), 1
 )
@@ -78,7 +80,7 @@ class MongoClaims:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
             ClaimedJob(claim=_claim(document, request, now), body=self._body(document))
-            for document in self._claim(request, now, None)
+            for document in self._claim(request, now, _FULL)
         ]
 
     def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
@@ -131,20 +133,23 @@ class MongoClaims:
 
     # --- the claim ------------------------------------------------------------------------------
 
-    def _claim(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
+    def _claim(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
         check(now, "now")
         if request.limit <= 0:
             return []
         with self._turn:
             return self._claim_in_turn(request, now, fields)
 
-    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
+    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
         chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
         free: list[UUID] = []
         gated: list[UUID] = []
+        counted = {
+            stream_id: bool(resources_of(gates.streams[stream_id]) or gates.limits_of(stream_id))
+            for stream_id in {branch.stream_id for _, branch in chosen}
+        }
         for rank, branch in chosen:
-            counted = resources_of(gates.streams[branch.stream_id]) or gates.limits_of(branch.stream_id)
-            (gated if counted else free).append(rank[2])
+            (gated if counted[branch.stream_id] else free).append(rank[2])
         held = self._take(free, request, now, fields) if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
@@ -189,7 +194,7 @@ class MongoClaims:
         return choose(candidates, request.limit, allowances, read), gates
 
     def _take(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
     ) -> list[Document]:
         """Write the token on those of these jobs that are still there for the taking."""
         taken = {
@@ -217,7 +222,7 @@ class MongoClaims:
         taken: Document,
         request: ClaimRequest,
         now: datetime,
-        fields: Document | None,
+        fields: Document,
         session: ClientSession,
     ) -> list[Document]:
         held: list[Document] = []
@@ -236,7 +241,7 @@ class MongoClaims:
         return held
 
     def _take_with_permits(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
     ) -> list[Document]:
         """Claim jobs of limited resources: permits are counted, taken and written in one transaction."""
 
@@ -273,36 +278,7 @@ class MongoClaims:
             return set(self._avoided)
 
     def _body(self, document: Document) -> JobBody:
-        row = row_of(document, self._database.streams.key_of)
-        spec = row.spec
-        return JobBody(
-            job_id=spec.job_id,
-            target=spec.target,
-            payload=spec.payload,
-            created_at=row.created_at,
-            root_id=row.root_id,
-            queue=row.stream.queue,
-            params=spec.params,
-            backoff=spec.backoff,
-            backoff_base=spec.backoff_base,
-            jitter=spec.jitter,
-            no_retry_for=spec.no_retry_for,
-            business_key=spec.business_key,
-            batch_id=spec.batch_id,
-            parent_id=spec.parent_id,
-            schedule=spec.schedule,
-            on_success=spec.on_success,
-            on_failure=spec.on_failure,
-            resource=row.stream.resource,
-            limit_key=row.stream.limit_key,
-            breaker=row.stream.breaker,
-            fairness_key=row.stream.fairness_key,
-            expires_at=spec.expires_at,
-            state=row.state,
-            signal=row.signal,
-            caller=spec.caller,
-            has_conditions=bool(document.get("has_conditions")),
-        )
+        return body_of(document, self._database.streams.key_of)
 
 
 def claims_of(collections: Collections, node_id: str) -> dict[UUID, UUID]:

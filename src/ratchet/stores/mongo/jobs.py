@@ -67,13 +67,16 @@ class MongoJobs:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
         self._prepare(specs, edges, batch, now)
         fresh = within is None and all(map(_is_fresh, specs))  # then nobody looks whether they are stored
-        if fresh and len(specs) == 1 and not edges and batch is None and _stands_alone(specs[0]):
+        alone = bool(specs) and fresh and not edges and batch is None and all(map(_stands_alone, specs))
+        if alone and len(specs) == 1:
             return [self._insert_one(specs[0], now)]
         tries = 0
 
         def store(work: Work) -> list[Insertion] | BusinessKeyBusy:
             nonlocal tries
             tries += 1
+            if alone and tries == 1:
+                return self._insert_alone(work, specs, now)
             load_submission(work, specs, edges, batch, fresh=fresh and tries == 1)
             if within is not None and self._notify:
                 work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
@@ -100,19 +103,25 @@ class MongoJobs:
 
     def _insert_one(self, spec: JobSpec, now: datetime) -> Insertion:
         """Store a job that nothing else belongs to: one document is whole by itself, and needs no transaction."""
-        streams = self._database.streams
 
         def insert(collections: Collections) -> None:
-            document = document_of(
-                new_row(in_utc(spec), streams.id_of(spec.stream), now), streams.id_of(spec.stream)
-            )
             try:
-                collections[Names.JOBS].insert_one(document)
+                collections[Names.JOBS].insert_one(self._document(spec, now))
             except DuplicateKeyError:
                 pass  # the same submission again, after a lost answer
 
         self._database.write(insert)
         return Insertion(job_id=spec.job_id, created=True)
+
+    def _insert_alone(self, work: Work, specs: Sequence[JobSpec], now: datetime) -> list[Insertion]:
+        """Store many of them; one that is there already is a conflict, and the next try looks."""
+        documents = [self._document(spec, now) for spec in specs]
+        work.write(Names.JOBS, lambda jobs: jobs.insert_many(documents, ordered=False, session=work.session))
+        return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
+
+    def _document(self, spec: JobSpec, now: datetime) -> Document:
+        stream_id = self._database.streams.id_of(spec.stream)
+        return document_of(new_row(in_utc(spec), stream_id, now), stream_id)
 
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
