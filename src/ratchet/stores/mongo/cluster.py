@@ -16,11 +16,12 @@ from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claims import claims_of
+from ratchet.stores.mongo.codecs import LOCKS, NODES
 from ratchet.stores.mongo.database import Collections, Database
 from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
-from ratchet.stores.mongo.work import LOCKS, NODES, Work
+from ratchet.stores.mongo.work import Work
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
