@@ -11,6 +11,7 @@ from pymongo import monitoring
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.status import Busy, JobStatus, Priority
+from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
 from tests.unit.stores.mongo_store import MongoSteps, opened
 
@@ -106,6 +107,28 @@ class TestRoundTrips:
         assert plan["executionStats"]["nReturned"] == 10
         assert CLAIM_INDEX in str(plan["queryPlanner"]["winningPlan"])
         assert "SORT" not in str(plan["queryPlanner"]["winningPlan"])
+
+
+class TestRaces:
+    def test_a_claim_that_lost_all_looks_behind_them(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another node takes what was chosen before it could be taken: the next jobs are claimed, and each once."""
+        jobs = steps.submit_many(10)
+        faster, claims = steps.another(), steps.store.claim_next_batch.__self__
+        assert isinstance(claims, MongoClaims)
+        take = claims._take
+        others: list[object] = []
+
+        def overtaken(*given: Any) -> Any:
+            if not others:
+                others.extend(claim.job_id for claim in steps.claim(5, store=faster, node_id="node-2"))
+            return take(*given)
+
+        monkeypatch.setattr(claims, "_take", overtaken)
+        assert [claim.job_id for claim in steps.claim(5)] == jobs[5:]
+        assert others == jobs[:5]
+        assert steps.claim(5) == []
 
 
 class TestLateClaim:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -26,7 +26,8 @@ from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
+from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
@@ -52,6 +53,8 @@ PATIENCE: Final = 0.25
 AVOIDED: Final = 2.0
 #: How many such jobs one claim may meet before it is content with what it has.
 BLOCKED: Final = 4
+#: How often a claim looks whose jobs were all taken by others while it reached for them.
+RACES: Final = 3
 #: Seconds that claims of one limit go on trying to be the one that counts.
 PERMIT_PATIENCE: Final = 1.0
 
@@ -141,7 +144,20 @@ class MongoClaims:
             return self._claim_in_turn(request, now, fields)
 
     def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
-        chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
+        """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
+        lost: set[UUID] = set()
+        for _ in range(RACES):
+            held, chosen = self._claim_once(request, now, fields, lost)
+            if held or not chosen - lost:
+                return held
+            lost |= chosen
+        return []
+
+    def _claim_once(
+        self, request: ClaimRequest, now: datetime, fields: Document, lost: Set[UUID]
+    ) -> tuple[list[Document], Set[UUID]]:
+        """What was claimed, and which jobs without limits were chosen; not those that were *lost* before."""
+        chosen, gates = self._database.read(lambda c: self._choose(c, request, now, lost))
         free: list[UUID] = []
         gated: list[UUID] = []
         counted = {
@@ -155,12 +171,14 @@ class MongoClaims:
             held += self._take_with_permits(gated, request, now, fields)
         self._database.ties.claimed(held)
         place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
-        return sorted(held, key=lambda document: place[document["_id"]])
+        return sorted(held, key=lambda document: place[document["_id"]]), set(free)
 
-    def _choose(self, collections: Collections, request: ClaimRequest, now: datetime) -> tuple[Chosen, Gates]:
+    def _choose(
+        self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
+    ) -> tuple[Chosen, Gates]:
         """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
-        avoided = self._avoid()
+        avoided = self._avoid() | lost
         if (tenants := self._tenants.get(kind)) is not None:
             chosen, gates = tenants.choose(collections, request, now, avoided)
             for _, branch in chosen:
@@ -178,7 +196,7 @@ class MongoClaims:
         streams = gates.open_streams(request)
         if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):
             self._tenants[kind] = Tenants()
-            return self._choose(collections, request, now)
+            return self._choose(collections, request, now, lost)
         self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
         for stream_id in streams:
             self._database.streams.knows(stream_id, gates.streams[stream_id])

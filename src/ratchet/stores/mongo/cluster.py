@@ -17,7 +17,8 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claims import claims_of
 from ratchet.stores.mongo.codecs import LOCKS, NODES
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names

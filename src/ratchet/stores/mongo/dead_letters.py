@@ -9,7 +9,8 @@ from ratchet.model.errors import InvalidJob
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.mongo.codecs import ALERTS
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.search import places, query_of

@@ -17,7 +17,8 @@ from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.codecs import RUNS
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Codec, Document, micros
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names

@@ -20,7 +20,8 @@ from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
 from ratchet.model.status import JobStatus
 
 if TYPE_CHECKING:
-    from ratchet.stores.mongo.database import Collections, Database
+    from ratchet.stores.mongo.connections import Collections
+    from ratchet.stores.mongo.database import Database
 
 _DAY: Final = 86_400
 _HOUR: Final = 3_600

@@ -19,7 +19,8 @@ from ratchet.stores.mongo.documents import Document, micros, time_of
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 
 if TYPE_CHECKING:
-    from ratchet.stores.mongo.database import Collections, Database
+    from ratchet.stores.mongo.connections import Collections
+    from ratchet.stores.mongo.database import Database
 
 #: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
 _CACHED: Final = 20_000

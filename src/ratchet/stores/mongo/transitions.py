@@ -25,7 +25,8 @@ from ratchet.stores.memory.completion import apply_completion, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
