@@ -123,8 +123,8 @@ class TestHistory:
         finally:
             database.command("profile", 0)
         looks = list(database["system.profile"].find({"ns": f"{database.name}.{Names.JOBS}"}))
-        assert len(looks) == 4
-        assert sum(look["docsExamined"] for look in looks) <= 2 + 2 + 1 + 2
+        assert looks
+        assert max(look["docsExamined"] for look in looks) <= 2
 
 
 def _lives(steps: MongoSteps) -> list[tuple[dict[str, Any], dict[str, Any]]]:
