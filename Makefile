@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs services format clean chaos
+.PHONY: help venv demo test check unit docs rates services format clean chaos
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -49,6 +49,13 @@ format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff format
 
 docs: $(STAMP)  ## Generate the reference pages from the code
+	@$(BIN)/python docs/generate.py
+
+rates: $(STAMP)  ## Measure what the page about stores says and write it there; wants a quiet machine
+	@$(BIN)/python -m tests.services install
+	@RATCHET_MEASURED=docs/reference/measured.json RATCHET_TOIL_JOBS=20000 \
+		$(BIN)/python -m pytest tests/cluster/test_work_processes.py -q
+	@RATCHET_MEASURED=docs/reference/measured.json $(BIN)/python -m bench --only sizing --dry
 	@$(BIN)/python docs/generate.py
 
 services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print their URLs

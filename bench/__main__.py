@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import compositions, drains, endurance, fairness, gates, latencies, submissions
+from bench import compositions, drains, endurance, fairness, gates, latencies, sizing, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.environments import KNOWN, peer
@@ -48,6 +48,7 @@ WORKLOADS = {
     "mongodb-drain": partial(drains.other_store_drain, store="mongodb"),
     "counts": count_per_job,
     "composition-counts": compositions.composition_counts,
+    "sizing": sizing.sizing,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from ratchet.model.status import HOT, TERMINAL, TRANSITIONS, JobStatus
 from ratchet.stores import open_store
 
 REFERENCE = Path(__file__).parent / "reference"
+#: What `make rates` has measured.
+MEASURED = REFERENCE / "measured.json"
 
 OPTIONS_INTRODUCTION = """\
 # Options
@@ -119,6 +122,51 @@ differs is what they declare:
 
 """
 
+SIZING = """\
+**How large.** How much a node claims follows from its free slots and its own rate (`max_prefetch` is the most that it takes
+beyond them), and a node that a wakeup reaches does not wait for its next poll; `poll_delay_min` is what a job waits for where
+no wakeup is connected, at the price of one read per node and delay.
+
+| Cluster | `poll_delay_min` | What to think of |
+|---|---|---|
+| 1 node | 1 to 5 s | nothing; SQLite will do |
+| 2 to 5 nodes | 2 to 5 s | claims pass each other by |
+| 5 to 20 nodes | 5 to 10 s | a smaller `max_prefetch` spreads short jobs more evenly; long ones are spread by the slots |
+| more than 20 | 10 to 30 s | connect wakeups where latency matters (LISTEN/NOTIFY, change streams, Redis) |
+"""
+
+RATED = {"postgresql": "PostgreSQL", "mysql": "MariaDB", "mongodb": "MongoDB"}
+
+RATES = """\
+**How fast.** Four processes of eight threads each submit in portions of 25, claim and complete at once, with idempotency keys on every fifth job and
+business keys on every seventh; a job counts when it was submitted, claimed and completed, and the test fails unless each
+was exactly once (`make rates`; one process with a worker's engine is in [how fast](../explanation/performance.md)):
+
+| | jobs per second | jobs | measured |
+|---|---:|---:|---|
+{rows}
+
+"""
+
+SIZED = """
+Checked with clusters of different sizes on PostgreSQL, default options, four slots per node and jobs of 20 ms ({where}):
+
+{table}
+
+An idle node asks as often in a large cluster as alone, beats and watches included, so its statements add up; polls, which a longer
+`poll_delay_min` makes rarer, are a part of them. A wakeup makes the start of a job independent of it. The last two columns say how much more than its share the busiest
+node ran of a hundred short jobs per node, and the same with `max_prefetch=0`, the most even that claims get.
+
+"""
+
+SIZES = (
+    "idle statements per second",
+    "ms to start, woken",
+    "ms to start, without wakeups",
+    "busiest node / fair share",
+    "without prefetch",
+)
+
 STORES_REST = """
 **How to choose.** The database you already have: then a job and your data can share a transaction. SQLite for one machine:
 several processes on one file are fine, one of them writes at a time. PostgreSQL for the most throughput and the shortest
@@ -126,7 +174,7 @@ wakeups. MySQL and MariaDB where they are what you run; a worker of another proc
 a replica set (one node is enough), because a completion is a transaction; Ratchet refuses a standalone server and says
 how to make it one.
 
-**Tested against** PostgreSQL 15, also behind PgBouncer in transaction mode (everything but LISTEN works there; pollers then
+{rates}**Tested against** PostgreSQL 15, also behind PgBouncer in transaction mode (everything but LISTEN works there; pollers then
 look every half second), MariaDB 10.11, MongoDB 6.0, and the SQLite of your Python. Oracle's MySQL 8 is supported by keeping to
 the common ground of both products, and has not been run here.
 
@@ -135,18 +183,7 @@ memory, and every answer, error, status, count, page and order of claims is comp
 a store may do in its own way is said by nobody's contract: which of two jobs that depend on each other is named as the
 cause when one call ends both, what `explain` says in words, and ids that a store makes itself (alerts, streams).
 
-**How large.** A starting point, not a measurement. How much a node claims follows from its free slots and its own rate
-(`max_prefetch` is the most that it takes beyond them), and a node that a wakeup reaches does not wait for its next poll;
-`poll_delay_min` is what a job waits for where no wakeup is connected, at the price of one read per node and delay.
-
-| Cluster | `poll_delay_min` | What to think of |
-|---|---|---|
-| 1 node | 1 to 5 s | nothing; SQLite will do |
-| 2 to 5 nodes | 2 to 5 s | claims pass each other by |
-| 5 to 20 nodes | 5 to 10 s | a smaller `max_prefetch` spreads jobs more evenly |
-| more than 20 | 10 to 30 s | connect wakeups where latency matters (LISTEN/NOTIFY, change streams, Redis) |
-
-**Things to know**
+{sizing}**Things to know**
 
 | | |
 |---|---|
@@ -170,7 +207,43 @@ def stores_page() -> str:
     for attribute, meaning in CAPABILITIES.items():
         cells = [_cell(getattr(capabilities, attribute)) for capabilities in declared.values()]
         lines.append(f"| {meaning} | " + " | ".join(cells) + " |")
-    return STORES_INTRODUCTION + "\n".join(lines) + "\n" + STORES_REST
+    rest = STORES_REST.format(rates=_rates(), sizing=SIZING + _sizing())
+    return STORES_INTRODUCTION + "\n".join(lines) + "\n" + rest
+
+
+def _rates() -> str:
+    """What the stores did when many processes worked on them, as far as it was measured."""
+    found = _measured("work")
+    rows = [
+        f"| {name} | {one['rate']:,} | {one['jobs']:,} | {_circumstances(one)} |"
+        for kind, name in RATED.items()
+        if (one := found.get(kind)) is not None
+    ]
+    return RATES.format(rows="\n".join(rows)) if rows else ""
+
+
+def _sizing() -> str:
+    """What the table of sizes was checked with."""
+    rows = [found for _, found in sorted(_measured("sizing").items())]
+    if not rows:
+        return "\n"
+    names = [name for name in SIZES if name in rows[0]]
+    lines = ["| nodes | " + " | ".join(names) + " |", "|---:|" + "---:|" * len(names)]
+    lines += [f"| {row['nodes']} | " + " | ".join(f"{row[name]:g}" for name in names) + " |" for row in rows]
+    return SIZED.format(table="\n".join(lines), where=_circumstances(rows[-1]))
+
+
+def _circumstances(found: dict[str, Any]) -> str:
+    """When and on what something was measured; everything, the server included, shared these cores."""
+    busy = "" if found["quiet"] else ", busy with other work besides"
+    return f"{found['on']}, {found['cores']} cores{busy}"
+
+
+def _measured(section: str) -> dict[str, dict[str, Any]]:
+    known: dict[str, dict[str, dict[str, Any]]] = (
+        json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    )
+    return known.get(section, {})
 
 
 def _cell(value: object) -> str:

@@ -14,9 +14,11 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobFilter, JobSpec
 from ratchet.model.status import Busy, JobStatus
 from ratchet.stores import open_store
-from tests.cluster.toilers import PATIENCE, toil
+from tests.cluster.measured import is_quiet, record
+from tests.cluster.toilers import PATIENCE, Toiled, toil
 
-#: ``RATCHET_TOIL_JOBS=20000`` for all; every submission is a transaction of its own, which MongoDB takes its time for.
+#: Every submission is a transaction of its own, which MongoDB takes its time for. `make rates` sets
+#: ``RATCHET_TOIL_JOBS=20000`` for all, and has the rates written down (see `measured`).
 JOBS = {"postgresql": 20_000, "mysql": 20_000, "mongodb": 4_000}
 PROCESSES = 4
 NOW = datetime(2031, 3, 1, 12, tzinfo=UTC)
@@ -28,7 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 def test_every_job_is_counted_once(kind: str, request: pytest.FixtureRequest) -> None:
     """Thousands of jobs with and without keys: nobody hears of a deadlock or a conflict, and no key stays taken."""
     jobs = int(os.environ.get("RATCHET_TOIL_JOBS", JOBS[kind]))
-    url = request.getfixturevalue(f"{kind}_url")
+    url, quiet = request.getfixturevalue(f"{kind}_url"), is_quiet()
     store = open_store(url)
     store.migrate()
     context = multiprocessing.get_context("spawn")
@@ -44,15 +46,15 @@ def test_every_job_is_counted_once(kind: str, request: pytest.FixtureRequest) ->
     for process in processes:
         process.start()
     try:
-        collected = [answers.get(timeout=PATIENCE) for _ in processes]
+        collected: list[Toiled] = [answers.get(timeout=PATIENCE) for _ in processes]
     finally:
         for process in processes:
             process.join(10)
             if process.is_alive():
                 process.kill()
-    assert [error for _, _, errors in collected for error in errors] == []
-    stored = [job_id for ids, _, _ in collected for job_id in ids]
-    finished = Counter(job_id for _, ids, _ in collected for job_id in ids)
+    assert [error for one in collected for error in one.errors] == []
+    stored = [job_id for one in collected for job_id in one.stored]
+    finished = Counter(job_id for one in collected for job_id in one.finished)
     assert len(set(stored)) == jobs
     assert set(finished) == set(stored)
     assert set(finished.values()) == {1}
@@ -62,6 +64,8 @@ def test_every_job_is_counted_once(kind: str, request: pytest.FixtureRequest) ->
     again = [replace(_job(), business_key=key, busy=Busy.RAISE) for key in sorted(keys, key=str)]
     assert all(answer.created for answer in store.insert(again, now=NOW))
     store.close()
+    seconds = max(one.ended for one in collected) - min(one.begun for one in collected)
+    record("work", kind, jobs=jobs, rate=round(jobs / seconds), quiet=quiet)
 
 
 def _job() -> JobSpec:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from multiprocessing.synchronize import Barrier
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
@@ -22,20 +23,31 @@ BATCH = 25
 PATIENCE = 500.0
 
 
+class Toiled(NamedTuple):
+    """What one process stored and finished, what went wrong, and from when to when it was at work."""
+
+    stored: list[UUID]
+    finished: list[UUID]
+    errors: list[str]
+    begun: float  # by the clock that all processes of a machine share
+    ended: float
+
+
 class Answers(Protocol):
     """Where a process puts what it has to say."""
 
-    def put(self, answer: tuple[list[UUID], list[UUID], list[str]]) -> None: ...
+    def put(self, answer: Toiled) -> None: ...
 
 
 def toil(url: str, node: str, jobs: int, now: datetime, start: Barrier, answers: Answers) -> None:
-    """The life of one process: the jobs that it stored, those that it finished, and its errors."""
+    """The life of one process: what it has to say is put into *answers*."""
     store = open_store(url)
     store.counts()  # connected before the race begins
     stored: list[UUID] = []
     finished: list[UUID] = []
     errors: list[str] = []
     start.wait(PATIENCE)
+    begun = time.monotonic()
     threads = [
         threading.Thread(
             target=_guarded(lambda: _toil(store, node, jobs // THREADS, now, stored, finished), errors)
@@ -46,8 +58,9 @@ def toil(url: str, node: str, jobs: int, now: datetime, start: Barrier, answers:
         thread.start()
     for thread in threads:
         thread.join()
+    ended = time.monotonic()
     store.close()
-    answers.put((stored, finished, errors))
+    answers.put(Toiled(stored, finished, errors, begun, ended))
 
 
 def _toil(

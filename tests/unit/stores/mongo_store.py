@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ratchet.model.options import Options
-from ratchet.stores.mongo.database import Collections
+from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.store import MongoStore
 from ratchet.tck.steps import Steps
 

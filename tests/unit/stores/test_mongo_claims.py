@@ -11,6 +11,7 @@ from pymongo import monitoring
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.status import Busy, JobStatus, Priority
+from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
 from tests.unit.stores.mongo_store import MongoSteps, opened
 
@@ -68,12 +69,23 @@ class TestRoundTrips:
         assert commands.names == ["aggregate"]
 
     def test_many_completions_take_one_transaction(self, steps: MongoSteps, commands: Commands) -> None:
-        """A hundred plain successes: read, write, write, commit."""
+        """A hundred plain successes: write, write, commit."""
         steps.submit_many(100)
         claims = steps.claim(100)
         commands.names.clear()
         assert all(answer.won for answer in steps.end_all(claims))
-        assert commands.names == ["find", "update", "insert", "commitTransaction"]
+        assert commands.names == ["update", "insert", "commitTransaction"]
+
+    def test_successes_of_jobs_with_keys_are_read_first(self, steps: MongoSteps, commands: Commands) -> None:
+        """The claim has seen their keys, so nobody tries to end them as jobs that are tied to nobody."""
+        for number in range(10):
+            steps.submit(business_key=f"key-{number}")
+        claims = steps.claim(10)
+        commands.names.clear()
+        assert all(answer.won for answer in steps.end_all(claims))
+        assert commands.names.count("update") == 1
+        assert commands.names[0] == "find"
+        assert "abortTransaction" not in commands.names
 
     def test_a_plain_submission_takes_one(self, steps: MongoSteps, commands: Commands) -> None:
         """A job without keys is one document, and one document needs no transaction."""
@@ -95,6 +107,28 @@ class TestRoundTrips:
         assert plan["executionStats"]["nReturned"] == 10
         assert CLAIM_INDEX in str(plan["queryPlanner"]["winningPlan"])
         assert "SORT" not in str(plan["queryPlanner"]["winningPlan"])
+
+
+class TestRaces:
+    def test_a_claim_that_lost_all_looks_behind_them(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another node takes what was chosen before it could be taken: the next jobs are claimed, and each once."""
+        jobs = steps.submit_many(10)
+        faster, claims = steps.another(), steps.store.claim_next_batch.__self__
+        assert isinstance(claims, MongoClaims)
+        take = claims._take
+        others: list[object] = []
+
+        def overtaken(*given: Any) -> Any:
+            if not others:
+                others.extend(claim.job_id for claim in steps.claim(5, store=faster, node_id="node-2"))
+            return take(*given)
+
+        monkeypatch.setattr(claims, "_take", overtaken)
+        assert [claim.job_id for claim in steps.claim(5)] == jobs[5:]
+        assert others == jobs[:5]
+        assert steps.claim(5) == []
 
 
 class TestLateClaim:

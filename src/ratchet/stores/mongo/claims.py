@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -26,7 +26,8 @@ from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.database import CODEC, DURABLE, Collections, Database
+from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
@@ -40,9 +41,10 @@ from ratchet.stores.mongo.gates import (
     read_on,
     resources_of,
 )
-from ratchet.stores.mongo.job_documents import row_of
+from ratchet.stores.mongo.job_documents import body_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.ties import TIES
 from ratchet.stores.mongo.turns import Tenants
 from ratchet.stores.mongo.work import Work
 
@@ -51,14 +53,18 @@ PATIENCE: Final = 0.25
 AVOIDED: Final = 2.0
 #: How many such jobs one claim may meet before it is content with what it has.
 BLOCKED: Final = 4
+#: How often a claim looks whose jobs were all taken by others while it reached for them.
+RACES: Final = 3
 #: Seconds that claims of one limit go on trying to be the one that counts.
 PERMIT_PATIENCE: Final = 1.0
 
 _TYPES: Final = {kind.value: kind for kind in JobType}
 _PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
+#: What a claim reads of its jobs: all but what it has just written itself.
+_FULL: Final = dict.fromkeys(("claim_id", "claimed_at", "node_id", "rev"), 0)
 _LIGHT: Final = dict.fromkeys(
-    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout"), 1
+    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout", *TIES), 1
 )
 
 
@@ -77,7 +83,7 @@ class MongoClaims:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
             ClaimedJob(claim=_claim(document, request, now), body=self._body(document))
-            for document in self._claim(request, now, None)
+            for document in self._claim(request, now, _FULL)
         ]
 
     def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
@@ -134,30 +140,49 @@ class MongoClaims:
 
     # --- the claim ------------------------------------------------------------------------------
 
-    def _claim(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
+    def _claim(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
         check(now, "now")
         if request.limit <= 0:
             return []
         with self._turn:
             return self._claim_in_turn(request, now, fields)
 
-    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document | None) -> list[Document]:
-        chosen, gates = self._database.read(lambda collections: self._choose(collections, request, now))
+    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
+        """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
+        lost: set[UUID] = set()
+        for _ in range(RACES):
+            held, chosen = self._claim_once(request, now, fields, lost)
+            if held or not chosen - lost:
+                return held
+            lost |= chosen
+        return []
+
+    def _claim_once(
+        self, request: ClaimRequest, now: datetime, fields: Document, lost: Set[UUID]
+    ) -> tuple[list[Document], Set[UUID]]:
+        """What was claimed, and which jobs without limits were chosen; not those that were *lost* before."""
+        chosen, gates = self._database.read(lambda c: self._choose(c, request, now, lost))
         free: list[UUID] = []
         gated: list[UUID] = []
+        counted = {
+            stream_id: bool(resources_of(gates.streams[stream_id]) or gates.limits_of(stream_id))
+            for stream_id in {branch.stream_id for _, branch in chosen}
+        }
         for rank, branch in chosen:
-            counted = resources_of(gates.streams[branch.stream_id]) or gates.limits_of(branch.stream_id)
-            (gated if counted else free).append(rank[2])
+            (gated if counted[branch.stream_id] else free).append(rank[2])
         held = self._take(free, request, now, fields) if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
+        self._database.ties.claimed(held)
         place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
-        return sorted(held, key=lambda document: place[document["_id"]])
+        return sorted(held, key=lambda document: place[document["_id"]]), set(free)
 
-    def _choose(self, collections: Collections, request: ClaimRequest, now: datetime) -> tuple[Chosen, Gates]:
+    def _choose(
+        self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
+    ) -> tuple[Chosen, Gates]:
         """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
-        avoided = self._avoid()
+        avoided = self._avoid() | lost
         if (tenants := self._tenants.get(kind)) is not None:
             chosen, gates = tenants.choose(collections, request, now, avoided)
             for _, branch in chosen:
@@ -175,7 +200,7 @@ class MongoClaims:
         streams = gates.open_streams(request)
         if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):
             self._tenants[kind] = Tenants()
-            return self._choose(collections, request, now)
+            return self._choose(collections, request, now, lost)
         self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
         for stream_id in streams:
             self._database.streams.knows(stream_id, gates.streams[stream_id])
@@ -191,7 +216,7 @@ class MongoClaims:
         return choose(candidates, request.limit, allowances, read), gates
 
     def _take(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
     ) -> list[Document]:
         """Write the token on those of these jobs that are still there for the taking."""
         taken = {
@@ -219,7 +244,7 @@ class MongoClaims:
         taken: Document,
         request: ClaimRequest,
         now: datetime,
-        fields: Document | None,
+        fields: Document,
         session: ClientSession,
     ) -> list[Document]:
         held: list[Document] = []
@@ -238,7 +263,7 @@ class MongoClaims:
         return held
 
     def _take_with_permits(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document | None
+        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
     ) -> list[Document]:
         """Claim jobs of limited resources: permits are counted, taken and written in one transaction."""
 
@@ -275,36 +300,7 @@ class MongoClaims:
             return set(self._avoided)
 
     def _body(self, document: Document) -> JobBody:
-        row = row_of(document, self._database.streams.key_of)
-        spec = row.spec
-        return JobBody(
-            job_id=spec.job_id,
-            target=spec.target,
-            payload=spec.payload,
-            created_at=row.created_at,
-            root_id=row.root_id,
-            queue=row.stream.queue,
-            params=spec.params,
-            backoff=spec.backoff,
-            backoff_base=spec.backoff_base,
-            jitter=spec.jitter,
-            no_retry_for=spec.no_retry_for,
-            business_key=spec.business_key,
-            batch_id=spec.batch_id,
-            parent_id=spec.parent_id,
-            schedule=spec.schedule,
-            on_success=spec.on_success,
-            on_failure=spec.on_failure,
-            resource=row.stream.resource,
-            limit_key=row.stream.limit_key,
-            breaker=row.stream.breaker,
-            fairness_key=row.stream.fairness_key,
-            expires_at=spec.expires_at,
-            state=row.state,
-            signal=row.signal,
-            caller=spec.caller,
-            has_conditions=bool(document.get("has_conditions")),
-        )
+        return body_of(document, self._database.streams.key_of)
 
 
 def claims_of(

@@ -16,11 +16,13 @@ from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claims import claims_of
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.codecs import LOCKS, NODES
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
-from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.work import LOCKS, NODES, Work
+from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
+from ratchet.stores.mongo.work import Work
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
@@ -125,10 +127,7 @@ class MongoCluster:
             found.sort(key=lambda node: (node.started_at, node.node_id))
             if not counting:
                 return found
-            grouped = collections[Names.JOBS].aggregate(
-                [{"$match": {"status": _RUNNING}}, {"$group": {"_id": "$node_id", "jobs": {"$sum": 1}}}]
-            )
-            running = {one["_id"]: int(one["jobs"]) for one in grouped}
+            running = _running(collections)
             return [replace(node, running=running.get(node.node_id, 0)) for node in found]
 
         return self._database.read(ask)
@@ -161,7 +160,7 @@ class MongoCluster:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living document."""
 
         def ask(collections: Collections) -> list[str]:
-            holders = set(collections[Names.JOBS].distinct("node_id", {"status": _RUNNING}))
+            holders = set(_running(collections))
             holders |= set(collections[Names.LINGERING].distinct("node_id"))
             alive = collections[Names.NODES].find({"state": {"$ne": _DEAD}}, {"_id": 1})
             return sorted(holders - {one["_id"] for one in alive})
@@ -246,6 +245,14 @@ def _beaten(now: datetime, change: NodeChange | None = None) -> list[Document]:
         values["silence"] = length(change.silence)
         values["info"] = {"$literal": change.info}
     return [{"$set": values}]
+
+
+def _running(collections: Collections) -> dict[str, int]:
+    """How many jobs each node runs. Without the hint the server would read all jobs, the history included."""
+    running = {"$match": {"status": _RUNNING}}
+    grouped = {"$group": {"_id": "$node_id", "jobs": {"$sum": 1}}}
+    found = collections[Names.JOBS].aggregate([running, grouped], hint=RUNNING_INDEX)
+    return {one["_id"]: int(one["jobs"]) for one in found}
 
 
 def _load_running(work: Work, node_id: str) -> None:

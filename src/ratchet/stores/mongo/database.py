@@ -17,19 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, TypeVar
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Final, TypeVar
 
-from bson.binary import UuidRepresentation
-from bson.codec_options import CodecOptions
 from bson.errors import BSONError
-from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo import ReadPreference
 from pymongo.client_session import ClientSession
-from pymongo.collection import Collection
-from pymongo.database import Database as DriverDatabase
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
-from pymongo.uri_parser import parse_uri
 
 from ratchet.model.errors import (
     CommitUnknown,
@@ -39,7 +33,7 @@ from ratchet.model.errors import (
     StoreError,
 )
 from ratchet.model.options import Options
-from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
     ConnectionLost,
@@ -48,22 +42,12 @@ from ratchet.stores.mongo.errors import (
     translated,
 )
 from ratchet.stores.mongo.streams import StreamRegistry
+from ratchet.stores.mongo.ties import Ties
 from ratchet.stores.mongo.work import Work
 
 T = TypeVar("T")
 
-Client = MongoClient[Document]
-
-DEFAULT_DATABASE: Final = "ratchet"
 SNAPSHOT: Final = ReadConcern("snapshot")
-MAJORITY: Final = ReadConcern("majority")
-DURABLE: Final = WriteConcern(w="majority", j=True)
-CODEC: Final = CodecOptions[Document](uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
-
-STANDALONE: Final = (
-    "the MongoDB server at {address} is a standalone, which has no transactions; make it a replica set of one: "
-    "start it with `mongod --replSet rs0`, then once `mongosh --eval 'rs.initiate()'`"
-)
 
 #: What the driver raises: its own errors, those of its encoder, and Python's for half a surrogate pair.
 _DRIVER: Final = (PyMongoError, BSONError, UnicodeError)
@@ -71,21 +55,7 @@ _DRIVER: Final = (PyMongoError, BSONError, UnicodeError)
 log = logging.getLogger("ratchet.stores.mongo")
 
 
-class Collections:
-    """The collections of one database, as one client sees them."""
-
-    def __init__(self, database: DriverDatabase[Document]) -> None:
-        self.database = database
-        self._made: dict[str, Collection[Document]] = {}
-
-    def __getitem__(self, name: str) -> Collection[Document]:
-        found = self._made.get(name)
-        if found is None:
-            found = self._made[name] = self.database[name]
-        return found
-
-
-class Database:
+class Database(Connections):
     """
     Runs work in transactions.
 
@@ -103,86 +73,18 @@ class Database:
     ABANDONED = 3.0
 
     def __init__(self, url: str, options: Options) -> None:
-        self._url = url
-        self._options = options
-        parts = urlsplit(url)
-        self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
-        self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
-        self._own_name = f"ratchet {self.name}"
+        super().__init__(url, options)
         self._swept_at = 0.0
-        self._lock = threading.RLock()
-        self._client: Client | None = None
-        self._guests: Client | None = None
-        self._process: int | None = None
-        self._collections: Collections | None = None
         self._prepare: Callable[[], object] | None = None
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
         self.streams = StreamRegistry(self)
-
-    # --- connections ----------------------------------------------------------------------------
-
-    def client(self) -> Client:
-        """The driver's client of this process; connections are made when they are needed."""
-        with self._lock:
-            if self._client is None or self._process != os.getpid():
-                self._guests = None
-                self._client = self.make_client()
-                self._collections = Collections(self._database_of(self._client))
-                self._process = os.getpid()
-            return self._client
-
-    def _guest_client(self) -> Client:
-        """The client of transactions that run users' code: these may be idle for long, ours may not."""
-        with self._lock:
-            self.client()
-            if self._guests is None:
-                self._guests = self.make_client(appname=f"{self._own_name} transaction")
-            return self._guests
-
-    def make_client(self, **changes: Any) -> Client:
-        """A client of its own."""
-        settings: dict[str, Any] = {
-            "appname": self._own_name,
-            "maxPoolSize": self._options.pool_size,
-            "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "socketTimeoutMS": _milliseconds(self._options.statement_timeout),
-            **changes,
-        }
-        settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
-        try:
-            return MongoClient(
-                self._url,
-                document_class=dict,
-                tz_aware=True,
-                uuidRepresentation="standard",
-                readPreference="primary",
-                retryWrites=True,
-                retryReads=True,
-                w="majority",
-                journal=True,
-                **settings,
-            )
-        except (PyMongoError, ValueError, TypeError) as error:
-            raise ConfigurationError(f"the MongoDB URL or an option in it is wrong: {error}") from error
-
-    def collections(self, session: ClientSession | None = None) -> Collections:
-        """The collections; those of the session's own client, where it is a caller's."""
-        client = self.client()
-        assert self._collections is not None
-        if session is not None and session.client is not client:
-            return Collections(self._database_of(session.client))
-        return self._collections
+        self.ties = Ties()
 
     def close(self) -> None:
         """Free every connection; the next call opens new ones."""
-        with self._lock:
-            clients = [client for client in (self._client, self._guests) if client is not None]
-            self._client = self._guests = self._collections = None
-            self._prepared_in = None
-        for client in clients if self._process == os.getpid() else ():
-            client.close()
+        self._prepared_in = None
+        super().close()
 
     def clock(self) -> datetime:
         """The primary's clock."""
@@ -193,15 +95,6 @@ class Database:
             return found
 
         return self.read(ask)
-
-    def _database_of(self, client: Client) -> DriverDatabase[Document]:
-        return client.get_database(
-            self.name,
-            codec_options=CODEC,
-            read_preference=ReadPreference.PRIMARY,
-            write_concern=DURABLE,
-            read_concern=MAJORITY,
-        )
 
     # --- getting ready --------------------------------------------------------------------------
 
@@ -218,35 +111,6 @@ class Database:
                 if self._prepare is not None:
                     self._prepare()
                 self._prepared_in = process
-
-    def _refuse_standalone(self) -> None:
-        try:
-            hello = self.client().admin.command("hello")
-        except PyMongoError as error:
-            if (standalone := self._find_standalone()) is not None:
-                raise ConfigurationError(standalone) from error
-            raise translated(error) from error
-        if "setName" not in hello and hello.get("msg") != "isdbgrid":
-            address = self.client().address or ("?", 0)
-            raise ConfigurationError(STANDALONE.format(address=f"{address[0]}:{address[1]}"))
-
-    def _find_standalone(self) -> str | None:
-        """What is wrong with a server that answers, but is no member of the replica set that the URL names."""
-        for host, port in parse_uri(self._url, validate=False, warn=False)["nodelist"]:
-            address = f"{host}:{port}"
-            try:
-                direct: Client
-                with MongoClient(
-                    host, port, directConnection=True, serverSelectionTimeoutMS=500, socketTimeoutMS=1000
-                ) as direct:
-                    hello = direct.admin.command("hello")
-            except PyMongoError:
-                continue
-            if hello.get("isreplicaset"):
-                return f"the replica set at {address} is not initiated; run once `mongosh --eval 'rs.initiate()'`"
-            if "setName" not in hello and hello.get("msg") != "isdbgrid":
-                return STANDALONE.format(address=address)
-        return None
 
     # --- work -----------------------------------------------------------------------------------
 
@@ -449,7 +313,3 @@ def enlisted(within: object) -> ClientSession:
             "itself; call its start_transaction() first"
         )
     return within
-
-
-def _milliseconds(duration: Any) -> int:
-    return max(1, int(duration.total_seconds() * 1000))

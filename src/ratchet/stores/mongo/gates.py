@@ -21,11 +21,11 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.memory.permits import bucket_of
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch
-from ratchet.stores.mongo.database import Collections
+from ratchet.stores.mongo.codecs import LIMITS
+from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.streams import key_of
-from ratchet.stores.mongo.work import LIMITS
 
 #: Branches whose heads one aggregation reads; the server takes at most a thousand stages.
 BRANCHES: Final = 300

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from ratchet.model.claim import JobBody
 from ratchet.model.job import JobSpec, Progress, SignalWait, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.memory.rows import Row
@@ -104,6 +105,12 @@ _ROW: Final[dict[str, tuple[Coder | None, Coder | None, Any]]] = {
     "dead_letter_reason": (*_AS_IS, None),
     "dead_lettered_at": (*_TIME, None),
     "archived_at": (*_TIME, None),
+}
+
+
+#: Fields of a body that documents hold under the same name, and how they are read.
+_BODY: Final[dict[str, Coder | None]] = {
+    name: coders[1] for name, coders in (_SPEC | _ROW).items() if name in JobBody.__struct_fields__
 }
 
 
@@ -219,6 +226,28 @@ def row_of(document: Document, key_of: KeyOf) -> Row:
         root_id=document.get("root_id", job_id),
         stream=stream,
         **row,
+    )
+
+
+def body_of(document: Document, key_of: KeyOf) -> JobBody:
+    """What a worker needs of a claimed job. Body and document leave out the same defaults."""
+    stream = key_of(document["stream_id"])
+    fields = {
+        name: stored if (decode := _BODY[name]) is None else decode(stored)
+        for name, stored in document.items()
+        if name in _BODY
+    }
+    job_id: UUID = document["_id"]
+    return JobBody(
+        job_id=job_id,
+        root_id=document.get("root_id", job_id),
+        queue=stream.queue,
+        resource=stream.resource,
+        limit_key=stream.limit_key,
+        breaker=stream.breaker,
+        fairness_key=stream.fairness_key,
+        has_conditions=bool(document.get("has_conditions")),
+        **fields,
     )
 
 

@@ -1,44 +1,32 @@
-"""Jobs in MongoDB: insert, read, search, change, delete; tags and bulk verbs."""
+"""Jobs in MongoDB: read, search, change, delete; tags and bulk verbs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from pymongo.collection import Collection
-from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.clock import require_aware
-from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import BusinessKeyBusy, Conflict, SubmissionBlocked
-from ratchet.model.identifiers import timestamp_of
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
+from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page
 from ratchet.model.status import LIVE, JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
 from ratchet.stores.memory.ends import cancel
 from ratchet.stores.memory.history import is_needed
-from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.jobs import require_new
 from ratchet.stores.memory.transitions import retry
-from ratchet.stores.memory.values import check, check_spec, in_utc
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, micros
-from ratchet.stores.mongo.errors import TransactionAborted, aborted
-from ratchet.stores.mongo.job_documents import document_of, new_row, row_of
+from ratchet.stores.mongo.job_documents import row_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.search import places, position, query_of
-from ratchet.stores.mongo.wakeups import wake_with
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.sql.validation import validate
-
-#: Seconds that a submission waits for a key that another open transaction holds.
-KEY_PATIENCE: Final = 5.0
-#: Ids that are younger than this are new, or those of a submission that is sent again right now.
-_YOUNG: Final = timedelta(minutes=5)
 
 _AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 _RESULT: Final = dict.fromkeys(
@@ -47,103 +35,10 @@ _RESULT: Final = dict.fromkeys(
 
 
 class MongoJobs:
-    """Creates, reads, changes and deletes jobs."""
+    """Reads, changes and deletes jobs."""
 
-    def __init__(self, database: Database, *, notify: bool = True) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._notify = notify  # wake other nodes with the commit of a caller's transaction
-
-    # --- one submission -------------------------------------------------------------------------
-
-    def insert(
-        self,
-        specs: Sequence[JobSpec],
-        *,
-        now: datetime,
-        edges: Sequence[Edge] = (),
-        batch: BatchSpec | None = None,
-        within: object | None = None,
-    ) -> list[Insertion]:
-        """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
-        self._prepare(specs, edges, batch, now)
-        fresh = within is None and all(map(_is_fresh, specs))  # then nobody looks whether they are stored
-        if fresh and len(specs) == 1 and not edges and batch is None and _stands_alone(specs[0]):
-            return [self._insert_one(specs[0], now)]
-        tries = 0
-
-        def store(work: Work) -> list[Insertion] | BusinessKeyBusy:
-            nonlocal tries
-            tries += 1
-            load_submission(work, specs, edges, batch, fresh=fresh and tries == 1)
-            if within is not None and self._notify:
-                work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
-            submission = Submission(work, Effects(), now=now)
-            try:
-                return work.run(lambda: submission.store(specs, edges=edges, batch=batch))
-            except RunningHolder as busy:
-                # nothing of the call is stored, but the holder is asked to make room
-                _supersede(work, busy.holder, now)
-                return BusinessKeyBusy(busy.key, busy.holder)
-
-        try:
-            answer = self._database.run(store, within=within, patience=KEY_PATIENCE)
-        except TransactionAborted as error:
-            raise aborted(error, submission=True) from error
-        except Conflict as error:
-            raise SubmissionBlocked(
-                "a key or a parent of this submission is held by another transaction that is still open; "
-                "submit again after it has ended"
-            ) from error
-        if isinstance(answer, BusinessKeyBusy):
-            raise answer
-        return answer
-
-    def _insert_one(self, spec: JobSpec, now: datetime) -> Insertion:
-        """Store a job that nothing else belongs to: one document is whole by itself, and needs no transaction."""
-        streams = self._database.streams
-
-        def insert(collections: Collections) -> None:
-            document = document_of(
-                new_row(in_utc(spec), streams.id_of(spec.stream), now), streams.id_of(spec.stream)
-            )
-            try:
-                collections[Names.JOBS].insert_one(document)
-            except DuplicateKeyError:
-                pass  # the same submission again, after a lost answer
-
-        self._database.write(insert)
-        return Insertion(job_id=spec.job_id, created=True)
-
-    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
-        """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self._prepare([spec], (), None, now)
-
-        def work(work: Work) -> CanceledJob | None:
-            effects = Effects()
-            work.load_jobs([job_id])
-            load_submission(work, [spec], (), None)
-            row = work.jobs.get(job_id)
-            if row is None or row.status not in _AT_REST:
-                return None
-            cancel(work, row, effects, reason="superseded", now=now)
-            try:
-                (answer,) = Submission(work, effects, now=now).store([spec])
-            except RunningHolder as busy:
-                raise BusinessKeyBusy(busy.key, busy.holder) from None
-            require_new(job_id, spec, answer)
-            change(work, work.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
-            return effects.canceled[0]
-
-        return self._database.run(work)
-
-    def _prepare(
-        self, specs: Sequence[JobSpec], edges: Sequence[Edge], batch: BatchSpec | None, now: datetime
-    ) -> None:
-        """Refuse what cannot be stored, and make the streams that are missing, before anything is written."""
-        check((now, *edges, batch), "now")
-        for spec in specs if batch is None else (*specs, batch.parent):
-            check_spec(spec)
-        self._database.streams.make(validate(specs, edges, batch, now=now))
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -356,24 +251,6 @@ class MongoJobs:
         return {str(one["_id"]): int(one["jobs"]) for one in found}
 
 
-def load_submission(
-    work: Work,
-    specs: Sequence[JobSpec],
-    edges: Sequence[Edge],
-    batch: BatchSpec | None,
-    *,
-    fresh: bool = False,
-) -> None:
-    """Read together what a submission will ask for one by one; *fresh* as in `Work.load_new`."""
-    everything = list(specs) if batch is None else [*specs, batch.parent]
-    own = {spec.job_id for spec in everything}
-    work.load_new([spec.job_id for spec in everything], fresh=fresh)
-    work.idempotency.load({spec.idempotency_key for spec in everything if spec.idempotency_key is not None})
-    work.reservations.load({spec.business_key for spec in everything if spec.business_key is not None})
-    work.batches.load({spec.batch_id for spec in everything if spec.batch_id is not None})
-    work.load_jobs({edge.parent_id for edge in edges} - own)
-
-
 def forget(work: Work, job_ids: Sequence[UUID]) -> None:
     """Remove what is known of jobs besides the jobs and their idempotency keys."""
     ids = list(job_ids)
@@ -387,17 +264,6 @@ def forget(work: Work, job_ids: Sequence[UUID]) -> None:
             work.afterwards(name, partial(_delete, {field: {"$in": ids}}, work))
 
 
-def _is_fresh(spec: JobSpec) -> bool:
-    """True for a job without keys whose id is so young that it can hardly be stored, and not in the archive."""
-    keyless = spec.idempotency_key is None and spec.business_key is None
-    return keyless and spec.job_id.version == 7 and datetime.now(UTC) - timestamp_of(spec.job_id) < _YOUNG
-
-
-def _stands_alone(spec: JobSpec) -> bool:
-    """True for a keyless job without parents, batch and signal."""
-    return spec.status is JobStatus.PENDING and spec.batch_id is None and spec.signal is None
-
-
 def _delete(query: Document, work: Work, collection: Collection[Document]) -> None:
     collection.delete_many(query, session=work.session)
 
@@ -408,12 +274,6 @@ def retried(work: Work, job_id: UUID, now: datetime) -> bool:
         return work.run(lambda: retry(work, job_id, now=now))
     except BusinessKeyBusy:
         return False
-
-
-def _supersede(work: Work, job_id: UUID, now: datetime) -> None:
-    row = work.jobs.get(job_id)
-    if row is not None and not row.status.is_terminal:
-        cancel(work, row, Effects(), reason="superseded", now=now)
 
 
 def _result(document: Document) -> JobResultRow:

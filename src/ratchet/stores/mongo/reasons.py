@@ -14,7 +14,8 @@ from ratchet.model.composition import EdgeState
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.claim_order import Branch, choose
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.gates import NO_LIMIT, Gates, find_holders, read_gates, read_on
 from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
 from ratchet.stores.mongo.schema import Names

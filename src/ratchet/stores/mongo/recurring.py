@@ -8,12 +8,14 @@ from datetime import datetime
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.job import JobSpec
 from ratchet.stores.memory.values import check, check_spec
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.codecs import FIRES, SCHEDULES
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import micros
-from ratchet.stores.mongo.jobs import load_submission
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.work import FIRES, SCHEDULES, Work
+from ratchet.stores.mongo.submissions import load_submission
+from ratchet.stores.mongo.work import Work
 from ratchet.stores.sql.validation import validate
 
 

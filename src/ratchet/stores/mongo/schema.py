@@ -20,7 +20,8 @@ from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
 from ratchet.model.status import JobStatus
 
 if TYPE_CHECKING:
-    from ratchet.stores.mongo.database import Collections, Database
+    from ratchet.stores.mongo.connections import Collections
+    from ratchet.stores.mongo.database import Database
 
 _DAY: Final = 86_400
 _HOUR: Final = 3_600
@@ -61,6 +62,7 @@ ALL_NAMES: Final = tuple(
 )
 
 CLAIM_INDEX: Final = "claim"
+RUNNING_INDEX: Final = "running"
 _PENDING: Final = {"status": JobStatus.PENDING.value}
 _RUNNING: Final = {"status": JobStatus.RUNNING.value}
 
@@ -80,7 +82,7 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     Names.JOBS: [
         # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
         _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
-        _index("running", "node_id", partialFilterExpression=_RUNNING),
+        _index(RUNNING_INDEX, "node_id", partialFilterExpression=_RUNNING),
         _index("links", "links", "_id", partialFilterExpression=_present("links")),
         _index("deadline", "deadline_at", sparse=True),
         _index(

@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.mongo.database import Collections
+from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents import Document, micros
 from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.schema import Names

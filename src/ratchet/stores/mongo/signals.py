@@ -8,7 +8,8 @@ from uuid import UUID
 from ratchet.model.composition import SignalSpec
 from ratchet.stores.memory.signals import REMEMBERED
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import micros
 from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.rules import Rules

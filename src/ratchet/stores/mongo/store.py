@@ -22,6 +22,7 @@ from ratchet.stores.mongo.recurring import MongoRecurring
 from ratchet.stores.mongo.schema import Schema
 from ratchet.stores.mongo.signals import MongoSignals
 from ratchet.stores.mongo.streams import MongoStreams
+from ratchet.stores.mongo.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
 from ratchet.stores.mongo.wakeups import mongo_wakeups
 from ratchet.stores.mongo.workflows import MongoWorkflows
@@ -89,8 +90,11 @@ class MongoStore:
     # --- the nouns ------------------------------------------------------------------------------
 
     def _bind_jobs(self, *, notify: bool) -> None:
-        jobs = MongoJobs(self.database, notify=notify)
-        self.insert = jobs.insert
+        submissions = MongoSubmissions(self.database, notify=notify)
+        self.insert = submissions.insert
+        self.replace = submissions.replace
+
+        jobs = MongoJobs(self.database)
         self.get = jobs.get
         self.results = jobs.results
         self.find = jobs.find
@@ -98,7 +102,6 @@ class MongoStore:
         self.counts = jobs.counts
         self.delete = jobs.delete
         self.reschedule = jobs.reschedule
-        self.replace = jobs.replace
         self.cancel_matching = jobs.cancel_matching
         self.retry_matching = jobs.retry_matching
         self.purge_dead_letters = jobs.purge_dead_letters

@@ -16,15 +16,17 @@ from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus, Lane
 from ratchet.stores.mongo.documents import Document, micros, time_of
-from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 
 if TYPE_CHECKING:
-    from ratchet.stores.mongo.database import Collections, Database
+    from ratchet.stores.mongo.connections import Collections
+    from ratchet.stores.mongo.database import Database
 
 #: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
 _CACHED: Final = 20_000
 
-_HOT: Final = [JobStatus.PENDING.value, JobStatus.RUNNING.value]
+#: The statuses of jobs that are waiting or running, and the index that holds those alone.
+_HOT: Final = {JobStatus.PENDING.value: CLAIM_INDEX, JobStatus.RUNNING.value: RUNNING_INDEX}
 
 
 class StreamRegistry:
@@ -65,6 +67,10 @@ class StreamRegistry:
             found = key_of(document)
             self._remember(found, stream_id)
         return found
+
+    def known_key(self, stream_id: int) -> StreamKey | None:
+        """The key of a stream, if this process has met it."""
+        return self._keys.get(stream_id)
 
     def knows(self, stream_id: int, key: StreamKey) -> None:
         """A stream that somebody has read."""
@@ -133,9 +139,10 @@ class MongoStreams:
             queue_of = {one["_id"]: str(one["queue"]) for one in collections[Names.STREAMS].find()}
             paused = {str(one["_id"]): one for one in collections[Names.QUEUES].find()}
             counts: dict[tuple[str, str], int] = {}
-            for status in _HOT:  # each is an index of its own
+            for status, index in _HOT.items():
                 grouped = collections[Names.JOBS].aggregate(
-                    [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id", "jobs": {"$sum": 1}}}]
+                    [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id", "jobs": {"$sum": 1}}}],
+                    hint=index,
                 )
                 for one in grouped:
                     place = (queue_of.get(one["_id"], ""), status)

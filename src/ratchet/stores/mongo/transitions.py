@@ -25,10 +25,12 @@ from ratchet.stores.memory.completion import apply_completion, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.successes import NotPlain, plain_successes, write_successes
 from ratchet.stores.mongo.work import Work
 
 #: Completions that one transaction takes; a call with more of them is several transactions.
@@ -60,21 +62,28 @@ class MongoTransitions:
         call with more is made of several. What cannot be stored is found before any of them.
         """
         check(now, "now")
-        for completion in completions:
-            check(completion)
+        for one in completions:  # the claim is what this store has given out
+            check((one.decision, one.started_at, one.finished_at, one.verdicts, one.callback, one.state))
         if completions:
             self._database.streams.make(self._streams_of(completions))
         answers: list[CompletionAnswer] = []
         size = max(len(completions), 1) if within is not None else PORTION
         for start in range(0, len(completions), size):
-            portion = completions[start : start + size]
-
-            def work(work: Work, portion: Sequence[Completion] = portion) -> list[CompletionAnswer]:
-                load_completions(work, portion)
-                return [apply_completion(work, one, now, alert_window) for one in portion]
-
-            answers += self._database.run(work, within=within)
+            answers += self._complete(completions[start : start + size], now, alert_window, within)
+        self._database.ties.forget(one.claim.job_id for one in completions)
         return answers
+
+    def _complete(
+        self, portion: Sequence[Completion], now: datetime, alert_window: timedelta, within: object | None
+    ) -> list[CompletionAnswer]:
+        """One transaction. In the caller's, nothing could be taken back, so the rules decide about each at once."""
+        plain = plain_successes(self._database, portion) if within is None else []
+        if plain:
+            try:
+                return self._database.run(lambda work: _apply(work, portion, plain, now, alert_window))
+            except NotPlain:
+                pass  # a claim was lost, or somebody depends on a job since it was claimed
+        return self._database.run(lambda work: _apply(work, portion, [], now, alert_window), within=within)
 
     def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
         """Cancel a PENDING, PAUSED, WAITING or RUNNING job and, depth-first, all its dependants."""
@@ -216,6 +225,26 @@ class MongoTransitions:
                 except KeyError:
                     pass  # a claim that was never given out: it holds nothing
         return wanted
+
+
+def _apply(
+    work: Work,
+    completions: Sequence[Completion],
+    plain: Sequence[Completion],
+    now: datetime,
+    alert_window: timedelta,
+) -> list[CompletionAnswer]:
+    """Apply *completions*, of which *plain* are successes that mean nothing for others."""
+    ended = {one.claim.job_id.int for one in plain}
+    if plain:
+        write_successes(work, plain, now=now)
+    load_completions(work, [one for one in completions if one.claim.job_id.int not in ended])
+    return [
+        CompletionAnswer(job_id=one.claim.job_id, won=True)
+        if one.claim.job_id.int in ended
+        else apply_completion(work, one, now, alert_window)
+        for one in completions
+    ]
 
 
 def load_claims(work: Work, claims: Iterable[JobClaim]) -> None:

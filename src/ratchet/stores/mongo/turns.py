@@ -16,7 +16,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.status import JobStatus
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, choose
-from ratchet.stores.mongo.database import Collections
+from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents import Document, micros
 from ratchet.stores.mongo.gates import BATCH, Gates, absorb_heads, depth_of, read_gates, read_on
 from ratchet.stores.mongo.schema import Names

@@ -24,7 +24,8 @@ from ratchet.stores.mongo.documents import Document
 from ratchet.stores.mongo.schema import Names
 
 if TYPE_CHECKING:
-    from ratchet.stores.mongo.database import Client, Database
+    from ratchet.stores.mongo.connections import Client
+    from ratchet.stores.mongo.database import Database
 
 #: How long the server holds back the answer "nothing new"; `stop` waits no longer.
 AWAIT_MS: Final = 500

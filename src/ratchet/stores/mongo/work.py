@@ -22,28 +22,53 @@ other one is repeated:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
-from pymongo import UpdateOne
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.cursor import Cursor
 
 from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
-from ratchet.model.errors import Conflict
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import Alert, Execution, StreamKey
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.tables import Group, Index, Journal, Pending
-from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
-from ratchet.stores.mongo.job_documents import WITHOUT_BODY, Link, changes_of, document_of, link, row_of
+from ratchet.stores.mongo.codecs import (
+    ALERTS,
+    BATCHES,
+    BREAKERS,
+    COSTS,
+    EDGES,
+    FIRES,
+    LIMITS,
+    LOCKS,
+    NODES,
+    PERMITS,
+    RESERVATIONS,
+    RUNS,
+    SCHEDULES,
+    SIGNALS,
+    fire_identity,
+)
+from ratchet.stores.mongo.documents import Codec, Document, time_of
+from ratchet.stores.mongo.flush import Flush, Writer
+from ratchet.stores.mongo.job_documents import Link, link
+from ratchet.stores.mongo.job_tables import (
+    JobTable,
+    ReservationTable,
+    WholeTable,
+    awaited_signal,
+    live_run_of,
+    may_expire,
+    running_on,
+)
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.tables import CodedSource, LoadedGroup, LoadedTable
 
@@ -54,52 +79,16 @@ S = TypeVar("S", bound=Struct)
 K = TypeVar("K")
 V = TypeVar("V")
 
-EDGES = Codec(Edge, "parent_id", "child_id")
-RUNS = Codec(Execution, "job_id", "claim_id")
-ALERTS = Codec(Alert, "alert_id")
-_RESERVATIONS = Codec(Reservation)
-_PERMITS = Codec(Permit, "resource", "job_id", "claim_id")
-LIMITS = Codec(Limit, "name")
-BREAKERS = Codec(BreakerRecord, "service")
-NODES = Codec(NodeRecord, "node_id")
-LOCKS = Codec(LockRecord)
-BATCHES = Codec(BatchRecord, "batch_id")
-COSTS = Codec(Cost)
-SCHEDULES = Codec(ScheduleRecord)
-FIRES = Codec(FireRow)
-_SIGNALS = Codec(SignalRow)
-
 #: Runs of a schedule that are looked at to find one that has not ended; a queued one is among the newest.
 LATEST_RUNS = 200
 
 _FIRST_SERIAL = 1 << 128
 
 
-class _Whole(LoadedTable[K, V]):
-    """A small collection that may be looked through: runs whose code goes on, locks."""
-
-    _read = False
-
-    def items(self) -> list[tuple[K, V]]:
-        if not self._read:
-            self.load_all()
-            self._read = True
-        return super().items()
-
-
-class _Reservations(LoadedTable[str, Reservation]):
-    """Business keys."""
-
-    def items(self) -> list[tuple[str, Reservation]]:
-        """Those that the code of a run still holds: asked only for a job that has been deleted."""
-        self.load_all({"claim_id": {"$exists": True}})
-        return super().items()
-
-
 class Work(State):
     """The tables of one transaction. Use it from one thread, and call `flush` at the end."""
 
-    jobs: _Jobs
+    jobs: JobTable
     running_on: LoadedGroup[UUID, Row, str]
     by_batch: LoadedGroup[UUID, Row, UUID]
     live_runs: LoadedGroup[UUID, Row, str]
@@ -132,10 +121,10 @@ class Work(State):
         self._database = database
         self._session = session
         self._names = database.collections(session)
-        self._touched: dict[str, set[Any]] = {}
-        self._gates: set[str] = set()
+        self.touched: dict[str, set[Any]] = {}  # by collection; see `touch`
+        self.signal_gates: set[str] = set()  # see `pass_gate`
         self._afterwards: list[Callable[[], object]] = []
-        self._writers: list[tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]] = []
+        self._writers: list[Writer] = []
         self._serials = _FIRST_SERIAL
         self.wrote = False
         super().__init__(lock_wait=timedelta(), database_time=database.clock)
@@ -162,16 +151,20 @@ class Work(State):
     def stream(self, key: StreamKey) -> int:
         return self._database.streams.id_of(key)
 
+    def stream_key(self, stream_id: int) -> StreamKey:
+        """The key of a stream."""
+        return self._database.streams.key_of(stream_id)
+
     def backdated(self, stream_id: int) -> None:
         """Claims start from the edge of the index each time, so nobody has to be told."""
 
     def touch(self, collection: str, identity: Any) -> None:
         """Write to a document, because this transaction decides by others around it and must not be missed."""
-        self._touched.setdefault(collection, set()).add(identity)
+        self.touched.setdefault(collection, set()).add(identity)
 
     def pass_gate(self, key: str) -> None:
         """Meet everybody who sends a signal of this key, or is stored to wait for it."""
-        self._gates.add(key)
+        self.signal_gates.add(key)
 
     def afterwards(self, collection: str, operation: Callable[[Collection[Document]], object]) -> None:
         """Do something to a collection directly when everything else has been written."""
@@ -187,17 +180,17 @@ class Work(State):
     def _make_job_tables(self, journal: Journal) -> None:
         self.pending = Pending()
         self.by_status = Group(lambda row: None)
-        self.running_on = LoadedGroup(_running_on, "node_id", {"status": JobStatus.RUNNING.value})
+        self.running_on = LoadedGroup(running_on, "node_id", {"status": JobStatus.RUNNING.value})
         self.by_root = Group(lambda row: None)
         self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "links", stored=partial(link, Link.BATCH))
         self.live_runs = LoadedGroup(
-            _live_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
+            live_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
         )
         self.awaiting = LoadedGroup(
-            _awaited_signal, "links", stored=partial(link, Link.SIGNAL), asked=self.pass_gate
+            awaited_signal, "links", stored=partial(link, Link.SIGNAL), asked=self.pass_gate
         )
-        self.expiring = Group(_may_expire)  # of what has been read
-        self.jobs = _Jobs(
+        self.expiring = Group(may_expire)  # of what has been read
+        self.jobs = JobTable(
             "job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting, self.expiring
         )
         self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
@@ -236,14 +229,14 @@ class Work(State):
         )
 
     def _make_other_tables(self, journal: Journal) -> None:
-        self.reservations = _Reservations(
-            "business_key", journal, self._keyed(Names.BUSINESS_KEYS, _RESERVATIONS)
+        self.reservations = ReservationTable(
+            "business_key", journal, self._keyed(Names.BUSINESS_KEYS, RESERVATIONS)
         )
         self._writers.append(
             (
                 self.reservations,
                 Names.BUSINESS_KEYS,
-                lambda key, held: {"_id": key, **_RESERVATIONS.document(held)},
+                lambda key, held: {"_id": key, **RESERVATIONS.document(held)},
             )
         )
         self.idempotency = LoadedTable(
@@ -254,7 +247,7 @@ class Work(State):
         self._writers.append(
             (self.idempotency, Names.IDEMPOTENCY_KEYS, lambda key, job_id: {"_id": key, "job_id": job_id})
         )
-        self.lingering = _Whole("lingering", journal, self._run_source(Names.LINGERING))
+        self.lingering = WholeTable("lingering", journal, self._run_source(Names.LINGERING))
         self._writers.append(
             (
                 self.lingering,
@@ -267,7 +260,7 @@ class Work(State):
             "permit",
             Names.PERMITS,
             journal,
-            _PERMITS,
+            PERMITS,
             lambda permit: (permit.resource, permit.job_id, permit.claim_id),
             ("resource", "job_id", "claim_id"),
             self.permits_of,
@@ -277,7 +270,7 @@ class Work(State):
             "breaker", Names.BREAKERS, journal, BREAKERS, lambda record: record.service, ()
         )
         self.nodes = self._coded("node", Names.NODES, journal, NODES, lambda node: node.node_id, ())
-        self.locks = _Whole("lock", journal, self._keyed(Names.LOCKS, LOCKS))
+        self.locks = WholeTable("lock", journal, self._keyed(Names.LOCKS, LOCKS))
         self._writers.append(
             (self.locks, Names.LOCKS, lambda key, lock: {"_id": key, **LOCKS.document(lock)})
         )
@@ -309,9 +302,9 @@ class Work(State):
             (self.fires, Names.FIRES, lambda key, row: {"_id": fire_identity(key), **FIRES.document(row)})
         )
         self.signals_of = LoadedGroup(lambda row: row.spec.key, "spec.key", asked=self.pass_gate)
-        self.signals = LoadedTable("signal", journal, self._keyed(Names.SIGNALS, _SIGNALS), self.signals_of)
+        self.signals = LoadedTable("signal", journal, self._keyed(Names.SIGNALS, SIGNALS), self.signals_of)
         self._writers.append(
-            (self.signals, Names.SIGNALS, lambda key, row: {"_id": key, **_SIGNALS.document(row)})
+            (self.signals, Names.SIGNALS, lambda key, row: {"_id": key, **SIGNALS.document(row)})
         )
 
     def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Cursor[Document]]:
@@ -398,204 +391,10 @@ class Work(State):
 
     def flush(self) -> None:
         """Send everything that was changed."""
-        dependants, conditions = self._touch_around()
-        self._flush_jobs(dependants, conditions)
-        for table, name, encode in self._writers:
-            self._flush_table(table, self._names[name], encode)
-        self._pass_gates()
-        for name, ids in self._touched.items():
-            if ids:
-                self.wrote = True
-                self._names[name].update_many(
-                    {"_id": {"$in": list(ids)}}, {"$inc": {"rev": 1}}, session=self._session
-                )
+        Flush(self).send(self._writers)
         for action in self._afterwards:
             action()
-
-    def _pass_gates(self) -> None:
-        for key in sorted(self._gates):
-            self.wrote = True
-            self._names[Names.SIGNAL_GATES].update_one(
-                {"_id": key},
-                {"$inc": {"rev": 1}, "$set": {"passed_at": datetime.now(UTC)}},
-                upsert=True,
-                session=self._session,
-            )
-
-    def _touch_around(self) -> tuple[set[UUID], set[UUID]]:
-        """Touch what stands for decisions; the parents of new edges, and those of edges with a condition."""
-        dependants: set[UUID] = set()
-        conditions: set[UUID] = set()
-        for (parent_id, child_id), was, now in self.edges.changed():
-            self.touch(Names.JOBS, child_id)
-            if was is None and now is not None:
-                self.touch(Names.JOBS, parent_id)
-                dependants.add(parent_id)
-                if now.condition is not None:
-                    conditions.add(parent_id)
-        for _, before, batch in self.batches.changed():
-            if before is not None and batch is not None and before.finished_at != batch.finished_at:
-                self.touch(Names.JOBS, batch.parent_id)
-        for (job_id, _), _, _ in self.lingering.changed():
-            self.touch(Names.JOBS, job_id)
-        return dependants, conditions
-
-    def _flush_jobs(self, dependants: set[UUID], conditions: set[UUID]) -> None:
-        new: list[Document] = []
-        updates: list[UpdateOne] = []
-        gone: list[UUID] = []
-        archived: list[Row] = []
-        untouched = self._touched.setdefault(Names.JOBS, set())
-        for job_id, was, now in self.jobs.changed():
-            untouched.discard(job_id)
-            if now is None:
-                gone.append(job_id)
-            elif was is None:
-                new.append(
-                    self._with_flags(document_of(now, self.stream(now.spec.stream)), dependants, conditions)
-                )
-            elif was.archived_at is None and now.archived_at is not None:
-                archived.append(now)
-            else:
-                update = changes_of(was, now, self.stream(now.spec.stream))
-                update["$inc"] = {"rev": 1}
-                if job_id in dependants:
-                    update.setdefault("$set", {})["has_dependants"] = True
-                if job_id in conditions:
-                    update.setdefault("$set", {})["has_conditions"] = True
-                updates.append(UpdateOne({"_id": job_id}, update))  # an id alone needs no plan
-            dependants.discard(job_id)
-        jobs = self._names[Names.JOBS]
-        if new:
-            self.wrote = True
-            jobs.insert_many(new, ordered=False, session=self._session)
-        if dependants:
-            self.wrote = True
-            jobs.update_many(
-                {"_id": {"$in": list(dependants)}},
-                {"$set": {"has_dependants": True}, "$inc": {"rev": 1}},
-                session=self._session,
-            )
-            if asked := conditions & dependants:
-                jobs.update_many(
-                    {"_id": {"$in": list(asked)}}, {"$set": {"has_conditions": True}}, session=self._session
-                )
-            untouched -= dependants
-        if updates:
-            self.wrote = True
-            if jobs.bulk_write(updates, ordered=False, session=self._session).matched_count != len(updates):
-                raise Conflict("a job has changed since this transaction read it")
-        if archived:
-            self._move_to_archive(archived)
-        if gone:
-            self.wrote = True
-            jobs.delete_many({"_id": {"$in": gone}}, session=self._session)
-            self._names[Names.ARCHIVE].delete_many({"_id": {"$in": gone}}, session=self._session)
-
-    @staticmethod
-    def _with_flags(document: Document, dependants: set[UUID], conditions: set[UUID]) -> Document:
-        if document["_id"] in dependants:
-            document["has_dependants"] = True
-        if document["_id"] in conditions:
-            document["has_conditions"] = True
-        return document
-
-    def _move_to_archive(self, rows: list[Row]) -> None:
-        times = {row.job_id: micros(row.archived_at) for row in rows if row.archived_at is not None}
-        jobs, ids = self._names[Names.JOBS], list(times)
-        documents = [
-            {**document, "archived_at": times[document["_id"]]}
-            for document in jobs.find({"_id": {"$in": ids}}, session=self._session)
-        ]
-        self.wrote = True
-        self._names[Names.ARCHIVE].insert_many(documents, session=self._session)
-        jobs.delete_many({"_id": {"$in": ids}}, session=self._session)
-
-    def _flush_table(
-        self,
-        table: LoadedTable[Any, Any],
-        collection: Collection[Document],
-        encode: Callable[[Any, Any], Document],
-    ) -> None:
-        new: list[Document] = []
-        updates: list[UpdateOne] = []
-        gone: list[Any] = []
-        for key, was, now in table.changed():
-            if now is None:
-                gone.append(table.source.identity(key))
-            elif was is None:
-                new.append(encode(key, now))
-            elif update := _difference(encode(key, was), encode(key, now)):
-                updates.append(UpdateOne({"_id": table.source.identity(key)}, update))
-        self.wrote = self.wrote or bool(new or updates or gone)
-        if new:
-            collection.insert_many(new, ordered=False, session=self._session)
-        if updates:
-            collection.bulk_write(updates, ordered=False, session=self._session)
-        if gone:
-            collection.delete_many({"_id": {"$in": gone}}, session=self._session)
-
-
-class _Jobs(LoadedTable[UUID, Row]):
-    """Jobs, wherever they live; without what is large and decides nothing."""
-
-    def __init__(self, name: str, journal: Journal, work: Work, *indexes: Index[UUID, Row]) -> None:
-        self._work = work
-        source = CodedSource(self._find, self._decode, _same)
-        super().__init__(name, journal, source, *indexes)
-
-    def load(self, keys: Iterable[UUID]) -> None:
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
-        if not missing:
-            return
-        super().load(missing)
-        if elsewhere := [key for key in missing if key not in self._rows]:
-            archive = self._work.collection(Names.ARCHIVE)
-            for document in archive.find(
-                {"_id": {"$in": elsewhere}}, WITHOUT_BODY, session=self._work.session
-            ):
-                self._known.discard(document["_id"])
-                self.absorb(*self._decode(document))
-
-    def _find(self, query: Mapping[str, Any]) -> Cursor[Document]:
-        return self._work.collection(Names.JOBS).find(query, WITHOUT_BODY, session=self._work.session)
-
-    def _decode(self, document: Document) -> tuple[UUID, Row]:
-        self._work.seen(document)
-        return document["_id"], row_of(document, self._work._database.streams.key_of)
-
-
-def fire_identity(key: tuple[str, datetime]) -> Document:
-    """The ``_id`` of a fire time."""
-    return {"schedule": key[0], "fire_at": micros(key[1])}
-
-
-def _difference(before: Document, after: Document) -> Document:
-    sets = {name: value for name, value in after.items() if name != "_id" and before.get(name) != value}
-    gone = {name: "" for name in before if name not in after}
-    update: Document = {}
-    if sets:
-        update["$set"] = sets
-    if gone:
-        update["$unset"] = gone
-    return update
 
 
 def _same(key: K) -> K:
     return key
-
-
-def _running_on(row: Row) -> str | None:
-    return row.node_id if row.status is JobStatus.RUNNING else None
-
-
-def _live_run_of(row: Row) -> str | None:
-    return row.spec.schedule if row.ended_as is None else None
-
-
-def _may_expire(row: Row) -> bool | None:
-    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None
-
-
-def _awaited_signal(row: Row) -> str | None:
-    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None

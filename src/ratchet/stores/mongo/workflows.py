@@ -6,11 +6,12 @@ from uuid import UUID
 
 from ratchet.model.composition import Edge, Graph, GraphNode
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.mongo.database import Collections, Database
+from ratchet.stores.mongo.codecs import EDGES
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document
 from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.work import EDGES
 
 _NODE = {"target": 1, "status": 1, "type": 1, "canceled_reason": 1}
 

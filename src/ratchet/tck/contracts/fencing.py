@@ -315,6 +315,17 @@ class TestStaleClaim:
             (row,) = [r for r in harness.store.executions(claim.job_id) if r.counted]
             assert row.claim_id == claim.claim_id
 
+    def test_stale_successes_of_plain_jobs(self, harness: Harness) -> None:
+        """Jobs without key, batch and permit, which a store may end in a shorter way: the fence is there, too."""
+        harness.submit_many(6)
+        old = harness.claim()
+        assert harness.store.hand_back(old[::2], now=harness.now) == 3
+        new = harness.claim(node_id="node-2")
+        assert [answer.won for answer in harness.end_all(old)] == [False, True] * 3
+        assert harness.store.claims_of("node-2") == {c.job_id: c.claim_id for c in new}
+        assert [answer.won for answer in harness.end_all(new)] == [True] * 3
+        assert all(len(harness.store.executions(claim.job_id)) == 1 for claim in old)
+
     def test_many_stale_claims_are_handed_back_by_nobody(self, harness: Harness) -> None:
         """Hand-back, permits and bodies of a mixed list touch exactly what is still held."""
         harness.submit_many(6)

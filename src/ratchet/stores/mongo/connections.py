@@ -1,0 +1,174 @@
+"""
+Connections to a MongoDB replica set, and the collections behind them.
+
+A process that was forked from one that used them gets connections of its own. A server that is no replica
+set is refused with what makes it one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions
+from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.database import Database as DriverDatabase
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from ratchet.model.errors import ConfigurationError
+from ratchet.model.options import Options
+from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.errors import translated
+
+Client = MongoClient[Document]
+
+DEFAULT_DATABASE: Final = "ratchet"
+MAJORITY: Final = ReadConcern("majority")
+DURABLE: Final = WriteConcern(w="majority", j=True)
+CODEC: Final = CodecOptions[Document](uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
+
+STANDALONE: Final = (
+    "the MongoDB server at {address} is a standalone, which has no transactions; make it a replica set of one: "
+    "start it with `mongod --replSet rs0`, then once `mongosh --eval 'rs.initiate()'`"
+)
+
+
+class Collections:
+    """The collections of one database, as one client sees them."""
+
+    def __init__(self, database: DriverDatabase[Document]) -> None:
+        self.database = database
+        self._made: dict[str, Collection[Document]] = {}
+
+    def __getitem__(self, name: str) -> Collection[Document]:
+        found = self._made.get(name)
+        if found is None:
+            found = self._made[name] = self.database[name]
+        return found
+
+
+class Connections:
+    """The clients of this process: one for the store's own work, and one for transactions that run users' code."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self._url = url
+        self._options = options
+        parts = urlsplit(url)
+        self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
+        self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
+        self._own_name = f"ratchet {self.name}"
+        self._lock = threading.RLock()
+        self._client: Client | None = None
+        self._guests: Client | None = None
+        self._process: int | None = None
+        self._collections: Collections | None = None
+
+    def client(self) -> Client:
+        """The driver's client of this process; connections are made when they are needed."""
+        with self._lock:
+            if self._client is None or self._process != os.getpid():
+                self._guests = None
+                self._client = self.make_client()
+                self._collections = Collections(self._database_of(self._client))
+                self._process = os.getpid()
+            return self._client
+
+    def _guest_client(self) -> Client:
+        """The client of transactions that run users' code: these may be idle for long, ours may not."""
+        with self._lock:
+            self.client()
+            if self._guests is None:
+                self._guests = self.make_client(appname=f"{self._own_name} transaction")
+            return self._guests
+
+    def make_client(self, **changes: Any) -> Client:
+        """A client of its own."""
+        settings: dict[str, Any] = {
+            "appname": self._own_name,
+            "maxPoolSize": self._options.pool_size,
+            "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
+            "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
+            "socketTimeoutMS": _milliseconds(self._options.statement_timeout),
+            **changes,
+        }
+        settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
+        try:
+            return MongoClient(
+                self._url,
+                document_class=dict,
+                tz_aware=True,
+                uuidRepresentation="standard",
+                readPreference="primary",
+                retryWrites=True,
+                retryReads=True,
+                w="majority",
+                journal=True,
+                **settings,
+            )
+        except (PyMongoError, ValueError, TypeError) as error:
+            raise ConfigurationError(f"the MongoDB URL or an option in it is wrong: {error}") from error
+
+    def collections(self, session: ClientSession | None = None) -> Collections:
+        """The collections; those of the session's own client, where it is a caller's."""
+        client = self.client()
+        assert self._collections is not None
+        if session is not None and session.client is not client:
+            return Collections(self._database_of(session.client))
+        return self._collections
+
+    def close(self) -> None:
+        """Free every connection; the next call opens new ones."""
+        with self._lock:
+            clients = [client for client in (self._client, self._guests) if client is not None]
+            self._client = self._guests = self._collections = None
+        for client in clients if self._process == os.getpid() else ():
+            client.close()
+
+    def _database_of(self, client: Client) -> DriverDatabase[Document]:
+        return client.get_database(
+            self.name,
+            codec_options=CODEC,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=DURABLE,
+            read_concern=MAJORITY,
+        )
+
+    def _refuse_standalone(self) -> None:
+        try:
+            hello = self.client().admin.command("hello")
+        except PyMongoError as error:
+            if (standalone := self._find_standalone()) is not None:
+                raise ConfigurationError(standalone) from error
+            raise translated(error) from error
+        if "setName" not in hello and hello.get("msg") != "isdbgrid":
+            address = self.client().address or ("?", 0)
+            raise ConfigurationError(STANDALONE.format(address=f"{address[0]}:{address[1]}"))
+
+    def _find_standalone(self) -> str | None:
+        """What is wrong with a server that answers, but is no member of the replica set that the URL names."""
+        for host, port in parse_uri(self._url, validate=False, warn=False)["nodelist"]:
+            address = f"{host}:{port}"
+            try:
+                direct: Client
+                with MongoClient(
+                    host, port, directConnection=True, serverSelectionTimeoutMS=500, socketTimeoutMS=1000
+                ) as direct:
+                    hello = direct.admin.command("hello")
+            except PyMongoError:
+                continue
+            if hello.get("isreplicaset"):
+                return f"the replica set at {address} is not initiated; run once `mongosh --eval 'rs.initiate()'`"
+            if "setName" not in hello and hello.get("msg") != "isdbgrid":
+                return STANDALONE.format(address=address)
+        return None
+
+
+def _milliseconds(duration: Any) -> int:
+    return max(1, int(duration.total_seconds() * 1000))
