@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.services.scratch import Scratch
 from tests.services.shared import RUN_DIRECTORY, SharedServers
 
 if TYPE_CHECKING:
@@ -23,16 +24,20 @@ settings.register_profile("ratchet", deadline=None, suppress_health_check=[Healt
 settings.load_profile("ratchet")
 
 RUN = pytest.StashKey[SharedServers]()
+SCRATCH = pytest.StashKey[Scratch | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if RUN_DIRECTORY not in os.environ:  # xdist's workers inherit it from the process that owns the servers
+        config.stash[SCRATCH] = Scratch.begin()
         config.stash[RUN] = SharedServers.begin()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(RUN, None):
         servers.end()
+    if scratch := config.stash.get(SCRATCH, None):
+        scratch.end()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import JobFilter, JobSpec, SignalWait, StreamKey
 from ratchet.model.status import Busy, JobStatus, JobType, Lane, Priority
-from tests.differential.players import Player, Run
+from tests.differential.players import RESOURCES, Player, Run
 
 T = TypeVar("T")
 
@@ -26,7 +26,6 @@ QUEUES = ("default", "default", "default", "mail", "Mail")
 KEYS = ("order", "Order", "ordér", "order ", "order%")
 TAGS = ("red", "Red", "blue", "r_d")
 MESSAGES = ("card declined", "Card declined", "100% gone", "_ is not %", "tout cassé")
-RESOURCES = ("api", "db")
 SERVICES = ("bank",)
 SIGNALS = ("go", "Go", "stop")
 SCHEDULES = ("nightly", "hourly")
@@ -52,10 +51,10 @@ class Life:
         self.names: dict[UUID, str] = {}
         self.sent: list[tuple[Sequence[JobSpec], Sequence[Edge], BatchSpec | None]] = []
         self.jobs: list[UUID] = []
+        self.joins: set[str] = set()  # the names of jobs that have several parents
         self.batches: list[UUID] = []
         self.nodes = ["node-1", "node-2"]
         self.incarnations = 2
-        self.limited = list(RESOURCES)
         clock = ManualClock(START - timedelta(hours=1))
         self._ids = IdFactory.seeded(clock, seed)
 
@@ -163,6 +162,11 @@ class Life:
             return self.new("nobody")
         recent = self.jobs[-12:] if self.happens(0.7) else self.jobs
         return self.one(recent)
+
+    def is_archived(self, spec: JobSpec) -> bool:
+        """True for a job that was stored and is history now."""
+        record = self.known.store.get(spec.job_id)
+        return record is not None and record.archived
 
     def where(self) -> JobFilter:
         """Which jobs: one or two criteria."""

@@ -24,6 +24,9 @@ from tests.differential.plain import Plain, in_any_order, plain
 
 Run = tuple[UUID, UUID]  # job and claim
 
+#: What is limited, or is not.
+RESOURCES = ("api", "db")
+
 _GUESSED = ("no_permit", "rate_limited", "breaker_open")
 
 
@@ -88,6 +91,7 @@ class Player:
             # one that a refused submission named may be there, empty
             "queues": [one for one in store.queues() if one.paused or one.pending or one.running],
             "limits": store.limits(),
+            "holders": {name: store.holders(name, limit=100) for name in RESOURCES},
             "breakers": store.breakers(),
             "nodes": store.nodes(),
             "strays": in_any_order(store.strays()),
@@ -104,10 +108,10 @@ def _settled(record: JobRecord) -> JobRecord:
 
 
 def reasons(store: JobStore, job_id: UUID, now: datetime) -> list[tuple[str, datetime | None]]:
-    """What a store explains, without its own words; when a gate opens it may only guess."""
+    """What a store explains, without its own words; of several closed gates it names one, and guesses when it opens."""
     found = [(code, until) for code, _, until in store.explain(job_id, now=now)]
     plain_enough = [(code, until) for code, until in found if code not in _GUESSED]
-    return plain_enough or [(code, None) for code, _ in found]  # else nobody has to look at the gates
+    return plain_enough or [("a gate", None)] * bool(found)  # else nobody has to look at the gates
 
 
 def _named_by_its_parent(*, callback_id: UUID, job_id: UUID, now: datetime, **more: Any) -> JobSpec:

@@ -99,9 +99,8 @@ def _ending(life: Life, run: Run) -> dict[str, Any]:
         "started_at": started,
         "finished_at": life.now,
         "state": life.seldom(0.1, lambda: '{"page":2}'),
-        # only there: how long the next run waits for the code of this one, and what is shown meanwhile, is
-        # as each store remembers it
-        "lingers": isinstance(decision, Succeed) and life.happens(0.2),
+        # a run that was handed back or has crashed has no code that goes on
+        "lingers": isinstance(decision, Succeed | Retry | Fail | Reschedule) and life.happens(0.25),
     }
 
 

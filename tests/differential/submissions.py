@@ -59,8 +59,9 @@ def submit(life: Life) -> Operation:
 
 
 def submit_again(life: Life) -> Operation:
-    """The same submission after a lost answer."""
-    return _insert(life, *life.one(life.sent)) if life.sent else submit(life)
+    """The same submission after a lost answer, which is known long before its jobs are archived."""
+    sent = [one for one in life.sent if not any(map(life.is_archived, one[0]))]
+    return _insert(life, *life.one(sent)) if sent else submit(life)
 
 
 def submit_to_wait(life: Life) -> Operation:
@@ -94,10 +95,10 @@ def submit_graph(life: Life) -> Operation:
             parents.append(life.one(stored))
         needs = len(parents) if life.happens(0.7) else 1
         signal = life.seldom(0.1, lambda: SignalWait(key=life.one(SIGNALS)))
-        # keys of its root alone: which of several refuses the graph is nobody's promise
-        keyless: dict[str, Any] = {"business_key": None, "idempotency_key": None}
-        child = life.waiting_spec(needs, root_id=root.job_id, signal=signal, **keyless)
+        child = life.waiting_spec(needs, root_id=root.job_id, signal=signal)
         edges += [_edge(life, parent, child, len(edges) + n) for n, parent in enumerate(parents)]
+        if len(parents) > 1:
+            life.joins.add(life.name(child.job_id))
         specs.append(child)
     return _insert(life, specs, edges)
 

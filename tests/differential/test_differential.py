@@ -17,7 +17,7 @@ from ratchet.stores.memory import MemoryStore
 from ratchet.tck import Harness
 from tests.differential import runs, submissions, verbs
 from tests.differential.lives import Life, Operation
-from tests.differential.plain import differences
+from tests.differential.plain import differences, without_causes
 from tests.differential.players import Player, same_callbacks
 from tests.services.mariadb import MariaDB
 from tests.services.mongodb import MongoDB
@@ -112,7 +112,6 @@ def play(seed: int, harnesses: dict[str, Harness], operations: int, *, closely: 
         life = Life(seed, memory)
         played: list[Operation] = []
         beginning = [runs.register(life, node) for node in life.nodes]
-        beginning += [verbs.first_limit(life, name) for name in life.limited]
         for number in range(operations):
             operation = beginning[number] if number < len(beginning) else draw(life)
             played.append(operation)
@@ -124,13 +123,13 @@ def play(seed: int, harnesses: dict[str, Harness], operations: int, *, closely: 
                     raise Difference(_report(seed, player.name, played, lines))
 
 
-def _seen(player: Player, life: Life, operation: Operation, look: Look) -> dict[str, Any]:
-    seen = {"answer": player.play(operation.call, life.names)}
+def _seen(player: Player, life: Life, operation: Operation, look: Look) -> Any:
+    seen: dict[str, Any] = {"answer": player.play(operation.call, life.names)}
     if look.at_jobs:
         seen["now"] = player.jobs(life.names)
     if look.at_everything:
         seen["besides"] = player.everything(life.names, operation.at)
-    return seen
+    return without_causes(seen, life.joins)
 
 
 def _report(seed: int, name: str, played: list[Operation], lines: list[str]) -> str:

@@ -9,7 +9,7 @@ from ratchet.model.cluster import BreakerRecord, Probes
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus
 from tests.differential.lives import QUEUES, SCHEDULES, SERVICES, SIGNALS, Life, Operation
-from tests.differential.players import Player, reasons
+from tests.differential.players import RESOURCES, Player, reasons
 from tests.differential.runs import request
 
 
@@ -72,23 +72,10 @@ def bulk(life: Life) -> Operation:
 # --- gates ----------------------------------------------------------------------------------------
 
 
-def first_limit(life: Life, name: str) -> Operation:
-    """A limit that lets everything through: from now on permits are counted."""
-    now = life.now
-    return Operation(
-        f"set_limit({name}, 100)", lambda player: player.store.set_limit(name, concurrent=100, now=now), now
-    )
-
-
 def limit(life: Life) -> Operation:
     """A limit is set, changed or removed."""
-    now = life.now
-    if not life.limited:
-        return queue(life)
-    name = life.one(life.limited)
-    if life.happens(0.1):
-        # for good: whether runs that were claimed without a limit count when there is one is nobody's promise
-        life.limited.remove(name)
+    now, name = life.now, life.one(RESOURCES)
+    if life.happens(0.25):
         return Operation(
             f"remove_limit({name})", lambda player: player.store.remove_limit(name, now=now), now
         )

@@ -27,6 +27,7 @@ class MariaDB(Server):
                 find_program("mariadb-install-db") or "mariadb-install-db",
                 "--no-defaults",
                 f"--datadir={self.directory / 'data'}",
+                f"--tmpdir={self.directory}",  # as below: two that are prepared at once must not share one
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
                 "--skip-name-resolve",

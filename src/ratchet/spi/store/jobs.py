@@ -69,7 +69,8 @@ class JobCrudStore(Protocol):
 
     def delete(self, job_id: UUID) -> bool:
         """
-        Remove a job that is not RUNNING, with its history, tags, logs, alerts and reservation.
+        Remove a job that is not RUNNING, with its history, tags, logs, alerts and reservation. A key or permit
+        that the code of one of its runs still uses stays taken until that code ends.
 
         Its idempotency key stays in the ledger. Its edges are settled first, as by a cancel: dependants
         that wait are canceled, those behind an END edge released; also a join that this job had already satisfied, which
@@ -106,7 +107,11 @@ class JobBulkStore(Protocol):
         ...
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
-        """Move FAILED jobs that failed before *before* to the archive and drop their alerts; at most *limit*."""
+        """
+        Move FAILED jobs that failed before *before* to the archive and drop their alerts; at most *limit*.
+
+        Not while something unfinished needs them, as for `ArchiveStore.archive`.
+        """
         ...
 
 

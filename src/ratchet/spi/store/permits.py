@@ -27,7 +27,12 @@ class ResourcePermitStore(Protocol):
         period: timedelta | None = None,
         now: datetime,
     ) -> None:
-        """Create or change a limit; what is None is left as it was."""
+        """
+        Create or change a limit; what is None is left as it was.
+
+        From the moment that a resource limits how many run at once, jobs that run already count: a permit is
+        recorded for each. (A claim that is being made in that moment may still pass uncounted.)
+        """
         ...
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:

@@ -83,7 +83,8 @@ class JobRetryStore(Protocol):
         FAILED (also paused from FAILED) to PENDING: attempts and crashes 0, error cleared, due now.
 
         Dependants that this failure canceled return to WAITING; a batch counts the child as open
-        again. Raises `BusinessKeyBusy` when another live job has taken its key since.
+        again. Raises `BusinessKeyBusy` when another live job has taken its key since; a dependant whose key
+        was taken stays CANCELED.
         """
         ...
 

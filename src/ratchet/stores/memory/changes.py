@@ -185,10 +185,10 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
     reopen = outgoing(state, job_id)[::-1]
     while reopen:
         edge = reopen.pop()
-        if edge.state is not EdgeState.BROKEN:
+        child = state.jobs.get(edge.child_id)
+        if edge.state is EdgeState.OPEN or (edge.state is EdgeState.SATISFIED and not _still_waits(child)):
             continue
         state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=EdgeState.OPEN))
-        child = state.jobs.get(edge.child_id)
         # Of several parents that failed, the retry that makes it reachable again need not be that of
         # the one that canceled it.
         if child is None or child.canceled_by is None or not _can_wait_again(state, child):
@@ -196,6 +196,11 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
         reserve(state, child, now=now)
         wait_again(state, child, effects, now=now)
         reopen.extend(outgoing(state, child.job_id)[::-1])
+
+
+def _still_waits(child: Row | None) -> bool:
+    """True for a dependant that an end has let through, but that something else holds back, or has canceled."""
+    return child is not None and (child.status is JobStatus.WAITING or child.canceled_by is not None)
 
 
 def _can_wait_again(state: State, child: Row) -> bool:

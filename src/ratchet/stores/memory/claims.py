@@ -15,7 +15,7 @@ from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.completion import held_by
 from ratchet.stores.memory.permits import Allowances, breaker_closes, opening_of
 from ratchet.stores.memory.rows import Permit, Row
-from ratchet.stores.memory.runs import resources_of
+from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.tables import Place
 from ratchet.stores.turns import take_turns
@@ -187,9 +187,8 @@ def _take(state: State, row: Row, request: ClaimRequest, now: datetime) -> JobCl
         claimed_at=now,
         node_id=request.node_id,
         held_claim_id=None,
-        held_until=None,
     )
-    for name in resources_of(row):
+    for name in counted_resources_of(state, row):
         permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
         state.permits.put((name, row.job_id, request.claim_id), permit)
     return JobClaim(

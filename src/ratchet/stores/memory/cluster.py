@@ -128,7 +128,7 @@ class MemoryCluster(Part):
                 counted=False,
                 started_at=row.claimed_at,
             )
-            requeue(state, row, effects, now=now, at=row.scheduled_at)
+            requeue(state, row, effects, now=now, at=row.due_at)
         _free(state, node_id, effects, now)
         state.nodes.remove(node_id)
         return len(running)

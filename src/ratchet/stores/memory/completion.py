@@ -85,7 +85,7 @@ def apply_completion(
         case Reschedule():
             requeue(state, row, effects, now=now, at=decision.at, lingers=completion.lingers)
         case HandBack():
-            requeue(state, row, effects, now=now, at=row.scheduled_at, lingers=completion.lingers)
+            requeue(state, row, effects, now=now, at=row.due_at, lingers=completion.lingers)
     if completion.callback is not None:
         Submission(state, effects, now=now).store([completion.callback])
     return CompletionAnswer(
@@ -184,7 +184,7 @@ def count_crash(
         row,
         effects,
         now=now,
-        at=row.scheduled_at,
+        at=row.due_at,
         lingers=lingers,
         crashes=crashes,
         expiry_due_at=None,

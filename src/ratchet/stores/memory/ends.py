@@ -58,6 +58,7 @@ def _leave(
         "claimed_at": None,
         "held_claim_id": None,
         "held_until": None,
+        "scheduled_at": row.due_at,
         "expiry_due_at": None,
         "signal_due_at": None,
         "paused_from": None,

@@ -64,27 +64,30 @@ class Submission:
             if spec.job_id in self._state.jobs:  # the same submission again, after a lost answer
                 self._answers[spec.job_id] = Insertion(job_id=spec.job_id, created=True)
         fresh = [spec for spec in graph if spec.job_id not in self._answers]
-        original = next(filter(None, map(self._older, fresh)), None)
+        original = self._original_of(fresh)
         if original is None:
             _check_business_keys(fresh)
         for spec in fresh:
             if spec.job_id in self._answers:  # twice in one call
                 continue
-            named = original or self._older(spec)
-            if named is not None:
-                self._answers[spec.job_id] = Insertion(job_id=named, created=False)
+            if original is not None:
+                self._answers[spec.job_id] = Insertion(job_id=original, created=False)
             else:
                 self._store_spec(spec)
 
-    def _older(self, spec: JobSpec) -> UUID | None:
-        """The job that is the answer to *spec* instead of a new one."""
-        original = (
-            self._state.idempotency.get(spec.idempotency_key) if spec.idempotency_key is not None else None
-        )
-        if original is None and spec.business_key is not None and spec.busy is Busy.RETURN:
-            held = self._state.reservations.get(spec.business_key)
-            return None if held is None else held.job_id
-        return original
+    def _original_of(self, graph: Sequence[JobSpec]) -> UUID | None:
+        """The job that is the answer to a graph instead of a new one: a duplicate's original before a key's holder."""
+        for spec in graph:
+            if spec.idempotency_key is not None:
+                entry = self._state.idempotency.get(spec.idempotency_key)
+                if entry is not None:
+                    return entry
+        for spec in graph:
+            if spec.business_key is not None and spec.busy is Busy.RETURN:
+                held = self._state.reservations.get(spec.business_key)
+                if held is not None:
+                    return held.job_id
+        return None
 
     def _store_spec(self, spec: JobSpec) -> None:
         replaced = self._make_room(spec)

@@ -21,7 +21,7 @@ from ratchet.model.cluster import (
 from ratchet.model.job import StreamKey
 from ratchet.model.rates import Bucket
 from ratchet.stores.memory.rows import Limit
-from ratchet.stores.memory.runs import free_permits
+from ratchet.stores.memory.runs import count_running, free_permits
 from ratchet.stores.memory.state import Part, State, atomic
 
 
@@ -169,6 +169,8 @@ class MemoryPermits(Part):
             )
             after = replace(after, level=bucket.level, refilled_at=bucket.filled_at)
         self._state.limits.put(name, after)
+        if held.concurrent is None and after.concurrent is not None:
+            count_running(self._state, name)
 
     @atomic
     def remove_limit(self, name: str, *, now: datetime) -> bool:

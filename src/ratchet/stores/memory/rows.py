@@ -18,7 +18,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     ``stream`` differs from the spec's while the job is a suspect or parked. ``claim_id``,
     ``claimed_at`` are set exactly while it is RUNNING. ``held_claim_id``: the job waits for the
-    code of that earlier run to end, but not beyond ``held_until``.
+    code of that earlier run to end, but not beyond ``held_until``, which is then its due time, also while it runs.
     """
 
     spec: JobSpec

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import Execution
-from ratchet.stores.memory.rows import Cost, Reservation, Row
+from ratchet.stores.memory.rows import Cost, Permit, Reservation, Row
 from ratchet.stores.memory.state import State
 
 
@@ -67,9 +67,25 @@ def free_permits(state: State, job_id: UUID, claim_id: UUID) -> int:
 
 
 def resources_of(row: Row) -> list[str]:
-    """The resources of which each run of the job takes a permit."""
+    """The resources of which a run of the job may hold a permit."""
     names = dict.fromkeys(name for name in (row.stream.resource, row.stream.limit_key) if name is not None)
     return list(names)
+
+
+def counted_resources_of(state: State, row: Row) -> list[str]:
+    """The resources of which a new run of the job takes a permit: those that limit how many run at once."""
+    limits = ((name, state.limits.get(name)) for name in resources_of(row))
+    return [name for name, limit in limits if limit is not None and limit.concurrent is not None]
+
+
+def count_running(state: State, name: str) -> None:
+    """Give each run of a resource its permit: from now on the resource is limited, and they use it."""
+    for row in state.running_with(name):
+        if row.claim_id is not None and (key := (name, row.job_id, row.claim_id)) not in state.permits:
+            permit = Permit(
+                resource=name, job_id=row.job_id, claim_id=row.claim_id, node_id=row.node_id or ""
+            )
+            state.permits.put(key, permit)
 
 
 def settle_holdings(state: State, job_id: UUID, claim_id: UUID) -> bool:

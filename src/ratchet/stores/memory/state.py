@@ -284,6 +284,11 @@ class State:
             self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=key, epoch=0)
         return stream_id
 
+    def running_with(self, resource: str) -> list[Row]:
+        """The RUNNING jobs that use a resource."""
+        rows = (self.jobs[job_id] for job_id in self.by_status.of(JobStatus.RUNNING))
+        return [row for row in rows if resource in (row.stream.resource, row.stream.limit_key)]
+
     def backdated(self, stream_id: int) -> None:
         """A job was put before the edge that claims of this stream have reached."""
         record = self.streams[stream_id]

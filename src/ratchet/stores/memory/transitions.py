@@ -14,12 +14,12 @@ from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, Er
 from ratchet.model.job import Progress
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.callbacks import insert_failure_callback
-from ratchet.stores.memory.changes import LINGER_LIMIT, Effects, change, enqueue, requeue, revive, settle_run
+from ratchet.stores.memory.changes import Effects, change, enqueue, requeue, revive, settle_run
 from ratchet.stores.memory.completion import apply_completion, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.ends import cancel, fail
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.runs import lingering_claim, reserve
+from ratchet.stores.memory.runs import reserve
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.values import check
 
@@ -97,7 +97,7 @@ class MemoryTransitions(Part):
         for claim in claims:
             row = held_by(self._state, claim)
             if row is not None:
-                requeue(self._state, row, Effects(), now=now, at=row.scheduled_at)
+                requeue(self._state, row, Effects(), now=now, at=row.due_at)
                 returned += 1
         return returned
 
@@ -107,7 +107,7 @@ class MemoryTransitions(Part):
         for job_id in sorted(state.running_on.of(node_id), key=lambda job_id: job_id.int):
             row = state.jobs[job_id]
             if row.claim_id not in tokens:
-                requeue(state, row, Effects(), now=now, at=row.scheduled_at)
+                requeue(state, row, Effects(), now=now, at=row.due_at)
                 returned.append(job_id)
         for (job_id, claim_id), node in sorted(state.lingering.items(), key=lambda item: item[0][0].int):
             if node == node_id and claim_id not in tokens:
@@ -121,7 +121,7 @@ class MemoryTransitions(Part):
             return False
         stream = replace(row.stream, parked_target=target)
         stream_id = self._state.stream(stream)
-        requeue(self._state, row, Effects(), now=now, at=row.scheduled_at, stream=stream, stream_id=stream_id)
+        requeue(self._state, row, Effects(), now=now, at=row.due_at, stream=stream, stream_id=stream_id)
         return True
 
     def save_progress(
@@ -149,7 +149,6 @@ def retry(state: State, job_id: UUID, *, now: datetime) -> bool:
     if row is None or row.ended_as is not JobStatus.FAILED or row.archived_at is not None:
         return False
     reserve(state, row, now=now)
-    lingering = lingering_claim(state, job_id)
     enqueue(
         state,
         row,
@@ -168,8 +167,6 @@ def retry(state: State, job_id: UUID, *, now: datetime) -> bool:
         dead_lettered_at=None,
         stream=row.spec.stream,
         stream_id=state.stream(row.spec.stream),
-        held_claim_id=lingering,
-        held_until=None if lingering is None else now + LINGER_LIMIT,
     )
     revive(state, job_id, effects, now=now)
     return True

@@ -24,6 +24,7 @@ from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
@@ -226,7 +227,7 @@ class MongoClaims:
                 "claimed_at": micros(now),
                 "node_id": request.node_id,
             },
-            "$unset": {"held_claim_id": "", "held_until": ""},
+            "$unset": {"held_claim_id": ""},
             "$inc": {"rev": 1},
         }
 
@@ -354,10 +355,9 @@ def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> Non
         "claimed_at": now,
         "node_id": request.node_id,
         "held_claim_id": None,
-        "held_until": None,
     }
     change(work, row, Effects(), now=now, **claim)
-    for name in resources_of(row.stream):
+    for name in counted_resources_of(work, row):
         permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
         work.permits.assume_absent([(name, row.job_id, request.claim_id)])
         work.permits.put((name, row.job_id, request.claim_id), permit)

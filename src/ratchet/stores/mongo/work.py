@@ -15,7 +15,7 @@ other one is repeated:
   (which may end at this moment);
 - a batch that is finished or opened touches its parent job (which may wait for other things as well);
 - a run whose code goes on or has ended touches its job (whose key waits for it);
-- a limit is touched by every claim that takes a permit;
+- a limit is touched by every claim that takes a permit; a new one touches the jobs that run behind it;
 - a signal's key has a gate, touched by who sends and by who is stored to wait.
 """
 
@@ -154,6 +154,21 @@ class Work(State):
     def stream_key(self, stream_id: int) -> StreamKey:
         """The key of a stream."""
         return self._database.streams.key_of(stream_id)
+
+    def running_with(self, resource: str) -> list[Row]:
+        """The RUNNING jobs that use a resource; one that ends at this moment is met."""
+        uses = {"$or": [{"resource": resource}, {"limit_key": resource}]}
+        streams = [
+            one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self._session)
+        ]
+        # with the node, so that only the index of what runs is read
+        running = {"status": JobStatus.RUNNING.value, "node_id": {"$gt": ""}, "stream_id": {"$in": streams}}
+        found = self._names[Names.JOBS].find(running, {"_id": 1}, session=self._session) if streams else ()
+        ids = [one["_id"] for one in found]
+        self.jobs.load(ids)
+        for job_id in ids:
+            self.touch(Names.JOBS, job_id)
+        return [self.jobs[job_id] for job_id in ids]
 
     def backdated(self, stream_id: int) -> None:
         """Claims start from the edge of the index each time, so nobody has to be told."""

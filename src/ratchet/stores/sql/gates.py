@@ -221,7 +221,9 @@ def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> 
     found: dict[str, Limit] = {}
     for name, most, rate, period_us, tokens, refilled_at in rows:
         concurrent = None if most is None else most - held.get(name, 0)
-        found[name] = Limit(name, concurrent, _bucket(rate, period_us, tokens, refilled_at, now))
+        bucket = _bucket(rate, period_us, tokens, refilled_at, now)
+        if concurrent is not None or bucket is not None:  # else it limits nothing
+            found[name] = Limit(name, concurrent, bucket)
     return found
 
 

@@ -110,13 +110,9 @@ LOCK_OLD_JOBS = """
     {for update skip locked}
 """
 
-# Asked under the jobs' locks, which a submission of a new dependant has to take as well. The last
-# condition keeps what a retry of a dead letter would bring back to life.
-FIND_ARCHIVABLE = """
-    SELECT j.job_id
-      FROM scheduler_job j
-     WHERE j.job_id {in ids uuid}
-       AND NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
+#: What nothing unfinished needs. The last condition keeps what a retry of a dead letter would bring back to life.
+IS_ARCHIVABLE = """
+           NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
        AND (j.job_type <> 'BATCH_PARENT'
             OR NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.parent_id = j.job_id AND b.finished_at IS NULL))
        AND NOT EXISTS (SELECT 1
@@ -129,6 +125,13 @@ FIND_ARCHIVABLE = """
                          FROM scheduler_job f
                         WHERE f.job_id = j.canceled_by
                           AND (f.status = 'FAILED' OR (f.status = 'PAUSED' AND f.paused_from = 'FAILED')))
+"""
+
+# Asked under the jobs' locks, which a submission of a new dependant has to take as well.
+FIND_ARCHIVABLE = f"""
+    SELECT j.job_id
+      FROM scheduler_job j
+     WHERE j.job_id {{in ids uuid}} AND {IS_ARCHIVABLE}
      ORDER BY j.job_id
 """
 

@@ -16,7 +16,7 @@ from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_loc
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.endings import Cancellation
 from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
-from ratchet.stores.sql.history import archive_jobs
+from ratchet.stores.sql.history import FIND_ARCHIVABLE, IS_ARCHIVABLE, archive_jobs
 from ratchet.stores.sql.keys import SUPERSEDED
 from ratchet.stores.sql.locked import lock_jobs
 from ratchet.stores.sql.records import find_record, find_results, find_tags
@@ -53,8 +53,8 @@ IS_ARCHIVED = "SELECT job_id FROM scheduler_job_archive WHERE job_id = :job_id {
 # Everything that is known of a job but its idempotency key; the job itself last.
 FORGET = (
     "DELETE FROM scheduler_job_queue WHERE job_id = :job_id",
-    "DELETE FROM scheduler_business_key_reservation WHERE job_id = :job_id",
-    "DELETE FROM scheduler_resource_permit WHERE job_id = :job_id",
+    # what the code of a run still uses stays until that ends: a marked key, and every permit of a job that does not run
+    "DELETE FROM scheduler_business_key_reservation WHERE job_id = :job_id AND claim_id IS NULL",
     "DELETE FROM scheduler_job_tag WHERE job_id = :job_id",
     "DELETE FROM scheduler_job_execution WHERE job_id = :job_id",
     "DELETE FROM scheduler_job_log WHERE job_id = :job_id",
@@ -75,13 +75,15 @@ FORGET = (
     "DELETE FROM scheduler_job_archive WHERE job_id = :job_id",
 )
 
-LOCK_OLD_DEAD_LETTERS = """
-    SELECT job_id
-      FROM scheduler_job
-     WHERE dead_lettered_at IS NOT NULL AND dead_lettered_at < :before AND status = 'FAILED'
-     ORDER BY dead_lettered_at, job_id
+# Those that something needs are passed by here already, or they would stand in the way of all behind them.
+LOCK_OLD_DEAD_LETTERS = f"""
+    SELECT j.job_id
+      FROM scheduler_job j
+     WHERE j.dead_lettered_at IS NOT NULL AND j.dead_lettered_at < :before AND j.status = 'FAILED'
+       AND {IS_ARCHIVABLE}
+     ORDER BY j.dead_lettered_at, j.job_id
      LIMIT :limit
-    {for update skip locked}
+    {{for update skip locked}}
 """
 
 DROP_ALERTS = "DELETE FROM scheduler_dlq_alert WHERE job_id {in ids uuid}"
@@ -271,10 +273,9 @@ class SqlJobs(SqlPart):
         """Move FAILED jobs that failed before *before* to the archive and drop their alerts."""
 
         def purge(session: Session) -> int:
-            ids = [
-                job_id
-                for (job_id,) in session.rows(LOCK_OLD_DEAD_LETTERS, {"before": before, "limit": limit})
-            ]
+            locked = session.rows(LOCK_OLD_DEAD_LETTERS, {"before": before, "limit": limit})
+            old = session.rows(FIND_ARCHIVABLE, {"ids": sorted(row[0] for row in locked)}) if locked else []
+            ids = [job_id for (job_id,) in old]
             if ids:
                 session.execute(DROP_ALERTS, {"ids": ids})
                 archive_jobs(session, ids, now=session.value(FIND_CLOCK))

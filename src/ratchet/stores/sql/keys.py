@@ -13,11 +13,11 @@ from uuid import UUID
 
 from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
 from ratchet.model.job import JobSpec
-from ratchet.model.status import Busy
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_locked
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import Cancellation
 from ratchet.stores.sql.holdings import Holder, find_holders, reserve_keys, take_over_keys
+from ratchet.stores.sql.key_plan import KeyPlan, root_of
 from ratchet.stores.sql.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.specs import FIND_STORED
 
@@ -59,7 +59,7 @@ class Keys:
 
     ``originals``: the root ids whose specs are not stored, each with the older job that stands for
     them. ``replaced``: the jobs that were canceled for a spec. ``busy``: nothing may be stored, but
-    RUNNING holders were canceled, and that must be committed before this is raised.
+    a RUNNING holder was canceled, and that must be committed before this is raised.
     """
 
     def __init__(self) -> None:
@@ -71,31 +71,35 @@ class Keys:
 
     def original_of(self, spec: JobSpec) -> UUID | None:
         """The job that stands for a spec that is not stored; None: it is stored."""
-        return self.originals.get(spec.root_id or spec.job_id)
+        return self.originals.get(root_of(spec))
 
     def kept(self, specs: Iterable[JobSpec]) -> list[JobSpec]:
         """The specs that are to be stored."""
-        return [spec for spec in specs if (spec.root_id or spec.job_id) not in self.originals]
+        return [spec for spec in specs if root_of(spec) not in self.originals]
 
 
 def take_keys(session: Session, specs: Sequence[JobSpec], now: datetime) -> Keys:
     """
     Enter the ledger and reserve business keys for *specs*, before anything else of them is written.
 
-    Raises `BusinessKeyBusy` where a spec says so.
+    First each key is taken for the first spec that names it, so that nobody else takes it meanwhile; then it is
+    decided who gets it. Raises `BusinessKeyBusy` where a spec says so.
     """
     keys = Keys()
-    _enter_ledger(session, specs, keys, now)
-    kept = keys.kept(specs)
-    first = _first_of_each_key(kept)
-    _reserve(session, dict(first), keys, now)
-    for spec in kept:  # the later ones of a key that stands twice in this call
-        if spec.business_key is not None and (holder := first[spec.business_key]).job_id != spec.job_id:
-            keys.originals[spec.root_id or spec.job_id] = keys.original_of(holder) or holder.job_id
-    if keys.busy is not None:
+    ledger = _enter_ledger(session, specs, keys, now)
+    answered = {root_of(spec) for spec in specs if _is_older(ledger, spec)}
+    wanted: dict[str, UUID] = {}
+    for spec in specs:
+        if spec.business_key is not None and root_of(spec) not in answered:
+            wanted.setdefault(spec.business_key, spec.job_id)
+    plan = _reserve(session, specs, ledger, wanted, keys, now)
+    keys.originals = plan.originals
+    if plan.staying is not None:
+        key, holder = plan.staying
+        keys.busy = BusinessKeyBusy(key, holder.job_id)
         _forget(session, keys.entered, keys.reserved)
     else:
-        _forget_dropped(session, specs, keys)
+        _pass_on(session, plan, keys, now)
     return keys
 
 
@@ -105,110 +109,95 @@ def drop_reservations(session: Session, job_ids: Iterable[UUID]) -> None:
         session.execute(DROP_RESERVATIONS, {"ids": ids})
 
 
-def _enter_ledger(session: Session, specs: Sequence[JobSpec], keys: Keys, now: datetime) -> None:
+def _enter_ledger(
+    session: Session, specs: Sequence[JobSpec], keys: Keys, now: datetime
+) -> Mapping[str, UUID]:
+    """Enter the keys that are new; the jobs that the others name."""
     wanted: dict[str, UUID] = {}
     for spec in specs:
         if spec.idempotency_key is not None:
             wanted.setdefault(spec.idempotency_key, spec.job_id)
+    keys.entered = _enter(session, wanted, now)
+    others = wanted.keys() - keys.entered.keys()
+    return dict(session.rows(READ_LEDGER, {"keys": sorted(others)})) if others else {}
+
+
+def _enter(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[str, UUID]:
     if not wanted:
-        return
+        return {}
     rows = session.rows(ENTER_LEDGER, {"entry": sorted(wanted.items()), "now": now})
-    keys.entered = {key: wanted[key] for (key,) in rows}
-    ledger = dict(keys.entered)
-    if others := wanted.keys() - ledger.keys():
-        ledger.update(session.rows(READ_LEDGER, {"keys": sorted(others)}))
-    for spec in specs:
-        if spec.idempotency_key is not None and (original := ledger[spec.idempotency_key]) != spec.job_id:
-            keys.originals.setdefault(spec.root_id or spec.job_id, original)
+    return {key: wanted[key] for (key,) in rows}
 
 
-def _first_of_each_key(specs: Iterable[JobSpec]) -> dict[str, JobSpec]:
-    first: dict[str, JobSpec] = {}
-    for spec in specs:
-        if spec.business_key is None:
-            continue
-        holder = first.setdefault(spec.business_key, spec)
-        if holder.job_id != spec.job_id and (spec.busy is not Busy.RETURN or _are_one_graph(holder, spec)):
-            raise BusinessKeyBusy(spec.business_key, holder.job_id)
-    return first
+def _is_older(ledger: Mapping[str, UUID], spec: JobSpec) -> bool:
+    return spec.idempotency_key is not None and ledger.get(spec.idempotency_key, spec.job_id) != spec.job_id
 
 
-def _are_one_graph(one: JobSpec, other: JobSpec) -> bool:
-    """True where neither can stand for the other: they are stored together or not at all."""
-    return (one.root_id or one.job_id) == (other.root_id or other.job_id)
-
-
-def _reserve(session: Session, waiting: dict[str, JobSpec], keys: Keys, now: datetime) -> None:
-    """Reserve business keys, again and again while the holders change under our hands."""
+def _reserve(
+    session: Session,
+    specs: Sequence[JobSpec],
+    ledger: Mapping[str, UUID],
+    wanted: Mapping[str, UUID],
+    keys: Keys,
+    now: datetime,
+) -> KeyPlan:
+    """Reserve business keys and decide, again and again while the holders change under our hands."""
+    missing: Mapping[str, UUID] = wanted
     for _ in range(_TRIES):
-        if not waiting:
-            return
-        for key in reserve_keys(session, {key: spec.job_id for key, spec in waiting.items()}, now):
-            keys.reserved[key] = waiting.pop(key).job_id
-        taken = find_holders(session, waiting) if waiting else {}
-        for key, holder in list(taken.items()):
-            if holder.job_id == waiting[key].job_id:  # sent again
-                del waiting[key], taken[key]
-        if taken and _answer_busy(session, waiting, taken, keys, now):
-            return
+        for key in reserve_keys(session, missing, now):
+            keys.reserved[key] = wanted[key]
+        missing = {key: job_id for key, job_id in wanted.items() if key not in keys.reserved}
+        taken = find_holders(session, missing) if missing else {}
+        if len(taken) == len(missing):
+            plan = _decide(session, specs, ledger, taken, now)
+            if plan is not None:
+                return plan
     raise SubmissionBlocked(
-        f"the business key {next(iter(waiting))!r} changed hands {_TRIES} times; submit again"
+        f"the business key {next(iter(missing))!r} changed hands {_TRIES} times; submit again"
     )
 
 
-def _answer_busy(
-    session: Session, waiting: dict[str, JobSpec], taken: Mapping[str, Holder], keys: Keys, now: datetime
-) -> bool:
-    """Do what the specs of taken keys say; True: the submission ends here (`Keys.busy`)."""
-    # Sent again after a lost answer: the job was stored, and has ended, and somebody else has its key now.
-    again = session.rows(FIND_STORED, {"ids": sorted(waiting[key].job_id for key in taken)})
-    stored = {job_id for (job_id,) in again}
-    replacing: dict[str, Holder] = {}
-    for key, holder in taken.items():
-        spec = waiting[key]
-        if spec.job_id in stored:
-            del waiting[key]
-        elif spec.busy is Busy.RETURN:
-            keys.originals[spec.root_id or spec.job_id] = holder.job_id
-            del waiting[key]
-        elif spec.busy is Busy.RAISE:
-            raise BusinessKeyBusy(key, holder.job_id)
-        else:
-            replacing[key] = holder
-    return bool(replacing) and _replace(session, waiting, replacing, keys, now)
-
-
-def _replace(
-    session: Session, waiting: dict[str, JobSpec], replacing: Mapping[str, Holder], keys: Keys, now: datetime
-) -> bool:
+def _decide(
+    session: Session,
+    specs: Sequence[JobSpec],
+    ledger: Mapping[str, UUID],
+    taken: Mapping[str, Holder],
+    now: datetime,
+) -> KeyPlan | None:
+    """What becomes of *specs*, with the holders that have to go canceled; None: a holder has changed meanwhile."""
+    # Sent again after a lost answer: the job was stored, and may have ended, and somebody else has its key now.
+    again = sorted(spec.job_id for spec in specs if spec.business_key in taken)
+    stored = {job_id for (job_id,) in session.rows(FIND_STORED, {"ids": again})} if again else set()
+    plan = KeyPlan(ledger, taken, stored)
+    try:
+        plan.decide(specs)
+    except BusinessKeyBusy:
+        if not plan.replacing:
+            raise  # else a holder that comes first in the submission may be at work
+    if not plan.replacing:
+        return plan
     # The holders' rows before their keys: their completion locks in the same order.
-    jobs = lock_jobs(session, {holder.job_id for holder in replacing.values()})
-    holders = find_holders(session, replacing)
-    still = {key: holder for key, holder in holders.items() if holder.job_id == replacing[key].job_id}
-    staying = {key: holder for key, holder in still.items() if _stays(jobs.get(holder.job_id), holder)}
-    if staying:
-        running = [jobs[holder.job_id] for holder in staying.values() if _is_live(jobs.get(holder.job_id))]
-        _supersede(session, running, {}, now)
-        key, holder = next(iter(staying.items()))
-        keys.busy = BusinessKeyBusy(key, holder.job_id)
-        return True
-    by = {holder.job_id: waiting[key].job_id for key, holder in still.items()}
-    take_over_keys(session, [(key, holder.job_id, waiting[key].job_id) for key, holder in still.items()], now)
-    _supersede(session, [jobs[holder.job_id] for holder in still.values()], by, now)
-    for key, holder in still.items():
-        spec = waiting.pop(key)
-        keys.reserved[key] = spec.job_id
-        keys.replaced[spec.job_id] = holder.job_id
-    return False
+    jobs = lock_jobs(session, {holder.job_id for holder in plan.replacing.values()})
+    holders = find_holders(session, plan.replacing)
+    if any(key not in holders or holders[key].job_id != old.job_id for key, old in plan.replacing.items()):
+        return None
+    running = [holder.job_id for holder in holders.values() if _stays(jobs.get(holder.job_id), holder)]
+    plan = KeyPlan(ledger, taken, stored, running)
+    plan.decide(specs)
+    if plan.staying is not None:
+        held = jobs.get(plan.staying[1].job_id)
+        _supersede(session, [held] if held is not None and held.status in CANCELABLE else [], {}, now)
+    else:
+        by = {holder.job_id: plan.owners[key] for key, holder in plan.replacing.items()}
+        passed = [(key, holder.job_id, plan.owners[key]) for key, holder in plan.replacing.items()]
+        take_over_keys(session, passed, now)
+        _supersede(session, [jobs[holder.job_id] for holder in plan.replacing.values()], by, now)
+    return plan
 
 
 def _stays(job: LockedJob | None, holder: Holder) -> bool:
     """True where the code of a run may still be at work, so that the key cannot pass on yet."""
-    return holder.lingers or job is None or job.lingering is not None or not _is_live(job)
-
-
-def _is_live(job: LockedJob | None) -> bool:
-    return job is not None and job.status in CANCELABLE
+    return holder.lingers or job is None or job.lingering is not None or job.status not in CANCELABLE
 
 
 def _supersede(session: Session, jobs: Sequence[LockedJob], by: Mapping[UUID, UUID], now: datetime) -> None:
@@ -216,15 +205,15 @@ def _supersede(session: Session, jobs: Sequence[LockedJob], by: Mapping[UUID, UU
     cancel_locked(session, cancellations, now=now)
 
 
-def _forget_dropped(session: Session, specs: Sequence[JobSpec], keys: Keys) -> None:
-    if not keys.originals:
-        return
-    dropped = {spec.job_id for spec in specs} - {spec.job_id for spec in keys.kept(specs)}
-    entered = {key: job_id for key, job_id in keys.entered.items() if job_id in dropped}
-    reserved = {key: job_id for key, job_id in keys.reserved.items() if job_id in dropped}
+def _pass_on(session: Session, plan: KeyPlan, keys: Keys, now: datetime) -> None:
+    """Give each key that was taken for the first spec that names it to the one that is stored with it, or back."""
+    entered = {key: job_id for key, job_id in keys.entered.items() if plan.entries.get(key) != job_id}
+    reserved = {key: job_id for key, job_id in keys.reserved.items() if plan.owners.get(key) != job_id}
     _forget(session, entered, reserved)
-    for key in reserved:
-        del keys.reserved[key]
+    _enter(session, {key: plan.entries[key] for key in entered if key in plan.entries}, now)
+    reserve_keys(session, {key: plan.owners[key] for key in reserved if key in plan.owners}, now)
+    keys.reserved = plan.owners
+    keys.replaced = {plan.owners[key]: holder.job_id for key, holder in plan.replacing.items()}
 
 
 def _forget(session: Session, entered: Mapping[str, UUID], reserved: Mapping[str, UUID]) -> None:

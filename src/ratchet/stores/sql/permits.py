@@ -7,12 +7,25 @@ from datetime import datetime, timedelta
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes, breaker_gate
+from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.gates import Limits, find_holders, open_stream
 from ratchet.stores.sql.holdings import FREE_PERMITS
+from ratchet.stores.sql.locked import QueueRow, lock_queue_rows
 
 LOCK_LIMIT = """
     SELECT rate FROM scheduler_resource_limit WHERE resource = :name {for update}
+"""
+
+FIND_CONCURRENT = """
+    SELECT max_concurrent FROM scheduler_resource_limit WHERE resource = :name
+"""
+
+# picked_by is named so that only the index of what runs is read
+FIND_RUNNING = """
+    SELECT q.job_id
+      FROM scheduler_job_queue q JOIN scheduler_stream s ON s.stream_id = q.stream_id
+     WHERE q.picked_by IS NOT NULL AND q.status = 'RUNNING' AND (s.resource = :name OR s.limit_key = :name)
 """
 
 SET_LIMIT = """
@@ -68,7 +81,7 @@ class SqlPermits(SqlPart):
         period: timedelta | None = None,
         now: datetime,
     ) -> None:
-        """Create or change a limit; what is None is left as it was. A new rate starts with a full bucket."""
+        """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate starts with a full bucket."""
         values = {
             "name": name,
             "concurrent": concurrent,
@@ -78,8 +91,12 @@ class SqlPermits(SqlPart):
         }
 
         def set_limit(session: Session) -> None:
+            running = _lock_uncounted(session, name) if concurrent is not None else []
             tokens, filled_at = _tokens_after(session, name, rate, period, now)
             session.execute(SET_LIMIT, {**values, "tokens": tokens, "filled_at": filled_at})
+            columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
+            permits = [(name, row.job_id, row.claim_id, row.node_id, now) for row in running]
+            session.insert_rows("scheduler_resource_permit", columns, permits, on_conflict_do_nothing=True)
 
         self.database.run(set_limit)
 
@@ -154,6 +171,19 @@ def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, no
         values = {"name": name, "concurrent": None, "rate": probes.count, "tokens": float(probes.count)}
         times = {"period_us": period // timedelta(microseconds=1), "filled_at": now, "now": now}
         session.execute(SET_LIMIT, {**values, **times})
+
+
+def _lock_uncounted(session: Session, name: str) -> list[QueueRow]:
+    """
+    What runs of a resource that does not limit how many do, locked: each has to get its permit.
+
+    Under lock, and before the limit: a run that ends at this moment must not leave a permit behind.
+    """
+    if session.value(FIND_CONCURRENT, {"name": name}) is not None:
+        return []
+    ids = sorted(job_id for (job_id,) in session.rows(FIND_RUNNING, {"name": name}))
+    locked = lock_queue_rows(session, ids) if ids else {}
+    return [row for row in locked.values() if row.status == JobStatus.RUNNING.value]
 
 
 def _tokens_after(

@@ -110,7 +110,8 @@ def revive_dependants(
     Return to WAITING what a cascade had canceled below these jobs and what can be reached again.
 
     The edges of the parents, which live again, are open again. A child that still cannot get enough
-    edges (another parent of it has failed) stays CANCELED; that parent's retry will find it here.
+    edges (another parent of it has failed) stays CANCELED; that parent's retry will find it here. So does one
+    whose business key another live job has taken since.
     """
     revived: list[UUID] = []
     frontier: Sequence[UUID] = sorted(parent_ids)
@@ -125,16 +126,17 @@ def revive_dependants(
         if not canceled:
             break
         counts = session.rows(COUNT_EDGES, {"ids": list(canceled)})
-        frontier = sorted(
+        able = sorted(
             child_id
             for child_id, satisfied, undecided in counts
             if int(satisfied) + int(undecided) >= canceled[child_id].needs
         )
         living = _take_keys_again(
-            session, [canceled[child_id] for child_id in frontier], now, pass_over_busy=False
+            session, [canceled[child_id] for child_id in able], now, pass_over_busy=True
         )
+        frontier = [job.job_id for job in living]
         if living:
-            session.execute(REVIVE, {"ids": [job.job_id for job in living], "now": now})
+            session.execute(REVIVE, {"ids": frontier, "now": now})
         for job in living:
             if job.batch_id is not None:
                 deltas.count_end(job.batch_id, JobStatus.CANCELED, job.job_id, by=-1)

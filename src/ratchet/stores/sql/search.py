@@ -98,7 +98,7 @@ class Criteria:
         due = "j.scheduled_at" if self.archived else "coalesce(q.scheduled_time, j.scheduled_at)"
         for column, name in (("j.created_at", "created"), (due, "scheduled")):
             if (after := getattr(where, f"{name}_after")) is not None:
-                self.add(f"{column} > :{name}_after", **{f"{name}_after": after})
+                self.add(f"{column} >= :{name}_after", **{f"{name}_after": after})
             if (before := getattr(where, f"{name}_before")) is not None:
                 self.add(f"{column} < :{name}_before", **{f"{name}_before": before})
 

@@ -74,6 +74,21 @@ class TestDeadLetters:
         assert [x.job_id for x in harness.store.dead_letters()] == [paused]
 
 
+class TestNeededDeadLetters:
+    def test_not_while_their_batch_is_open(self, harness: Harness) -> None:
+        """What a retry of the batch's failed children would bring back stays, and does not stand in the way of others."""
+        harness.batch_of(2)
+        failed, running = harness.claim()
+        harness.end(failed, harness.failure())
+        other = harness.failed()
+        harness.advance(days=30)
+        assert harness.store.purge_dead_letters(before=harness.now, limit=1) == 1
+        assert (harness.record(failed.job_id).archived, harness.record(other).archived) == (False, True)
+        harness.end(running)
+        assert harness.store.purge_dead_letters(before=harness.now, limit=5) == 1
+        assert harness.record(failed.job_id).archived
+
+
 class TestAlerts:
     def test_one_alert_per_failure(self, harness: Harness) -> None:
         """Which job, which error, why and when; newest first, from a given time on, up to a limit."""

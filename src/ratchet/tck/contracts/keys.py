@@ -128,6 +128,69 @@ class TestKeyTwiceInOneGraph:
         harness.submit(business_key="twice")
 
 
+class TestNotStored:
+    """A submission that an older job answers leaves nothing behind and disturbs nobody."""
+
+    @pytest.mark.parametrize("returning_first", [True, False])
+    def test_it_replaces_nobody(self, harness: Harness, returning_first: bool) -> None:
+        """One key of a graph is answered with its holder; another key's holder, to be replaced, stays."""
+        answering, other = harness.submit(business_key="a"), harness.submit(business_key="b")
+        keys: list[dict[str, Any]] = [
+            {"business_key": "a", "busy": Busy.RETURN},
+            {"business_key": "b", "busy": Busy.REPLACE},
+        ]
+        first, second = keys if returning_first else keys[::-1]
+        root = harness.spec(**first)
+        child = harness.child(root_id=root.job_id, **second)
+        answers = harness.store.insert([root, child], now=harness.now, edges=[harness.edge(root, child)])
+        assert [(one.job_id, one.created, one.replaced) for one in answers] == [(answering, False, None)] * 2
+        assert harness.statuses([answering, other]) == [JobStatus.PENDING] * 2
+        assert holder_of(harness, "b") == other
+
+    def test_its_idempotency_key_goes_to_the_next(self, harness: Harness) -> None:
+        """Two of one call share it, and the first is answered with the holder of its business key: the second is stored."""
+        holder = harness.submit(business_key="b")
+        one = harness.spec(idempotency_key="i", business_key="b", busy=Busy.RETURN)
+        two = harness.spec(idempotency_key="i")
+        answers = harness.store.insert([one, two], now=harness.now)
+        assert [(a.job_id, a.created) for a in answers] == [(holder, False), (two.job_id, True)]
+        assert harness.status(two.job_id) is JobStatus.PENDING
+        assert submit(harness, idempotency_key="i").job_id == two.job_id
+
+    def test_its_business_key_goes_to_the_next(self, harness: Harness) -> None:
+        """Two of one call share it, and the first is a part of a graph that is answered: the second is stored with it."""
+        holder = harness.submit(business_key="b")
+        root = harness.spec(business_key="free")
+        child = harness.child(root_id=root.job_id, business_key="b", busy=Busy.RETURN)
+        other = harness.spec(business_key="free")
+        answers = harness.store.insert(
+            [root, child, other], now=harness.now, edges=[harness.edge(root, child)]
+        )
+        assert [(a.job_id, a.created) for a in answers] == [
+            (holder, False),
+            (holder, False),
+            (other.job_id, True),
+        ]
+        assert holder_of(harness, "free") == other.job_id
+
+    def test_a_duplicate_is_answered_with_its_original(self, harness: Harness) -> None:
+        """Also where another key of the same graph is busy."""
+        original, _ = submit(harness, idempotency_key="i").job_id, harness.submit(business_key="b")
+        root = harness.spec(business_key="b", busy=Busy.RETURN)
+        child = harness.child(root_id=root.job_id, idempotency_key="i")
+        answers = harness.store.insert([root, child], now=harness.now, edges=[harness.edge(root, child)])
+        assert [one.job_id for one in answers] == [original] * 2
+
+    def test_the_first_holder_at_work_refuses_it(self, harness: Harness) -> None:
+        """Two RUNNING holders are to be replaced: the first is canceled, the second goes on, nothing is stored."""
+        first, second = harness.running(business_key="a"), harness.running(business_key="b")
+        specs = [harness.spec(business_key=key, busy=Busy.REPLACE) for key in ("a", "b")]
+        with pytest.raises(BusinessKeyBusy, match=str(first.job_id)):
+            harness.store.insert(specs, now=harness.now)
+        assert harness.statuses([first.job_id, second.job_id]) == [JobStatus.CANCELED, JobStatus.RUNNING]
+        assert harness.store.counts()[JobStatus.PENDING] == 0
+
+
 class TestBusinessKeyBusy:
     def test_raise(self, harness: Harness) -> None:
         """The error names key and holder, and nothing of the call is stored."""

@@ -8,6 +8,19 @@ from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.tck.harness import Harness
 
 
+class TestTimes:
+    def test_from_a_moment_to_before_another(self, harness: Harness) -> None:
+        """The first moment is in, the last is out: neighboring spans share no job and miss none."""
+        at = harness.after(hours=1)
+        job_id = harness.submit(scheduled_at=at)
+        created = harness.now
+        for after, before, found in ((at, None, 1), (None, at, 0), (at, harness.after(hours=2), 1)):
+            where = JobFilter(scheduled_after=after, scheduled_before=before)
+            assert harness.store.count(where) == len(harness.store.find(where)) == found
+        assert [one.job_id for one in harness.store.find(JobFilter(created_after=created))] == [job_id]
+        assert harness.store.count(JobFilter(created_before=created)) == 0
+
+
 class TestResults:
     def test_a_job_that_is_tried_again_has_none(self, harness: Harness) -> None:
         """The error of an earlier attempt is not how the job ended: it has not ended."""

@@ -1,0 +1,153 @@
+"""Lingering: code that goes on after its run has ended on record, and what it keeps until it ends too."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from ratchet.model.composition import EdgeKind
+from ratchet.model.decision import HandBack, Reschedule
+from ratchet.model.job import SignalWait
+from ratchet.model.status import Busy, JobStatus
+from ratchet.tck.harness import Harness
+
+
+def key_is_free(harness: Harness, key: str = "k") -> bool:
+    """True where a submission could take a business key now."""
+    spec = harness.spec(business_key=key, busy=Busy.RETURN, scheduled_at=harness.after(days=365))
+    (answer,) = harness.store.insert([spec], now=harness.now)
+    return answer.created and harness.store.delete(spec.job_id)
+
+
+def held(harness: Harness) -> int:
+    """How many permits are taken."""
+    return len(harness.store.holders("gateway", limit=99))
+
+
+def fail(harness: Harness, job_id: UUID) -> None:
+    """Let a job that is due fail for good."""
+    harness.end(harness.claim_job(job_id), harness.failure())
+
+
+class TestLingeringRun:
+    def test_a_rescheduled_job_waits_for_it(self, harness: Harness) -> None:
+        """As a retry does: not claimed while the code goes on, due at its own time when that has ended."""
+        claim = harness.running()
+        harness.end(claim, Reschedule(at=harness.now), lingers=True)
+        assert harness.claim() == []
+        assert [code for code, _, _ in harness.store.explain(claim.job_id, now=harness.now)] == ["not_due"]
+        harness.store.settle([claim], now=harness.now)
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
+    def test_the_end_of_the_wait_is_the_due_time(self, harness: Harness) -> None:
+        """Claimed after the minute that it waits at most, and handed back: it is due since then, and no earlier."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), lingers=True)
+        due_at = harness.record(claim.job_id).scheduled_at
+        assert due_at == harness.after(minutes=1)
+        harness.advance(minutes=2)
+        (again,) = harness.claim()
+        assert again.scheduled_at == due_at
+        assert harness.record(claim.job_id).scheduled_at == due_at
+        harness.end(again, HandBack())
+        assert harness.record(claim.job_id).scheduled_at == due_at
+
+    def test_a_retry_by_hand_does_not_wait(self, harness: Harness) -> None:
+        """Who retries a dead letter wants it to run now; its key is its own again, whatever is said of the old code."""
+        claim = harness.running(business_key="k")
+        harness.end(claim, harness.failure(), lingers=True)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        (again,) = harness.claim()
+        assert again.job_id == claim.job_id
+        harness.store.settle([claim], now=harness.now)
+        assert not key_is_free(harness)
+        harness.end(again)
+        assert key_is_free(harness)
+
+    def test_a_deleted_job_leaves_what_its_code_uses(self, harness: Harness) -> None:
+        """Key and permit are free when the code has ended, not when the job is forgotten."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        claim = harness.running(business_key="k", resource="gateway")
+        harness.end(claim, harness.failure(), lingers=True)
+        assert harness.store.delete(claim.job_id)
+        assert (key_is_free(harness), held(harness)) == (False, 1)
+        harness.store.settle([claim], now=harness.now)
+        assert (key_is_free(harness), held(harness)) == (True, 0)
+
+
+class TestLimitOnRunningJobs:
+    def test_they_count_from_its_first_moment(self, harness: Harness) -> None:
+        """Two run; a limit of two lets no third start before one of them has ended."""
+        ids = harness.submit_many(2, resource="gateway") + harness.submit_many(1, limit_key="gateway")
+        first, second = harness.claim(2)
+        harness.store.set_limit("gateway", concurrent=2, now=harness.now)
+        assert {one.job_id for one in harness.store.holders("gateway", limit=9)} == set(ids[:2])
+        assert harness.claim() == []
+        harness.end(first)
+        assert [one.job_id for one in harness.claim()] == [ids[2]]
+        harness.end(second)
+        assert held(harness) == 1
+
+    def test_also_one_that_was_removed_meanwhile(self, harness: Harness) -> None:
+        """Runs from before, and from the time without a limit, each once."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        old = harness.running(resource="gateway")
+        harness.store.remove_limit("gateway", now=harness.now)
+        new = harness.running(resource="gateway")
+        assert held(harness) == 1
+        harness.store.set_limit("gateway", concurrent=5, now=harness.now)
+        harness.store.set_limit("gateway", concurrent=4, now=harness.now)
+        assert [one.job_id for one in harness.store.holders("gateway", limit=9)] == [old.job_id, new.job_id]
+        harness.end_all([old, new])
+        assert held(harness) == 0
+
+    def test_other_jobs_do_not(self, harness: Harness) -> None:
+        """Those of other resources, those that wait, and those that have ended."""
+        harness.running(resource="elsewhere")
+        harness.running()
+        harness.succeeded(resource="gateway")
+        harness.submit(resource="gateway")
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        assert held(harness) == 0
+        assert len(harness.claim()) == 1
+
+    def test_a_limit_of_nothing_in_particular(self, harness: Harness) -> None:
+        """Neither so many at once nor so many per period: nothing is held back, and nothing is counted."""
+        harness.store.set_limit("gateway", now=harness.now)
+        ids = harness.submit_many(3, resource="gateway")
+        assert harness.store.explain(ids[2], now=harness.now) == []
+        assert [one.job_id for one in harness.claim()] == ids
+        assert held(harness) == 0
+
+
+class TestRetriedParent:
+    def test_a_failure_branch_that_has_not_started(self, harness: Harness) -> None:
+        """The failure let it through, but it waits for a signal too: after a retry that succeeds it is not taken."""
+        parent, alarm = harness.spec(), harness.child(signal=SignalWait(key="go"))
+        harness.insert([parent, alarm], [harness.edge(parent, alarm, EdgeKind.FAILURE)])
+        fail(harness, parent.job_id)
+        assert harness.status(alarm.job_id) is JobStatus.WAITING
+        assert harness.store.retry(parent.job_id, now=harness.now)
+        harness.end(harness.claim_job(parent.job_id))
+        record = harness.record(alarm.job_id)
+        assert (record.status, record.canceled_reason) == (JobStatus.CANCELED, "not_taken")
+
+    def test_a_dependant_whose_key_was_taken(self, harness: Harness) -> None:
+        """It stays canceled, with what is behind it; the others wait again."""
+        parent, keyed, behind, plain = (
+            harness.spec(),
+            harness.child(business_key="k"),
+            harness.child(),
+            harness.child(),
+        )
+        edges = [harness.edge(parent, keyed), harness.edge(keyed, behind), harness.edge(parent, plain)]
+        harness.insert([parent, keyed, behind, plain], edges)
+        fail(harness, parent.job_id)
+        holder = harness.submit(business_key="k")
+        assert harness.store.retry(parent.job_id, now=harness.now)
+        assert harness.statuses(one.job_id for one in (parent, keyed, behind, plain)) == [
+            JobStatus.PENDING,
+            JobStatus.CANCELED,
+            JobStatus.CANCELED,
+            JobStatus.WAITING,
+        ]
+        assert harness.status(holder) is JobStatus.PENDING
