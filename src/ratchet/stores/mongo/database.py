@@ -49,6 +49,7 @@ from ratchet.stores.mongo.errors import (
 )
 from ratchet.stores.mongo.streams import StreamRegistry
 from ratchet.stores.mongo.work import Work
+from ratchet.stores.process import process_name
 
 T = TypeVar("T")
 
@@ -137,8 +138,12 @@ class Database:
         with self._lock:
             self.client()
             if self._guests is None:
-                self._guests = self.make_client(appname=f"{self._own_name} transaction")
+                self._guests = self.make_client(appname=self.guest_name(process_name()))
             return self._guests
+
+    def guest_name(self, process: str) -> str | None:
+        """What that client of a process is called on the server; None where the URL has a name for all."""
+        return None if "appname" in self._given else f"{self._own_name} transaction {process}"
 
     def make_client(self, **changes: Any) -> Client:
         """A client of its own."""
@@ -311,6 +316,17 @@ class Database:
                     "the transaction of this block has been ended inside it; leave that to the block"
                 )
             self._commit(session)
+
+    @contextmanager
+    def trial(self) -> Iterator[ClientSession]:
+        """A session in a transaction that changes nothing: it is aborted at the end."""
+        self._ready()
+        with self.client().start_session(causal_consistency=False) as session:
+            self._start(session)
+            try:
+                yield session
+            finally:
+                self._abort(session)
 
     # --- one transaction ------------------------------------------------------------------------
 
