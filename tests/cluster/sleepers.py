@@ -40,11 +40,16 @@ def main(url: str) -> None:
     try:
         with store.begin() as connection:
             assert store.save_progress(first, Progress(fraction=0.5), now=now, within=connection)
-            print(first.job_id, flush=True)
+            _say(str(first.job_id))
             os.kill(os.getpid(), signal.SIGSTOP)
-        print("committed", flush=True)
+        _say("committed")
     except RatchetError as error:
-        print(f"refused: {type(error).__name__}", flush=True)
+        _say(f"refused: {type(error).__name__}")
+
+
+def _say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.context import enlisted_connection, undisturbed
+from ratchet.api.context import enlisted_connection
 from ratchet.api.steps import Step, parameter_types, require_no_placeholders
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
@@ -26,6 +26,7 @@ from ratchet.model.events import JobCanceled, JobSubmitted
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.payload import encode
 from ratchet.model.status import Busy, JobStatus, Priority
+from ratchet.spi.shield import undisturbed
 
 T = TypeVar("T")
 
