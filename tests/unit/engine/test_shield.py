@@ -15,6 +15,7 @@ import pytest
 from ratchet.engine.run import Stop
 from ratchet.model.decision import Interrupted
 from ratchet.model.errors import JobInterrupted
+from ratchet.spi.shield import undisturbed
 from ratchet.stores import open_store
 from ratchet.stores.memory import MemoryStore
 from tests.store_urls import KINDS, fresh_url
@@ -113,26 +114,24 @@ def test_user_code_in_a_transaction_is_interrupted(store: Any) -> None:
     assert sum(store.counts().values()) == 0
 
 
-def test_other_threads_of_a_job_do_not_expose_it(store: Any) -> None:
-    """A thread that a job has started asks the store meanwhile: what the job's own thread does stays shielded."""
-    place = Place()
+def test_other_threads_of_a_job_do_not_expose_it() -> None:
+    """A thread that a job has started asks a store meanwhile: what the job's own thread does stays shielded."""
+    place, asks, answered = Place(), threading.Event(), threading.Event()
+
+    def ask() -> None:
+        with undisturbed():
+            asks.set()
+            answered.wait(PATIENCE)
 
     def job() -> None:
         context = copy_context()
-        helper = threading.Thread(target=lambda: (place.reached.wait(PATIENCE), context.run(store.counts)))
+        helper = threading.Thread(target=lambda: context.run(ask))
         helper.start()
-
-        def wait_for_helper(*_: object) -> None:
-            place.reached.set()
+        assert asks.wait(PATIENCE)
+        with undisturbed():
+            answered.set()
             helper.join(PATIENCE)
             place()
-
-        if isinstance(store, MemoryStore):  # one lock for all: the helper has to go first
-            place.reached.set()
-            helper.join(PATIENCE)
-            store._state.run(place)
-        else:
-            store.database.read(wait_for_helper)
 
     assert isinstance(interrupted_at(place, job), Interrupted)
     assert place.passed
