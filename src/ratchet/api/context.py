@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
 from ratchet.model.composition import Signal
 from ratchet.model.errors import InvalidJob, JobInterrupted, RatchetError
+from ratchet.spi.shield import Shield, current_shield
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -34,7 +35,7 @@ class JobTransaction(Protocol):
         ...
 
 
-class RunBackend(Protocol):
+class RunBackend(Shield, Protocol):
     """What the engine lends to a running job."""
 
     @property
@@ -78,10 +79,6 @@ class RunBackend(Protocol):
         """The transaction in which this job succeeds."""
         ...
 
-    def shielded(self) -> AbstractContextManager[None]:
-        """A block that no interruption of the run can break into; it is raised before or after."""
-        ...
-
 
 _current: ContextVar[JobContext | None] = ContextVar("ratchet_job", default=None)
 _enlisted: ContextVar[tuple[object, object] | None] = ContextVar("ratchet_transaction", default=None)
@@ -95,12 +92,6 @@ def enlisted_connection(store: object) -> object | None:
     """
     found = _enlisted.get()
     return found[0] if found is not None and found[1] is store else None
-
-
-def undisturbed() -> AbstractContextManager[None]:
-    """A block of our own code that an interruption of the running job, if there is one, cannot break into."""
-    context = _current.get()
-    return nullcontext() if context is None else context.backend.shielded()
 
 
 class enlisted:
@@ -353,14 +344,16 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 class entered:
     """Makes *context* the current one for the block; written out because it is on the hot path."""
 
-    __slots__ = ("_context", "_token")
+    __slots__ = ("_context", "_shield_token", "_token")
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
 
     def __enter__(self) -> JobContext:
         self._token = _current.set(self._context)
+        self._shield_token = current_shield.set(self._context.backend)
         return self._context
 
     def __exit__(self, *_: object) -> None:
+        current_shield.reset(self._shield_token)
         _current.reset(self._token)

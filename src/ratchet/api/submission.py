@@ -18,7 +18,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.api.backend import Backend
-from ratchet.api.context import enlisted_connection, undisturbed
+from ratchet.api.context import enlisted_connection
 from ratchet.api.steps import Step, parameter_types, require_no_placeholders
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
@@ -28,6 +28,7 @@ from ratchet.model.identifiers import many_ids
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.payload import encode_many
 from ratchet.model.status import Busy, JobStatus, Priority
+from ratchet.spi.shield import undisturbed
 
 T = TypeVar("T")
 

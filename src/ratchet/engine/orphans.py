@@ -13,6 +13,7 @@ from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.pace import longest_gap
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeRecord, NodeState, Rescue
+from ratchet.model.errors import Conflict
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -63,6 +64,7 @@ class OrphanRecovery:
         self._max_crashes = max_crashes
         self._on_rescue = on_rescue
         self._seen: dict[str, tuple[int, Mark]] = {}
+        self._dead: dict[str, int] = {}
         self._due: float | None = None
         self._stride: timedelta | None = None
         self._strays_at = float("-inf")
@@ -74,7 +76,9 @@ class OrphanRecovery:
 
         A read: a beat that is seen sooner to have stopped is rescued sooner.
         """
-        nodes = [node for node in self._nodes.nodes(counting=False) if node.state is not NodeState.DEAD]
+        found = self._nodes.nodes(counting=False)
+        self._dead = {node.node_id: node.beat for node in found if node.state is NodeState.DEAD}
+        nodes = [node for node in found if node.state is not NodeState.DEAD]
         self._observe(nodes)
         others = [node for node in nodes if node.node_id != self._identity.node_id]
         self._due = min((self._silent_at(node) for node in others), default=None)
@@ -111,10 +115,11 @@ class OrphanRecovery:
 
     def _hand_back_strays(self, now: datetime) -> None:
         """
-        Return what a node claimed after its end.
+        Return what a dead node still holds.
 
-        A frozen node that wakes may claim before its next beat tells it that it is dead. Nobody
-        watches it any more, so its claims are looked for by themselves. They count as no crash.
+        That is what its rescue could not have, because a transaction of the dead was still open, and what
+        it has claimed after its end: a frozen node that wakes may do so before its next beat tells it.
+        Nobody watches it any more, so its claims are looked for by themselves. Late ones count as no crash.
         The look reads over what cannot be vacuumed yet, so it may take a small part of the time only.
         """
         begun = self._clock.monotonic()
@@ -124,6 +129,8 @@ class OrphanRecovery:
         ended = self._clock.monotonic()
         self._strays_at = ended + min((ended - begun) / STRAYS_SHARE, STRAYS_LATEST)
         for node_id in strays:
+            if node_id in self._dead:
+                self._take_back(node_id, self._dead[node_id], now)
             back = self._nodes.hand_back_unknown(node_id, (), now=now)
             if back:
                 logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)
@@ -163,23 +170,37 @@ class OrphanRecovery:
         )
 
     def _rescue(self, node: NodeRecord, seen_beat: int, now: datetime) -> int:
-        rescue = self._nodes.rescue(
-            node.node_id,
-            seen_beat=seen_beat,
-            by=self._identity.node_id,
-            max_crashes=self._max_crashes,
-            now=now,
-        )
+        rescue = self._take_back(node.node_id, seen_beat, now)
         self._seen.pop(node.node_id, None)
+        self.rescued += rescue is not None
+        return int(rescue is not None)
+
+    def _take_back(self, node_id: str, seen_beat: int, now: datetime) -> Rescue | None:
+        try:
+            rescue = self._nodes.rescue(
+                node_id,
+                seen_beat=seen_beat,
+                by=self._identity.node_id,
+                max_crashes=self._max_crashes,
+                now=now,
+            )
+        except Conflict as error:  # others may be had
+            logger.warning("the work of %s cannot be taken back yet: %s", node_id, error)
+            return None
         if rescue is None:
-            return 0
-        self.rescued += 1
+            return None
         logger.warning(
             "node %s is dead: %d of its jobs were requeued, %d are suspects, %d are dead letters",
-            node.node_id,
+            node_id,
             len(rescue.requeued),
             len(rescue.suspects),
             len(rescue.dead_lettered),
         )
+        if rescue.held_up:
+            logger.warning(
+                "%d jobs of %s are held by a transaction that is still open, and follow when it ends",
+                len(rescue.held_up),
+                node_id,
+            )
         self._on_rescue(rescue)
-        return 1
+        return rescue

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.context import JobContext, JobTransaction
@@ -20,6 +20,8 @@ from ratchet.model.payload import decode_value, encode_value
 
 if TYPE_CHECKING:
     from ratchet.engine.task import TaskTools
+
+T = TypeVar("T")
 
 
 class Stop(StrEnum):
@@ -228,11 +230,26 @@ class Run:
         One that arrives between taking a connection or a lock and noting that it was taken would
         leave it taken for ever. It is raised here instead, before the block or after it.
         """
-        exposed = self._set_interruptible(False)
+        exposed = self._hide()
         try:
             if exposed:
                 self._raise_if_stopped()
             yield
+        finally:
+            if exposed:
+                self._set_interruptible(True)
+        if exposed:
+            self._raise_if_stopped()
+
+    @contextmanager
+    def around(self, block: AbstractContextManager[T]) -> Iterator[T]:
+        """Shield the beginning and the end of *block*; the user's code in it can be interrupted as before."""
+        exposed = self._hide()
+        try:
+            if exposed:
+                self._raise_if_stopped()
+            with block as value, self.exposed() if exposed else nullcontext():
+                yield value
         finally:
             if exposed:
                 self._set_interruptible(True)
@@ -252,6 +269,10 @@ class Run:
         finally:
             self._set_interruptible(False)
             self._raise_if_stopped()  # also in place of an error: nothing may arrive later
+
+    def _hide(self) -> bool:
+        """True if the calling thread is the job's own and could be interrupted until now; others never are."""
+        return self.thread_id == threading.get_ident() and self._set_interruptible(False)
 
     def _set_interruptible(self, value: bool) -> bool:
         """What it was before."""

@@ -10,6 +10,7 @@ from ratchet.model.clock import Clock
 from ratchet.model.errors import StoreUnavailable
 from ratchet.model.job import JobResultRow
 from ratchet.spi.executor_provider import ExecutorProvider
+from ratchet.spi.shield import undisturbed
 from ratchet.spi.store.jobs import JobCrudStore
 
 #: How often the store is asked: soon at first, then more and more rarely.
@@ -40,10 +41,11 @@ class ResultWaiter:
         if row is not None and row.status.is_terminal:
             return row
         wait = _Wait()
-        with self._lock:
-            self._waiting.setdefault(job_id, []).append(wait)
-            self._ensure_thread()
-        self._wakeup.set()
+        with undisturbed():
+            with self._lock:
+                self._waiting.setdefault(job_id, []).append(wait)
+                self._ensure_thread()
+            self._wakeup.set()
         try:
             if not wait.done.wait(timeout):
                 raise TimeoutError(f"job {job_id} has not ended after {timeout:g} s")

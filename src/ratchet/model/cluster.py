@@ -107,7 +107,11 @@ class BeatAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Rescue(Struct, frozen=True, kw_only=True):
-    """What a rescue did, in the one transaction that marked the node dead."""
+    """
+    What a rescue did, in the one transaction that marked the node dead.
+
+    ``held_up``: jobs that it could not have, because an open transaction had changed them.
+    """
 
     node_id: str
     requeued: tuple[UUID, ...] = ()
@@ -115,6 +119,24 @@ class Rescue(Struct, frozen=True, kw_only=True):
     dead_lettered: tuple[UUID, ...] = ()
     canceled: tuple[CanceledJob, ...] = ()
     released: tuple[UUID, ...] = ()
+    held_up: tuple[UUID, ...] = ()
+
+    @property
+    def took(self) -> bool:
+        """True if there was work to take back, and some of it could be had."""
+        return bool(self.requeued or self.suspects or self.dead_lettered)
+
+    def followed_by(self, rest: Rescue) -> Rescue:
+        """Both as one: a later rescue has taken what this one had to leave."""
+        return Rescue(
+            node_id=self.node_id,
+            requeued=self.requeued + rest.requeued,
+            suspects=self.suspects + rest.suspects,
+            dead_lettered=self.dead_lettered + rest.dead_lettered,
+            canceled=self.canceled + rest.canceled,
+            released=self.released + rest.released,
+            held_up=rest.held_up,
+        )
 
 
 class StreamRecord(Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore
 
 if TYPE_CHECKING:
@@ -216,12 +217,13 @@ class Core:
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:
         """Jobs were canceled: runs in this process are stopped now, waiters told."""
-        if self._node is not None:
-            for job in jobs:
-                if job.previous is JobStatus.RUNNING:
-                    self._node.cancel_local(job.job_id)
-        if self._waiter is not None:
-            self._waiter.notice([job.job_id for job in jobs])
+        with undisturbed():
+            if self._node is not None:
+                for job in jobs:
+                    if job.previous is JobStatus.RUNNING:
+                        self._node.cancel_local(job.job_id)
+            if self._waiter is not None:
+                self._waiter.notice([job.job_id for job in jobs])
 
     def fire_times(self, spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
         """The fire times of a schedule after *after*."""
@@ -253,9 +255,10 @@ class Core:
 
     def publish(self, event: Event) -> None:
         """Tell the listeners of this process, on the dispatcher thread."""
-        self.bus.publish(event)
-        if self._node is None:
-            self._dispatcher().wake()
+        with undisturbed():
+            self.bus.publish(event)
+            if self._node is None:
+                self._dispatcher().wake()
 
     def _dispatcher(self) -> Service:
         """The dispatcher of a process that is no node: it has a thread only once there was an event."""

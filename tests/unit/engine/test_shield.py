@@ -1,136 +1,137 @@
-"""An interruption stops the user's code, and never breaks into the engine's own: it would keep what it had taken."""
+"""An interruption does not break into a store's own code, whatever a job asks of it."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from ratchet.api.context import JobContext
-from ratchet.engine.run import Run, Stop
-from ratchet.model.decision import Completion, CompletionAnswer, Interrupted
-from tests.unit.engine.lane_stand import Remembering, run_of
+import pytest
+
+from ratchet.engine.run import Stop
+from ratchet.model.decision import Interrupted
+from ratchet.model.errors import JobInterrupted
+from ratchet.spi.shield import undisturbed
+from ratchet.stores import open_store
+from ratchet.stores.memory import MemoryStore
+from tests.store_urls import KINDS, fresh_url
+from tests.unit.engine.lane_stand import run_of
 from tests.unit.engine.test_lanes import thread_lane
 
+PATIENCE = 30.0
 
-class SlowStore:
-    """A store whose transactions take a while to begin and to end, in Python code that can be broken into."""
+
+@pytest.fixture(params=["memory", *KINDS])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """Each kind of store in turn."""
+    made = (
+        MemoryStore()
+        if request.param == "memory"
+        else open_store(fresh_url(request.param, request, tmp_path))
+    )
+    yield made
+    made.close()
+
+
+class Place:
+    """A place in the code that waits for the interruption of its job; in Python, where that could break in."""
 
     def __init__(self) -> None:
-        self.at = {name: threading.Event() for name in ("begin", "body", "commit")}
-        self.begun = 0
-        self.taken = 0
-        self.committed = 0
+        self.reached = threading.Event()
+        self.go = threading.Event()
+        self.passed = False
 
-    @contextmanager
-    def begin(self, *, within: object | None = None) -> Iterator[object]:
-        self._work("begin")
-        self.begun += 1
-        self.taken += 1
+    def __call__(self, *_: object) -> None:
+        self.reached.set()
+        deadline = time.monotonic() + PATIENCE
+        while not self.go.is_set():
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        self.passed = True
+
+
+def interrupted_at(place: Place, job: Callable[[], object], *, goes_on: bool = True) -> object:
+    """What becomes of a job that is canceled while it is at *place*, where it *goes on* only after that."""
+    lane, completer, tools = thread_lane(job, slots=1)
+    run = run_of(tools)
+    lane.accept([run])
+    assert place.reached.wait(PATIENCE)
+    lane.interrupt(run, Stop.CANCELED)
+    if goes_on:
+        place.go.set()
+    completer.wait_for(1, PATIENCE)
+    lane.stop(5)
+    return completer.outcomes[run.job_id]
+
+
+def verbs(store: Any, place: Place) -> dict[str, Callable[[], object]]:
+    """Every way in which a store does something, with *place* in its middle."""
+    if isinstance(store, MemoryStore):
+        return {"write": lambda: store._state.run(place)}
+    return {
+        "read": lambda: store.database.read(place),
+        "write": lambda: store.database.run(place),
+    }
+
+
+def all_of(steps: Sequence[Callable[[], object]]) -> None:
+    """One after the other."""
+    for step in steps:
+        step()
+
+
+def test_what_a_store_does_is_done_first(store: Any) -> None:
+    """The call comes to its end, and the interruption is raised right after it; the connection is free again."""
+    for verb in verbs(store, Place()):
+        place = Place()
+        after: list[str] = []
+        steps = (verbs(store, place)[verb], partial(after.append, "the job went on"))
+        assert isinstance(interrupted_at(place, partial(all_of, steps)), Interrupted)
+        assert (place.passed, after) == (True, [])
+        assert sum(store.counts().values()) == 0
+
+
+def test_user_code_in_a_transaction_is_interrupted(store: Any) -> None:
+    """The block that a store lends is not shielded: it ends at once, and rolls back."""
+    place = Place()
+    ended: list[object] = []
+
+    def job() -> None:
         try:
-            yield object()
-            self._work("commit")
-            self.committed += 1
-        finally:
-            self.taken -= 1
+            with store.begin():
+                place()
+        except JobInterrupted:
+            ended.append("interrupted")
+            raise
 
-    def complete(self, completions: Sequence[Completion], **_: Any) -> list[CompletionAnswer]:
-        return [CompletionAnswer(job_id=c.claim.job_id, won=True) for c in completions]
-
-    def _work(self, place: str) -> None:
-        self.at[place].set()
-        for _ in range(30):
-            time.sleep(0.01)
+    outcome = interrupted_at(place, job, goes_on=False)
+    assert isinstance(outcome, Interrupted)
+    assert (place.passed, ended) == (False, ["interrupted"])
+    assert sum(store.counts().values()) == 0
 
 
-def interrupted_at(place: str) -> tuple[SlowStore, Run, Remembering, list[str]]:
-    """A job that is interrupted while it is at *place*: what it left behind, and how far it came."""
-    store = SlowStore()
-    steps: list[str] = []
+def test_other_threads_of_a_job_do_not_expose_it() -> None:
+    """A thread that a job has started asks a store meanwhile: what the job's own thread does stays shielded."""
+    place, asks, answered = Place(), threading.Event(), threading.Event()
 
-    def job() -> None:
-        with JobContext.current().transaction():
-            steps.append("body")
-            if place == "body":
-                store._work("body")
-            steps.append("end of body")
-        steps.append("after")
-
-    lane, completer, tools = thread_lane(job, slots=1)
-    tools.store = store
-    run = run_of(tools)
-    lane.accept([run])
-    assert store.at[place].wait(10)
-    lane.interrupt(run, Stop.CANCELED)
-    completer.wait_for(1, timeout=30)
-    lane.stop(5)
-    return store, run, completer, steps
-
-
-def test_a_transaction_begins_whole() -> None:
-    """While its connection is being taken, the job is not broken into: it is taken, given back, and the job stops."""
-    store, run, completer, steps = interrupted_at("begin")
-    assert (store.begun, store.taken, store.committed) == (1, 0, 0)
-    assert steps == []
-    assert run.committed is None
-    assert completer.outcomes[run.job_id] == Interrupted(Stop.CANCELED.value)
-
-
-def test_the_user_s_code_inside_is_stopped() -> None:
-    """Between begin and commit runs the job's own code, and that ends at once; the transaction is rolled back."""
-    store, run, completer, steps = interrupted_at("body")
-    assert (store.taken, store.committed) == (0, 0)
-    assert steps == ["body"]
-    assert run.committed is None
-    assert completer.outcomes[run.job_id] == Interrupted(Stop.CANCELED.value)
-
-
-def test_a_commit_is_not_broken_off() -> None:
-    """What has begun to commit is committed, and known to be; the job stops after it."""
-    store, run, _, steps = interrupted_at("commit")
-    assert (store.taken, store.committed) == (0, 1)
-    assert run.committed is not None
-    assert steps == ["body", "end of body"]
-
-
-def test_saving_is_not_broken_off() -> None:
-    """Progress and checkpoints of a job that is interrupted are written, or not begun."""
-    for save in (lambda: JobContext.current().progress(0.5), _save_state):
-        assert _interrupted_while_saving(save) == ["begun", "written"]
-
-
-def _save_state() -> None:
-    JobContext.current().state["page"] = 7
-    JobContext.current().save()
-
-
-def _interrupted_while_saving(save: Callable[[], None]) -> list[str]:
-    steps: list[str] = []
-    begun = threading.Event()
-
-    class Slow:
-        def write(self, *_: Any, **__: Any) -> bool:
-            steps.append("begun")
-            begun.set()
-            for _ in range(30):
-                time.sleep(0.01)
-            steps.append("written")
-            return True
-
-        save_progress = save_state = write
+    def ask() -> None:
+        with undisturbed():
+            asks.set()
+            answered.wait(PATIENCE)
 
     def job() -> None:
-        save()
-        steps.append("went on")
+        context = copy_context()
+        helper = threading.Thread(target=lambda: context.run(ask))
+        helper.start()
+        assert asks.wait(PATIENCE)
+        with undisturbed():
+            answered.set()
+            helper.join(PATIENCE)
+            place()
 
-    lane, completer, tools = thread_lane(job, slots=1)
-    tools.transitions = Slow()
-    run = run_of(tools)
-    lane.accept([run])
-    assert begun.wait(10)
-    lane.interrupt(run, Stop.CANCELED)
-    completer.wait_for(1, timeout=30)
-    lane.stop(5)
-    return steps
+    assert isinstance(interrupted_at(place, job), Interrupted)
+    assert place.passed

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.context import JobContext, JobTransaction, entered
 from ratchet.model.composition import Signal
 from ratchet.model.errors import JobInterrupted, RatchetError, RetryLater
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -95,6 +97,10 @@ class RemoteRun:
     def shielded(self) -> AbstractContextManager[None]:
         """Nothing is raised into a process: it is killed."""
         return nullcontext()
+
+    def around(self, block: AbstractContextManager[T]) -> AbstractContextManager[T]:
+        """The same."""
+        return block
 
 
 class PipeHandler(logging.Handler):

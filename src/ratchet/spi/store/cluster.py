@@ -56,6 +56,11 @@ class NodeStore(Protocol):
         fence; to PENDING with its old due time, to a suspect stream from the second crash on, or at
         *max_crashes* FAILED as a dead letter with everything a `Fail` brings. Lingering keys, permits
         and locks of the node are freed.
+
+        A process that is stopped may have a transaction open. The jobs that it has changed there are
+        left (``held_up``): nobody waits for them, and all others are taken at once. A store that can
+        end such a transaction does. Called again for the node, which is DEAD now, it takes what was
+        held up and has become free, counted in the same way; None if there is nothing.
         """
         ...
 

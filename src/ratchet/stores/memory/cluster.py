@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -89,16 +89,31 @@ class MemoryCluster(Part):
 
     @atomic
     def rescue(
-        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+        self,
+        node_id: str,
+        *,
+        seen_beat: int,
+        by: str,
+        max_crashes: int,
+        now: datetime,
+        held_up: Collection[UUID] = (),
     ) -> Rescue | None:
-        state = self._state
-        node = _living(state, node_id)
+        state, effects = self._state, Effects()
+        node = state.nodes.get(node_id)
         if node is None or node.beat != seen_beat:
             return None
-        state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
-        effects = Effects()
-        rescued = [_count_crash(state, row, effects, max_crashes, now) for row in _running(state, node_id)]
-        _free(state, node_id, effects, now)
+        all_running = _running(state, node_id)
+        left = {*held_up, *(row.job_id for row in all_running if state.is_locked(state.jobs, row.job_id))}
+        running = [row for row in all_running if row.job_id not in left]
+        if node.rescued_at is not None:
+            running = [row for row in running if row.claimed_at and row.claimed_at < node.rescued_at]
+            if not running and not held_up:
+                return None
+        else:
+            state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
+        rescued = [_count_crash(state, row, effects, max_crashes, now) for row in running]
+        if node.rescued_at is None:
+            _free(state, node_id, effects, now)
         after = [state.jobs[job_id] for job_id in rescued]
         pending = [row for row in after if row.status is JobStatus.PENDING]
         return Rescue(
@@ -108,6 +123,7 @@ class MemoryCluster(Part):
             dead_lettered=tuple(row.job_id for row in after if row.status is JobStatus.FAILED),
             canceled=tuple(effects.canceled),
             released=tuple(effects.released),
+            held_up=tuple(left),
         )
 
     @atomic

@@ -22,6 +22,7 @@ from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
 from ratchet.model.job import Alert, Execution, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.spi.shield import undisturbed
 from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
 from ratchet.stores.memory.values import check
@@ -145,16 +146,17 @@ class State:
         *within*: the changes are made when that transaction commits. Inside another operation
         this is a savepoint.
         """
-        if self._owned_depth():
-            return self._savepoint(operation)
-        with self._changed:
-            while True:
-                transaction = None if within is None else self.transaction(within)
-                try:
-                    return self._attempt(operation, transaction)
-                except RowLocked as locked:
-                    holder = locked.holder
-                self._wait_for(holder)
+        with undisturbed():
+            if self._owned_depth():
+                return self._savepoint(operation)
+            with self._changed:
+                while True:
+                    transaction = None if within is None else self.transaction(within)
+                    try:
+                        return self._attempt(operation, transaction)
+                    except RowLocked as locked:
+                        holder = locked.holder
+                    self._wait_for(holder)
 
     def _wait_for(self, holder: Transaction) -> None:
         seconds = self._lock_wait.total_seconds()

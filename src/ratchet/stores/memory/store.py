@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ratchet.model.clock import SystemClock
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
 from ratchet.stores.memory.batches import MemoryBatches
 from ratchet.stores.memory.claims import MemoryClaims
@@ -66,13 +67,16 @@ class MemoryStore(
     def check_schema(self) -> None:
         """There is no schema, so all is well."""
 
-    @contextmanager
-    def begin(self, *, within: object | None = None) -> Iterator[Transaction]:
+    def begin(self, *, within: object | None = None) -> AbstractContextManager[Transaction]:
         """
         A transaction: what is done ``within=`` it is done at its end, whole, or not at all.
 
         Until then nobody sees it, and whoever wants to write the same rows waits.
         """
+        return bracketed(self._begin(within))
+
+    @contextmanager
+    def _begin(self, within: object | None) -> Iterator[Transaction]:
         if within is not None:
             yield self._state.transaction(within)
             return

@@ -106,7 +106,7 @@ class MemoryTransitions(Part):
         state, tokens, returned = self._state, set(known), []
         for job_id in sorted(state.running_on.of(node_id), key=lambda job_id: job_id.int):
             row = state.jobs[job_id]
-            if row.claim_id not in tokens:
+            if row.claim_id not in tokens and not state.is_locked(state.jobs, job_id):
                 requeue(state, row, Effects(), now=now, at=row.due_at)
                 returned.append(job_id)
         for (job_id, claim_id), node in sorted(state.lingering.items(), key=lambda item: item[0][0].int):

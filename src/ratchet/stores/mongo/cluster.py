@@ -13,8 +13,10 @@ from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.abandoned import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
 from ratchet.stores.mongo.codecs import LOCKS, NODES
 from ratchet.stores.mongo.connections import Collections
@@ -23,9 +25,13 @@ from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
 from ratchet.stores.mongo.work import Work
+from ratchet.stores.process import process_name
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
+
+#: Seconds of conflicts after which a rescue goes on without the jobs that are in its way.
+_HELD_UP_AFTER: Final = 1.0
 
 #: How long after its end the server removes a lock that nobody gave back.
 _FORGOTTEN: Final = timedelta(days=1)
@@ -141,20 +147,62 @@ class MongoCluster:
     def rescue(
         self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
     ) -> Rescue | None:
-        """Declare a node dead and take its work back, in one transaction."""
+        """
+        Declare a node dead and take its work back, in one transaction.
+
+        A job that an open transaction has changed would refuse all of it. Where that goes on, such jobs
+        are found and left out, and had once that transaction is ended.
+        """
         check(now, "now")
-        silent = {"_id": node_id, "beat": seen_beat, "state": {"$ne": _DEAD}}
-        if self._database.read(lambda c: c[Names.NODES].find_one(silent, {"_id": 1})) is None:
+        seen = {"_id": node_id, "beat": seen_beat}
+        node = self._database.read(lambda c: c[Names.NODES].find_one(seen, {"state": 1}))
+        is_dead = node is not None and node["state"] == _DEAD
+        if node is None or (is_dead and not self._running_on(node_id)):
             return None
         self._make_suspect_streams(node_id)
 
-        def work(work: Work) -> Rescue | None:
-            node = work.nodes.get(node_id)
-            if node is not None and node.beat == seen_beat:
-                _load_running(work, node_id)
-            return Rules(work).rescue(node_id, seen_beat=seen_beat, by=by, max_crashes=max_crashes, now=now)
+        def take_back(without: frozenset[UUID], patience: float) -> Rescue | None:
+            def work(work: Work) -> Rescue | None:
+                node = work.nodes.get(node_id)
+                if node is not None and node.beat == seen_beat:
+                    _load_running(work, node_id)
+                return Rules(work).rescue(
+                    node_id, seen_beat=seen_beat, by=by, max_crashes=max_crashes, now=now, held_up=without
+                )
 
-        return self._database.run(work)
+            return self._database.run(work, patience=patience)
+
+        patience = self._database.PATIENCE
+        try:
+            rescue = take_back(self._held_up(node_id) if is_dead else frozenset(), _HELD_UP_AFTER)
+        except Conflict:
+            rescue = take_back(self._held_up(node_id), patience)
+        if rescue is not None and rescue.held_up and self._end_transactions_of(node_id):
+            rest = take_back(self._held_up(node_id), patience)
+            rescue = rescue if rest is None else rescue.followed_by(rest)
+        return rescue if rescue is None or rescue.took or not is_dead else None
+
+    def _held_up(self, node_id: str) -> frozenset[UUID]:
+        return held_up(self._database, self._running_on(node_id))
+
+    def _running_on(self, node_id: str) -> list[UUID]:
+        running = {"node_id": node_id, "status": _RUNNING}
+        return self._database.read(lambda c: [one["_id"] for one in c[Names.JOBS].find(running, {"_id": 1})])
+
+    def _end_transactions_of(self, node_id: str) -> bool:
+        """End what the process of a dead node has left open, unless another node of that process lives."""
+
+        def ask(collections: Collections) -> str | None:
+            nodes = collections[Names.NODES]
+            node = nodes.find_one({"_id": node_id, "state": _DEAD}, {"host": 1, "pid": 1})
+            if node is None:
+                return None
+            process = {"host": node["host"], "pid": node["pid"]}
+            alive = nodes.find_one({**process, "state": {"$ne": _DEAD}}, {"_id": 1})
+            return process_name(**process) if alive is None else None
+
+        process = self._database.read(ask)
+        return process is not None and end_transactions(self._database, process)
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living document."""

@@ -26,6 +26,7 @@ from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
 from ratchet.stores.mongo.documents import Document
 from ratchet.stores.mongo.errors import translated
+from ratchet.stores.process import process_name
 
 Client = MongoClient[Document]
 
@@ -85,8 +86,12 @@ class Connections:
         with self._lock:
             self.client()
             if self._guests is None:
-                self._guests = self.make_client(appname=f"{self._own_name} transaction")
+                self._guests = self.make_client(appname=self.guest_name(process_name()))
             return self._guests
+
+    def guest_name(self, process: str) -> str | None:
+        """What that client of a process is called on the server; None where the URL has a name for all."""
+        return None if "appname" in self._given else f"{self._own_name} transaction {process}"
 
     def make_client(self, **changes: Any) -> Client:
         """A client of its own."""

@@ -15,7 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -33,6 +33,7 @@ from ratchet.model.errors import (
     StoreError,
 )
 from ratchet.model.options import Options
+from ratchet.spi.shield import bracketed, undisturbed
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
@@ -124,41 +125,48 @@ class Database(Connections):
         when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
         `CommitUnknown` when nobody knows whether the commit was made.
         """
-        self._ready()
-        if within is not None:
-            return self._join(work, enlisted(within))
-        return self._try(lambda: self._transact(work), patience)
+        with undisturbed():
+            self._ready()
+            if within is not None:
+                return self._join(work, enlisted(within))
+            return self._try(lambda: self._transact(work), patience)
 
     def read(self, query: Callable[[Collections], T]) -> T:
         """What *query* returns; it reads what a majority has, and may be called twice."""
-        self._ready()
-        return self._try(lambda: self._ask(query), self.PATIENCE)
+        with undisturbed():
+            self._ready()
+            return self._try(lambda: self._ask(query), self.PATIENCE)
 
     def look(self, work: Callable[[Work], T]) -> T:
         """What *work* returns, which only reads, and not in one snapshot."""
-        self._ready()
-        return self._try(lambda: self._ask(lambda _: work(Work(self, None))), self.PATIENCE)
+        with undisturbed():
+            self._ready()
+            return self._try(lambda: self._ask(lambda _: work(Work(self, None))), self.PATIENCE)
 
     def write(self, change: Callable[[Collections], T]) -> T:
         """What *change* returns: one statement that is whole by itself. `CommitUnknown` where its answer was lost."""
-        self._ready()
-        try:
-            return change(self.collections())
-        except _DRIVER as error:
-            raise translated(error, unknown=True) from error
+        with undisturbed():
+            self._ready()
+            try:
+                return change(self.collections())
+            except _DRIVER as error:
+                raise translated(error, unknown=True) from error
 
     def unprepared(self, change: Callable[[Collections], T]) -> T:
         """The same before the schema is there; safe to repeat."""
         self._refuse_standalone()
         return self._try(lambda: self._ask(change), self.PATIENCE)
 
-    @contextmanager
-    def begin(self, *, within: object | None = None) -> Iterator[ClientSession]:
+    def begin(self, *, within: object | None = None) -> AbstractContextManager[ClientSession]:
         """
         A session in a transaction: commits at the end, aborts on an error.
 
         With *within*, that same session, in the caller's transaction.
         """
+        return bracketed(self._begin(within))
+
+    @contextmanager
+    def _begin(self, within: object | None) -> Iterator[ClientSession]:
         self._ready()
         if within is not None:
             yield enlisted(within)
@@ -175,6 +183,17 @@ class Database(Connections):
                     "the transaction of this block has been ended inside it; leave that to the block"
                 )
             self._commit(session)
+
+    @contextmanager
+    def trial(self) -> Iterator[ClientSession]:
+        """A session in a transaction that changes nothing: it is aborted at the end."""
+        self._ready()
+        with self.client().start_session(causal_consistency=False) as session:
+            self._start(session)
+            try:
+                yield session
+            finally:
+                self._abort(session)
 
     # --- one transaction ------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
+from ratchet.model.errors import Conflict
 from ratchet.model.job import Progress, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.completion import apply_completion, held_by
@@ -36,6 +37,8 @@ from ratchet.stores.mongo.work import Work
 #: Completions that one transaction takes; a call with more of them is several transactions.
 PORTION: Final = 1_000
 
+#: Seconds that a look which is repeated anyway gives to those who are in its way.
+_SHORTLY: Final = 0.3
 _EXPIRES: Final = [JobStatus.PENDING.value, JobStatus.PAUSED.value, JobStatus.WAITING.value]
 
 
@@ -165,7 +168,8 @@ class MongoTransitions:
         Return RUNNING jobs of *node_id* whose claim id is not among *known*: their answer was lost.
 
         A claim that timed out here may be carried out by the server later, so a node asks again and again;
-        it looks first, and mostly finds nothing.
+        it looks first, and mostly finds nothing. What an open transaction has changed is there for the next
+        look, or not there any more.
         """
 
         def looks_strange(collections: Collections) -> bool:
@@ -179,7 +183,12 @@ class MongoTransitions:
 
         if not self._database.read(looks_strange):
             return []
-        return self._database.run(lambda work: Rules(work).hand_back_unknown(node_id, known, now=now))
+        try:
+            return self._database.run(
+                lambda work: Rules(work).hand_back_unknown(node_id, known, now=now), patience=_SHORTLY
+            )
+        except Conflict:
+            return []
 
     def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
         """Return a claimed job whose target this node cannot import to a stream parked for that target."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -11,14 +12,17 @@ from msgspec.structs import replace
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
 from ratchet.model.job import ExecutionStatus
-from ratchet.stores.sql.callbacks import insert_failure_callbacks
+from ratchet.stores.process import process_name
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.endings import write_runs
 from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
-from ratchet.stores.sql.requeues import count_crashes, hand_back
+from ratchet.stores.sql.requeues import hand_back
+from ratchet.stores.sql.rescues import FIND_CLAIMS, FIND_DEAD_PROCESS, FREE_LOCKS_OF_NODE, take_back_from
 from ratchet.stores.sql.strays import FIND_STRAYS
 
+#: Seconds before a rescue looks once more for jobs that somebody else had locked.
+_SECOND_LOOKS = (0.02, 0.1, 0.3)
 _MICROSECOND = timedelta(microseconds=1)
 
 # An id is used by one incarnation only, so a row that is there is this very call's, sent again after
@@ -44,12 +48,6 @@ BEAT_AND_CHANGE = """
            beat_interval_us = :beat_interval_us, silence_us = :silence_us, node_info = :info
      WHERE node_id = :node_id AND state <> 'DEAD'
  RETURNING {clock} AS now_at
-"""
-
-FIND_CLAIMS = """
-    SELECT job_id, claim_id
-      FROM scheduler_job_queue
-     WHERE picked_by = :node_id AND status = 'RUNNING'
 """
 
 # By the jobs: the index of a node's claims has an entry for each of its runs that no vacuum could remove yet.
@@ -91,14 +89,6 @@ _JOBS_OF_NODE = """(SELECT count(*)
 LIST_NODES = _NODES.replace("<jobs>", _JOBS_OF_NODE)
 WATCH_NODES = _NODES.replace("<jobs>", "0")
 
-# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
-# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
-DECLARE_DEAD = """
-    UPDATE scheduler_node
-       SET state = 'DEAD', rescued_at = :now, rescued_by = :by
-     WHERE node_id = :node_id AND beat = :seen_beat AND state <> 'DEAD'
-"""
-
 FIND_SUSPECT_STREAMS = """
     SELECT DISTINCT stream_id
       FROM scheduler_job_queue
@@ -112,8 +102,6 @@ LOCK_RUNNING_OF_NODE = f"""
      ORDER BY job_id
     {{for update}}
 """
-
-FREE_LOCKS_OF_NODE = "DELETE FROM scheduler_lock WHERE locked_by = :node_id"
 
 LOCK_NODE = "SELECT node_id FROM scheduler_node WHERE node_id = :node_id {for update}"
 
@@ -235,36 +223,34 @@ class SqlCluster(SqlPart):
         Declare a node dead and take its work back, in one transaction; None: it is alive or was rescued before.
 
         The node's row is locked first, so of two rescuers one finds it DEAD; then the rows of its
-        jobs, which their completions lock too: each job is either completed or rescued.
+        jobs, which their completions lock too: each job is either completed or rescued. A row that
+        somebody else has locked is left to a second look: mostly he is about to commit.
         """
         self._make_suspect_streams(node_id)
         claim = {"node_id": node_id, "seen_beat": seen_beat, "by": by, "now": now}
 
-        def rescue(session: Session) -> Rescue | None:
-            if not session.execute(DECLARE_DEAD, claim):
-                return None
-            running = _lock_running(session, node_id)
-            crashes = count_crashes(
-                session,
-                self.streams,
-                running,
-                detail=f"node {node_id} stopped beating while it ran the job",
-                max_crashes=max_crashes,
-                now=now,
-            )
-            insert_failure_callbacks(session, self.streams, crashes.dead_lettered, now=now)
-            free_lingering(session, node_id)
-            session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
-            return Rescue(
-                node_id=node_id,
-                requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
-                suspects=crashes.suspects,
-                dead_lettered=crashes.dead_lettered,
-                canceled=tuple(crashes.settlement.canceled),
-                released=tuple(crashes.settlement.released),
-            )
+        def take_back(session: Session) -> tuple[Rescue, bool] | None:
+            return take_back_from(session, self.streams, claim, max_crashes=max_crashes, now=now)
 
-        return self.database.run(rescue)
+        taken = self.database.run(take_back)
+        if taken is None:
+            return None
+        rescue, declared = taken
+        if rescue.held_up:
+            self._end_transactions_of(node_id)
+            for pause in _SECOND_LOOKS:
+                time.sleep(pause)
+                rest = self.database.run(take_back)
+                rescue = rescue if rest is None else rescue.followed_by(rest[0])
+                if not rescue.held_up:
+                    break
+        return rescue if declared or rescue.took else None
+
+    def _end_transactions_of(self, node_id: str) -> None:
+        """End what the process of a dead node has left open, where that can be done."""
+        process = self.database.read(lambda session: session.row(FIND_DEAD_PROCESS, {"node_id": node_id}))
+        if process is not None:
+            self.database.dialect.end_transactions(process_name(*process))
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""

@@ -64,6 +64,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
+from ratchet.spi.shield import bracketed, undisturbed
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -175,28 +176,31 @@ class Database:
         when the database cannot be reached, `CommitUnknown` when the connection was lost while
         committing. *claiming* is for the claim alone: it holds the planner to the claim's index.
         """
-        self._ready()
-        if within is not None:
-            with self.dialect.enlist(within) as session:
-                return work(session)
-        return self._try(lambda: self._transact(work, claiming))
+        with undisturbed():
+            self._ready()
+            if within is not None:
+                with self.dialect.enlist(within) as session:
+                    return work(session)
+            return self._try(lambda: self._transact(work, claiming))
 
     def run_alone(
         self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
     ) -> list[Row] | None:
         """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
-        self._ready()
-        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
+        with undisturbed():
+            self._ready()
+            return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
-        self._ready()
 
         def attempt() -> T:
             with self.dialect.reading() as session:
                 return work(session)
 
-        return self._try(attempt)
+        with undisturbed():
+            self._ready()
+            return self._try(attempt)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[Any]:
         """
@@ -204,7 +208,7 @@ class Database:
 
         With *within*, that same connection, already in the caller's transaction.
         """
-        return self._begin(within)
+        return bracketed(self._begin(within))
 
     def close(self) -> None:
         """Free every connection; the next call opens new ones."""

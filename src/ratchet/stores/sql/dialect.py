@@ -108,6 +108,14 @@ class Dialect(ABC):
     def enlist(self, within: object) -> AbstractContextManager[Session]:
         """A session on the caller's open transaction, which it neither commits nor rolls back."""
 
+    def end_transactions(self, process: str) -> bool:
+        """
+        End the open transactions of a process that is dead (`stores.process`), where the server can be asked to.
+
+        True if there were some. Only what its own stores have opened: nobody else's connections.
+        """
+        return False
+
     @abstractmethod
     def migrating(self) -> AbstractContextManager[Session]:
         """A write transaction that only one process in the world has at a time, without a deadline."""

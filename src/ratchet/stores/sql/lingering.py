@@ -14,7 +14,7 @@ LOCK_HELD_BACK_FOR_NODE = """
       FROM scheduler_job_queue
      WHERE picked_by = :node_id AND status <> 'RUNNING' AND held_claim_id {not in known uuid}
      ORDER BY job_id
-    {for update}
+    {for update skip locked}
 """
 
 FREE_KEYS_OF_NODE = """

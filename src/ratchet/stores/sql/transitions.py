@@ -32,6 +32,7 @@ from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
 from ratchet.stores.sql.releases import enqueue
 from ratchet.stores.sql.requeues import hand_back, requeue
+from ratchet.stores.sql.rescues import FIND_CLAIMS
 from ratchet.stores.sql.revivals import retry_jobs
 
 PAUSE_QUEUED = """
@@ -57,12 +58,13 @@ RESUME_FAILED = """
      WHERE job_id = :job_id
 """
 
+# What somebody else has locked at this moment is there for the next look, or not there any more.
 LOCK_UNKNOWN_ROWS = f"""
     SELECT {QUEUE_COLUMNS}
       FROM scheduler_job_queue
      WHERE picked_by = :node_id AND status = 'RUNNING' AND claim_id {{not in known uuid}}
      ORDER BY job_id
-    {{for update}}
+    {{for update skip locked}}
 """
 
 LOCK_RUN = """
@@ -185,7 +187,8 @@ class SqlTransitions(SqlPart):
             rows = session.rows(LOCK_UNKNOWN_ROWS, {"node_id": node_id, "known": list(known)})
             held = {row[0]: QueueRow(*row) for row in rows}
             hand_back(session, self.streams, held)
-            free_lingering(session, node_id, known)
+            running = [claim_id for _, claim_id in session.rows(FIND_CLAIMS, {"node_id": node_id})]
+            free_lingering(session, node_id, [*known, *running])
             return list(held)
 
         return self.database.run(work)

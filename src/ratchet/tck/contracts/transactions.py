@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from ratchet.model.cluster import Rescue
 from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
 from ratchet.model.job import Insertion, Progress
 from ratchet.model.status import Busy, JobStatus, Priority
@@ -295,3 +296,53 @@ class TestStoreLifecycle:
             for job_id in (pending, running.job_id, done)
         ] == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
         assert harness.complete(running, store=other).won
+
+
+@needs("transactions", "within", "concurrent_writers")
+class TestRescueOfOpenTransactions:
+    """A process that is stopped in the middle of a job's transaction keeps what it has locked there."""
+
+    def rescue(self, harness: Harness, store: JobStore) -> Rescue | None:
+        """Another node takes the work of node-1 back."""
+        return store.rescue("node-1", seen_beat=0, by="rescuer", max_crashes=3, now=harness.now)
+
+    def test_only_the_job_in_it_is_held_up(self, harness: Harness) -> None:
+        """All other jobs of the dead node are there at once; this one later, with its crash counted."""
+        other = harness.reopen()
+        harness.register()
+        harness.store.set_limit("api", concurrent=1, now=harness.now)
+        held = harness.running(resource="api")
+        others = {harness.running().job_id for _ in range(3)}
+        harness.advance(seconds=10)
+        with rolled_back(harness.store) as connection:
+            progress = Progress(fraction=0.5)
+            assert harness.store.save_progress(held, progress, now=harness.now, within=connection)
+            rescue = self.rescue(harness, other)
+            assert rescue is not None
+            assert (set(rescue.requeued), rescue.held_up) == (others, (held.job_id,))
+            assert {claim.job_id for claim in harness.claim(store=other, node_id="node-2")} == others
+            assert [permit.job_id for permit in other.holders("api", limit=5)] == [held.job_id]
+            assert self.rescue(harness, other) is None
+        rest = self.rescue(harness, other)
+        assert rest is not None
+        assert (rest.requeued, rest.held_up) == ((held.job_id,), ())
+        record = harness.record(held.job_id)
+        assert (record.status, record.crashes, record.attempts) == (JobStatus.PENDING, 1, 0)
+        assert [claim.job_id for claim in harness.claim(store=other, node_id="node-2")] == [held.job_id]
+        assert self.rescue(harness, other) is None
+
+    def test_its_commit_counts_if_it_comes_first(self, harness: Harness) -> None:
+        """The stopped process goes on and commits: nobody has taken the job meanwhile, so it has succeeded, once."""
+        other = harness.reopen()
+        harness.register()
+        held, free = harness.running(), harness.running()
+        harness.advance(seconds=10)
+        with harness.store.begin() as connection:
+            (answer,) = harness.store.complete([harness.completion(held)], now=harness.now, within=connection)
+            assert answer.won
+            rescue = self.rescue(harness, other)
+            assert rescue is not None
+            assert (rescue.requeued, rescue.held_up) == ((free.job_id,), (held.job_id,))
+        assert self.rescue(harness, other) is None
+        assert harness.statuses([held.job_id, free.job_id]) == [JobStatus.SUCCEEDED, JobStatus.PENDING]
+        assert other.strays() == []

@@ -35,6 +35,7 @@ from ratchet.stores.sql.dialects.mysql_connections import (
     product_of,
 )
 from ratchet.stores.sql.dialects.mysql_errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
+from ratchet.stores.sql.dialects.mysql_processes import end_transactions
 from ratchet.stores.sql.dialects.mysql_scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql_session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql_shapes import LISTED, PAIRS, column, shape_of
@@ -178,6 +179,9 @@ class MysqlDialect(Dialect):
         finally:
             connection.shut()  # which also frees the lock
             self._connections.give_back(connection)
+
+    def end_transactions(self, process: str) -> bool:
+        return end_transactions(self._connections, process)
 
     @contextmanager
     def _transaction(self, purpose: Purpose, begin: str, *, for_user: bool = False) -> Iterator[MysqlSession]:

@@ -20,6 +20,7 @@ import pymysql
 from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.dialects.mysql_processes import sign
 from ratchet.stores.sql.errors import redacted
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -266,6 +267,8 @@ class Connections:
         with connection.cursor() as cursor:
             cursor.execute("SELECT @@max_allowed_packet")
             (connection.most,) = cursor.fetchone() or (0,)
+        if purpose == "write":
+            sign(connection, self.address.database)
 
     def _settings(self, product: str) -> list[str]:
         settings = [

@@ -28,6 +28,7 @@ from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql_connections import ADAPTERS, Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
 from ratchet.stores.sql.dialects.postgresql_lone import LoneStatements
+from ratchet.stores.sql.dialects.postgresql_processes import end_transactions
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
@@ -51,6 +52,7 @@ class PostgresqlDialect(Dialect):
     fuses_writes = True
     copies = True
     constraints = PostgresqlConstraints()
+    end_transactions = end_transactions
     words = {  # noqa: RUF012 - never changed
         "uuid": "uuid",
         "time": "timestamptz",

@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.stores.sql.dialects.postgresql_arrays import register
+from ratchet.stores.sql.dialects.postgresql_processes import connection_name
 from ratchet.stores.sql.errors import redacted
 
 #: Connections inherited by a fork; closing them would end the parent's sessions.
@@ -199,7 +200,11 @@ class Connections:
     def _connect(self) -> Connection:
         try:
             return Connection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=None, context=ADAPTERS
+                self._conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                context=ADAPTERS,
+                fallback_application_name=connection_name(),
             )
         except psycopg.Error as error:
             raise StoreUnavailable(
@@ -226,7 +231,6 @@ def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str
             f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}"
         ) from None
     defaults: dict[str, str | int] = {
-        "fallback_application_name": "ratchet",
         "connect_timeout": max(2, round(connect_timeout)),
         "keepalives": 1,
         "keepalives_idle": 15,

@@ -162,5 +162,6 @@ class LoneStatements:
         connection.patience = self._connections.patience
         if connection.is_direct is None:
             connection.is_direct = backend_of(connection) == connection.info.backend_pid
-        connection.exchange = Exchange(connection, connection.patience) if connection.is_direct else None
-        return connection.exchange
+        made = Exchange(connection, connection.patience) if connection.is_direct else None
+        connection.exchange = made
+        return made

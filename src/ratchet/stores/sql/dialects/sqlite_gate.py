@@ -16,6 +16,8 @@ import time
 from collections import deque
 from pathlib import Path
 
+from ratchet.stores.sql.dialects.sqlite_lookout import Lookout, describe_holder
+
 _WAITING_ROOM = 0  # bytes of the lock file
 _DOOR = 1
 _PAUSE_TIMEOUT = 2.0  # seconds
@@ -71,6 +73,7 @@ class Gate:
         self._turn = FairLock()
         self._file: int | None = None
         self._holder: int | None = None
+        self._lookout = Lookout(path, self._describe_holder)
 
     @property
     def held_here(self) -> bool:
@@ -126,18 +129,30 @@ class Gate:
 
     def _pass_door(self, deadline: float) -> bool:
         file = self._opened()
-        # Whoever is in the waiting room leaves it at its deadline, so this wait is bounded too.
-        fcntl.lockf(file, fcntl.LOCK_EX, 1, _WAITING_ROOM)
         try:
-            pause = 0.00005
-            while not _try_lock(file, _DOOR):
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(pause)
-                pause = min(pause * 1.5, 0.002)
-            return True
+            if not _try_lock(file, _WAITING_ROOM):
+                self._lookout.begin()
+                # Whoever is in there leaves at its deadline, so this wait is bounded too, unless it is stopped.
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, _WAITING_ROOM)
+            return self._open_door(file, deadline)
         finally:
             fcntl.lockf(file, fcntl.LOCK_UN, 1, _WAITING_ROOM)
+            self._lookout.end()
+
+    def _open_door(self, file: int, deadline: float) -> bool:
+        pause = 0.00005
+        while not _try_lock(file, _DOOR):
+            self._lookout.begin()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.002)
+        return True
+
+    def _describe_holder(self) -> str | None:
+        """Who is waited for; None: a transaction of this very process, which it warns of itself."""
+        file = self._file
+        return None if file is None else describe_holder(file, _DOOR) or describe_holder(file, _WAITING_ROOM)
 
     def _opened(self) -> int:
         if self._file is None:

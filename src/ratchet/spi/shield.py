@@ -1,0 +1,44 @@
+"""
+The shield: keeps the interruption of a running job out of code that holds connections and locks.
+
+A timeout or a cancel is raised into the thread of the job, wherever that is at the moment. Between taking a
+connection and noting that it was taken, that would leave it taken for ever. A store therefore does whatever
+it does inside `undisturbed`, and a transaction that it lends inside `bracketed`: the interruption is
+raised before or after.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Shield(Protocol):
+    """What the run of a job offers for that."""
+
+    def shielded(self) -> AbstractContextManager[None]:
+        """A block that no interruption of the run can break into; it is raised before or after."""
+        ...
+
+    def around(self, block: AbstractContextManager[T]) -> AbstractContextManager[T]:
+        """The same for the beginning and the end of *block*; what is inside can be interrupted as before."""
+        ...
+
+
+#: The shield of the job that is running in this thread or task.
+current_shield: ContextVar[Shield | None] = ContextVar("ratchet_shield", default=None)
+
+
+def undisturbed() -> AbstractContextManager[None]:
+    """A block of our own code that an interruption of the running job, if there is one, cannot break into."""
+    shield = current_shield.get()
+    return nullcontext() if shield is None else shield.shielded()
+
+
+def bracketed(block: AbstractContextManager[T]) -> AbstractContextManager[T]:
+    """*block*, whose beginning and end an interruption of the running job cannot break into."""
+    shield = current_shield.get()
+    return block if shield is None else shield.around(block)

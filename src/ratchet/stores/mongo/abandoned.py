@@ -1,0 +1,63 @@
+"""
+Transactions that a dead process has left open.
+
+MongoDB does not end a transaction with its connection: the changes of a process that was killed hold up
+whoever wants to change the same documents, for a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from pymongo.errors import PyMongoError
+
+from ratchet.stores.mongo.connections import CODEC
+from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.errors import is_conflict, translated
+from ratchet.stores.mongo.schema import Names
+
+log = logging.getLogger("ratchet.stores.mongo")
+
+
+def end_transactions(database: Database, process: str) -> bool:
+    """
+    Abort the transactions of a process that is dead (`stores.process`); True if there were some.
+
+    Nothing that they have changed could have been committed any more: the jobs belong to others. With an
+    ``appName`` in the URL they cannot be told from others, and are left to the server.
+    """
+    name = database.guest_name(process)
+    if name is None:
+        return False
+    left = {"type": "idleSession", "appName": name, "transaction": {"$exists": True}}
+    admin = database.client().admin
+    try:
+        with admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": left}]) as found:
+            sessions = [{"id": one["lsid"]["id"]} for one in found]
+        if sessions:
+            log.warning("%d transactions that %s has left open are aborted", len(sessions), process)
+            admin.command("killSessions", sessions, codec_options=CODEC)
+    except PyMongoError as error:
+        log.warning("the transactions that %s has left open are left to the server: %s", process, error)
+        return False
+    return bool(sessions)
+
+
+def held_up(database: Database, job_ids: Iterable[UUID]) -> frozenset[UUID]:
+    """Those of these jobs that an open transaction has changed: whoever writes to them now is refused at once."""
+    return frozenset(job_id for job_id in job_ids if _is_held(database, job_id))
+
+
+def _is_held(database: Database, job_id: UUID) -> bool:
+    try:
+        with database.trial() as session:
+            database.collections()[Names.JOBS].update_one(
+                {"_id": job_id}, {"$inc": {"rev": 1}}, session=session
+            )
+    except PyMongoError as error:
+        if is_conflict(error):
+            return True
+        raise translated(error) from error
+    return False

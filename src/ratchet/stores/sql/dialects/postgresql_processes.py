@@ -1,0 +1,50 @@
+"""The connections of a process as the PostgreSQL server knows them, also when the process is dead."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from ratchet.model.errors import StoreError
+from ratchet.stores.process import process_name
+
+if TYPE_CHECKING:
+    from ratchet.stores.sql.dialect import Dialect
+
+log = logging.getLogger("ratchet.stores.sql")
+
+# The backend ends some time after it was told to.
+_PATIENCE = 2.0  # seconds
+_PAUSE = 0.02
+
+# One's own role is enough for that. What is not idle has a statement at work, which has its own timeout.
+END_TRANSACTIONS = """
+    SELECT pg_terminate_backend(a.pid) AS is_told
+      FROM pg_stat_activity a
+     WHERE a.datname = current_database() AND a.usename = current_user AND a.application_name = :name
+       AND a.state LIKE 'idle in transaction%' AND a.pid <> pg_backend_pid()
+"""
+
+
+def connection_name(process: str | None = None) -> str:
+    """What the connections of a process are called in ``pg_stat_activity``, unless the URL has a name for them."""
+    return f"ratchet {process or process_name()}"
+
+
+def end_transactions(dialect: Dialect, process: str) -> bool:
+    """As `Dialect.end_transactions` has it."""
+    found, until = False, time.monotonic() + _PATIENCE
+    try:
+        while time.monotonic() < until:
+            with dialect.reading() as session:
+                told = session.rows(END_TRANSACTIONS, {"name": connection_name(process)})
+            if not told:
+                break
+            if not found:
+                log.warning("%d transactions that %s has left open are ended", len(told), process)
+            found = True
+            time.sleep(_PAUSE)
+    except StoreError as error:
+        log.warning("the transactions that %s has left open cannot be ended: %s", process, error)
+    return found
