@@ -72,7 +72,13 @@ class Step:
         return Prepared(
             backend,
             stored=stored,
-            payload=_encoded(backend, function, stored),
+            payload=encode(
+                stored.args,
+                stored.kwargs,
+                limit=backend.options.payload_limit,
+                types=parameter_types(function),
+                allow_type=backend.allow_type,
+            ),
             settings=self._settings(backend, function, stored.lane),
         )
 
@@ -131,16 +137,6 @@ def require_no_placeholders(target: str, arguments: object) -> None:
             f"{placeholder} stands for {placeholder.stands_for}, but {target} is the first job here and follows "
             f"none; use it in .then(...), a branch or a join"
         )
-
-
-def _encoded(backend: Backend, function: Any, stored: StoredCall) -> str:
-    return encode(
-        stored.args,
-        stored.kwargs,
-        limit=backend.options.payload_limit,
-        types=parameter_types(function),
-        allow_type=backend.allow_type,
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -156,13 +156,15 @@ class SqlJobs(SqlPart):
     def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
         """`_insert_plain` for one job: one statement, which is the whole transaction."""
         stream_id = self.streams.known(spec.stream)
-        if stream_id is None or not is_evident(spec, now):
+        bare = is_evident(spec, now)
+        if stream_id is None or not bare:
             if not is_plain(spec):
                 return False
             stream_id = self.streams.ids_of(None, validate((spec,), now=now))[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
             return False  # claims that may have passed it must be told
-        return self.database.run_alone(*lone_insert(spec, stream_id, now)) is not None
+        statement, values = lone_insert(spec, stream_id, now, bare=bare)
+        return self.database.run_alone(statement, values) is not None
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from msgspec import json
 
-from ratchet.model.job import JobSpec, StreamKey, has_only_defaults
+from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType
 from ratchet.stores.sql.backdating import tell_backdated_specs
 from ratchet.stores.sql.database import Session
@@ -174,12 +174,15 @@ def store_specs(
     return set(ids) - known
 
 
-def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict[str, object]]:
+def lone_insert(
+    spec: JobSpec, stream_id: int, now: datetime, *, bare: bool = False
+) -> tuple[str, dict[str, object]]:
     """
     The one statement that stores a PENDING job without keys, tags, edges and signal, where the product can fuse writes.
 
     It fails where the job is there already: looking for it first, as ON CONFLICT does, is work for the server
-    and bytes in its log, and only a submission whose answer was lost comes twice.
+    and bytes in its log, and only a submission whose answer was lost comes twice. *bare*: nothing but defaults
+    is in the spec (`has_only_defaults`).
     """
     values: dict[str, object] = {
         "job_id": spec.job_id,
@@ -194,7 +197,7 @@ def lone_insert(spec: JobSpec, stream_id: int, now: datetime) -> tuple[str, dict
         values["root_id"] = spec.root_id
     if spec.scheduled_at is not now:
         values["created_at"] = now
-    if not has_only_defaults(spec):
+    if not bare:
         for name, value_of, default in _OPTIONAL:
             if (value := value_of(spec)) != default:
                 values[name] = value

@@ -162,6 +162,7 @@ class LoneStatements:
         connection.patience = self._connections.patience
         if connection.is_direct is None:
             connection.is_direct = backend_of(connection) == connection.info.backend_pid
-        made = Exchange(connection, connection.patience) if connection.is_direct else None
-        connection.exchange = made
+        if not connection.is_direct:
+            return None
+        made = connection.exchange = Exchange(connection, self._connections.patience)
         return made
