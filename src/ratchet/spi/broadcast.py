@@ -3,8 +3,8 @@ Wakeups over any medium that carries a message from one process to all others.
 
 What is hard about a `ClusterCoordinator` is the same for every medium, and is here: a submission never
 waits for the network, a burst of submissions is one message, connections come back by themselves, a
-forked child has its own, and a process that submits and ends at once is still heard. A medium brings
-two small classes: a `Sender` and a `Receiver`.
+forked child has its own, and a process that submits and ends at once is still heard. What a `Medium`
+brings is small.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ratchet.model.status import Priority
+from ratchet.spi.medium import CannotListen, Medium, Poster, Receiver, Sender
 
 log = logging.getLogger("ratchet.wakeups")
 
@@ -33,54 +34,6 @@ PATIENCE = 5.0  # seconds that `stop` waits for a thread that hangs in the netwo
 
 #: Threads inherited by a fork, with their connections: letting go of these would end the parent's sessions.
 _abandoned: list[Any] = []
-
-
-class CannotListen(Exception):
-    """The medium delivers nothing to a connection like ours, and will not tomorrow; the message says what to change."""
-
-
-class Sender(Protocol):
-    """One connection, used by one thread at a time, that tells everybody."""
-
-    def send(self) -> None:
-        """Tell all receivers that there is new work. Any exception: the connection is not used again."""
-        ...
-
-    def close(self) -> None:
-        """Free the connection; never raises."""
-        ...
-
-
-class Receiver(Protocol):
-    """One connection, used by one thread, that hears what others send."""
-
-    def wait(self) -> bool:
-        """
-        True if somebody else has sent something; False after a while without, or after `interrupt`.
-
-        Any exception: the connection is lost, also when it has merely gone silent. `CannotListen` ends it all.
-        """
-        ...
-
-    def interrupt(self) -> None:
-        """Let a `wait` of another thread end soon."""
-        ...
-
-    def close(self) -> None:
-        """Free the connection; never raises."""
-        ...
-
-
-class Medium(Protocol):
-    """Connects senders and receivers, in bounded time; its own messages need not be heard by a process itself."""
-
-    def sender(self) -> Sender:
-        """A new connection to send on."""
-        ...
-
-    def receiver(self) -> Receiver:
-        """A new connection that hears everything sent from now on; `CannotListen` where that is impossible."""
-        ...
 
 
 class Listeners:
@@ -200,7 +153,7 @@ class BroadcastCoordinator:
     def _retire(self, telling: Telling) -> bool:
         """True if *telling* may end: nobody has asked for anything."""
         with self._lock:
-            if telling.pending:
+            if telling.pending or telling.posted:
                 return False
             if self._telling is telling:
                 self._telling = None
@@ -216,7 +169,8 @@ class Telling:
     """
     The thread that sends: the first message at once, then at most one per few milliseconds.
 
-    It lives for as long as there is something to send, and a little longer.
+    It lives for as long as there is something to send, and a little longer. While it rests, whoever has news
+    posts the message itself, where the sender can do that, and the thread only reads the answer.
     """
 
     def __init__(self, medium: Medium, retire: Callable[[Telling], bool], outage: Outage) -> None:
@@ -228,7 +182,10 @@ class Telling:
         self._sender: Sender | None = None
         self._pause = FIRST_PAUSE
         self._thread = threading.Thread(target=self._run, name="ratchet-wakeups-send", daemon=True)
+        self._turn = threading.Lock()  # whose turn it is to use the sender
+        self._poster: Poster | None = None  # while the thread rests
         self.pending = False
+        self.posted = False  # and the answer has not been read yet
 
     def ask(self) -> bool:
         """Have a message sent soon; False if there can be no thread for it (the interpreter is ending)."""
@@ -238,8 +195,25 @@ class Telling:
             except RuntimeError as error:
                 log.debug("no wakeup is sent: %s", error)
                 return False
-        self.pending = True
+        if self._post():
+            self.posted = True
+        else:
+            self.pending = True
         self._bell.set()
+        return True
+
+    def _post(self) -> bool:
+        if self._poster is None or not self._turn.acquire(blocking=False):
+            return False
+        try:
+            poster, self._poster = self._poster, None
+            if poster is None:
+                return False
+            poster.post()
+        except Exception:
+            return False  # the thread finds out what is wrong with it
+        finally:
+            self._turn.release()
         return True
 
     def stop(self, timeout: float = PATIENCE) -> None:
@@ -253,31 +227,48 @@ class Telling:
         try:
             while not self._is_over():
                 self._bell.clear()
-                if self.pending:
+                if self.pending or self.posted:
                     self._send()
         finally:
-            self._drop_sender()
+            with self._turn:
+                self._drop_sender()
 
     def _is_over(self) -> bool:
         if self._stopping.is_set():
-            return not self.pending or self._outage.since is not None
+            return not (self.pending or self.posted) or self._outage.since is not None
         return not self._bell.wait(LINGER) and self._retire(self)
 
     def _send(self) -> None:
-        # Cleared before it is sent: whoever asks from now on may have work that this message comes too early for.
-        self.pending = False
         fresh = self._sender is None
         try:
-            if self._sender is None:
-                self._sender = self._medium.sender()
-            self._sender.send()
+            with self._turn:
+                self._poster = None
+                self._speak()
         except Exception as error:
-            self._drop_sender()
+            with self._turn:
+                self._drop_sender()
             self._try_again(error, at_once=not fresh)
         else:
             self._pause = FIRST_PAUSE
             self._outage.end()
             self._stopping.wait(GAP)
+            if isinstance(self._sender, Poster) and not self._stopping.is_set():
+                self._poster = self._sender
+
+    def _speak(self) -> None:
+        """Read the answer to what was posted, or send what is pending."""
+        if self.posted:
+            self.posted = False
+            if self.pending:
+                self._bell.set()  # that one is still to be sent
+            if isinstance(self._sender, Poster):
+                self._sender.collect()
+            return
+        # Cleared before it is sent: whoever asks from now on may have work that this message comes too early for.
+        self.pending = False
+        if self._sender is None:
+            self._sender = self._medium.sender()
+        self._sender.send()
 
     def _try_again(self, error: Exception, *, at_once: bool) -> None:
         # A connection that died while it was idle shows only now; a new one probably works.
@@ -290,6 +281,7 @@ class Telling:
             self._bell.set()
 
     def _drop_sender(self) -> None:
+        self._poster = None
         if self._sender is not None:
             self._sender.close()
             self._sender = None

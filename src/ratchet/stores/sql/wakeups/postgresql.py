@@ -13,10 +13,14 @@ import selectors
 import time
 from typing import Any
 
+import psycopg
 from psycopg import sql
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
 
 from ratchet.model.errors import SchemaOutOfDate
-from ratchet.spi.broadcast import BroadcastCoordinator, CannotListen
+from ratchet.spi.broadcast import BroadcastCoordinator
+from ratchet.spi.medium import CannotListen
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
 
@@ -26,6 +30,8 @@ CONNECT_TIMEOUT = 3.0  # seconds; `stop` waits for no longer than a connection a
 PROBES = 5  # times that a pooler is asked whether it shares its connections
 
 _TABLE = "scheduler_job_queue"
+_POSTED = b"ratchet_tell"
+_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 # The schema that holds our tables names the channel, so that two installations in one database do not wake
 # each other. Its number, not its name: it needs no quoting and is as short for everybody.
@@ -100,8 +106,7 @@ class NotifyMedium:
             if backend != connection.info.backend_pid:  # a pooler is in between
                 return NotifySender(self, connection, self._notify, backend)
             connection.execute(SETTING)
-            connection.prepare_threshold = 0
-            return NotifySender(self, connection, self._tell, backend)
+            return NotifyPoster(self, connection, self._tell, backend)
         except BaseException:
             self.give_back(connection)
             raise
@@ -183,6 +188,44 @@ class NotifySender:
         """Close the connection."""
         self._medium.own -= {self._backend}
         self._medium.give_back(self._connection)
+
+
+class NotifyPoster(NotifySender):
+    """Sends NOTIFY on a connection that is ours alone, prepared, and reads the answer when there is time."""
+
+    def __init__(self, medium: NotifyMedium, connection: Connection, notify: str, backend: int) -> None:
+        super().__init__(medium, connection, notify, backend)
+        self._pgconn = connection.pgconn
+        self._pgconn.send_prepare(_POSTED, notify.encode())
+        self.collect()
+
+    def send(self) -> None:
+        """One message, in one round trip."""
+        self.post()
+        self.collect()
+
+    def post(self) -> None:
+        """Write the message to the socket."""
+        self._pgconn.send_query_prepared(_POSTED, [])
+        self._pgconn.flush()
+
+    def collect(self) -> None:
+        """Read what the server says to it."""
+        deadline = time.monotonic() + ANSWER_TIMEOUT
+        while self._pgconn.flush():
+            self._await(selectors.EVENT_READ | selectors.EVENT_WRITE, deadline)
+        while self._pgconn.is_busy():
+            self._await(selectors.EVENT_READ, deadline)
+        while (result := self._pgconn.get_result()) is not None:
+            if result.status not in _DONE:
+                raise error_from_result(result)
+
+    def _await(self, events: int, deadline: float) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._pgconn.socket, events)
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise psycopg.OperationalError("the server did not answer in time")
+        self._pgconn.consume_input()
 
 
 class NotifyReceiver:
