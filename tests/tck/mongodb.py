@@ -16,7 +16,6 @@ from ratchet.stores.mongo.schema import ALL_NAMES
 from ratchet.tck import Harness
 from tests.services.mongodb import MongoDB
 
-
 #: Seconds until the driver looks again at a server that has cut a connection; half a second is for production.
 LOOK_AGAIN = 0.02
 DRIVERS_OWN = common.MIN_HEARTBEAT_INTERVAL
