@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pymongo
+from pymongo import common
 
 from ratchet.model.options import Options
 from ratchet.spi.store import JobStore
@@ -14,6 +15,10 @@ from ratchet.stores import open_store
 from ratchet.stores.mongo.schema import ALL_NAMES
 from ratchet.tck import Harness
 from tests.services.mongodb import MongoDB
+
+#: Seconds until the driver looks again at a server that has cut a connection; half a second is for production.
+LOOK_AGAIN = 0.02
+DRIVERS_OWN = common.MIN_HEARTBEAT_INTERVAL
 
 
 class MongodbHarness(Harness):
@@ -44,8 +49,10 @@ class MongodbHarness(Harness):
         return self._handle(self.url, Options())
 
     def via(self, host: str, port: int) -> JobStore:
+        common.MIN_HEARTBEAT_INTERVAL = LOOK_AGAIN
         # directly: as a member of its replica set the server would be asked at its own address
-        url = f"mongodb://{host}:{port}/{self.name}?directConnection=true"
+        # polled: a monitor that streams notices only after half a second that it should look again
+        url = f"mongodb://{host}:{port}/{self.name}?directConnection=true&serverMonitoringMode=poll"
         return self._handle(url, Options(statement_timeout=1.5, connect_timeout=1.5))
 
     def _handle(self, url: str, options: Options) -> JobStore:
@@ -56,6 +63,7 @@ class MongodbHarness(Harness):
     def close(self) -> None:
         while self.handles:
             self.handles.pop().close()
+        common.MIN_HEARTBEAT_INTERVAL = DRIVERS_OWN
 
     def shutdown(self) -> None:
         self.admin.close()
