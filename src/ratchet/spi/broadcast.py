@@ -203,7 +203,7 @@ class Telling:
         return True
 
     def _post(self) -> bool:
-        if self._poster is None or not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(blocking=False):
             return False
         try:
             poster, self._poster = self._poster, None
