@@ -31,6 +31,10 @@ EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
 SATED_REST = timedelta(milliseconds=500)
 #: A lane whose next job is known to be due later is not asked before, for at most this many seconds.
 NAP = 0.25
+#: So long before its start a threaded node claims a job behind a rate: it is not late then when the claim is.
+AHEAD = timedelta(milliseconds=200)
+#: Where all that a lane wants waits for its start already.
+CROWDED_REST = timedelta(milliseconds=20)
 #: A poll that found nothing is followed by another one no sooner: what was due, other nodes are taking.
 SHORTEST_REST = timedelta(milliseconds=5)
 
@@ -60,6 +64,7 @@ class Poller:
         queues: frozenset[str] | None = None,
         boost_interval: timedelta | None = timedelta(minutes=15),
         is_open: Callable[[], bool] = lambda: True,
+        ahead: timedelta = timedelta(),
     ) -> None:
         self._claims = claims
         self._coordinator = coordinator
@@ -71,6 +76,8 @@ class Poller:
         self._queues = queues
         self._boost_interval = boost_interval
         self._is_open = is_open
+        self._ahead = ahead
+        self._crowded = False
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
         self._suspects_at: float | None = None
@@ -106,7 +113,9 @@ class Poller:
         found += self._claim_suspect(now)
         if not requested and not found:
             self._naps = napping
-            self._rest = self._until_naps_end(EMPTY_LANE_REST if recent else SATED_REST, now)
+            self._rest = self._until_naps_end(
+                self._sated_rest(EMPTY_LANE_REST if recent else SATED_REST), now
+            )
             return 0
         observation = PollObservation(
             found=found,
@@ -121,7 +130,7 @@ class Poller:
         else:
             self._naps = napping | self._look_ahead({*self._asked, *(recent & awake)}, now, wakeups)
             if len(self._naps) < len(self._coordinator.lanes):
-                delay = min(delay, SATED_REST)
+                delay = self._sated_rest(min(delay, SATED_REST))
             self._rest = self._until_naps_end(delay, now)
             if not found:
                 self._rest = max(self._rest, SHORTEST_REST)
@@ -134,10 +143,12 @@ class Poller:
         found = requested = 0
         full = False
         empty: list[Lane] = []
-        self._asked = []
-        for lane, executor in self._coordinator.lanes.items():
-            wanted = executor.wanted() if lane in chosen else 0
+        self._asked, self._crowded = [], False
+        for lane in self._coordinator.lanes:
+            wanted = self._coordinator.wanted(lane) if lane in chosen else 0
             if wanted <= 0:
+                crowd = self._coordinator.departures.count(lane) if lane in chosen else 0
+                self._crowded = self._crowded or crowd > 0
                 continue
             self._asked.append(lane)
             jobs = self._claim(lane, wanted, now)
@@ -180,8 +191,8 @@ class Poller:
         if self._coordinator.has_suspect():
             return 0
         self._suspects_at = at
-        for lane, executor in self._coordinator.lanes.items():
-            if executor.wanted() > 0:
+        for lane in self._coordinator.lanes:
+            if self._coordinator.wanted(lane) > 0:
                 jobs = self._claim(lane, 1, now, suspects=True)
                 if jobs:
                     self._suspects_at = None  # where one was, another may wait for its end: look at once then
@@ -199,6 +210,7 @@ class Poller:
             suspects=suspects,
             parked_targets=self._importable(),
             after=self._served.get((lane, suspects)),
+            ahead=self._ahead,
         )
 
     def _importable(self) -> frozenset[str]:
@@ -228,6 +240,10 @@ class Poller:
             due = self._claims.next_due_at(self._request(lane, 1), now=now)
             naps[lane] = Nap(due, self._clock.monotonic(), wakeups)
         return naps
+
+    def _sated_rest(self, rest: timedelta) -> timedelta:
+        """Lanes that have enough say when they have not; but not for what waits for its start outside of them."""
+        return min(rest, CROWDED_REST) if self._crowded else rest
 
     def _until_naps_end(self, delay: timedelta, now: datetime) -> timedelta:
         """Not beyond the moment at which the next job is due."""

@@ -24,7 +24,7 @@ BODY_COLUMNS = """
     j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expires_at, j.state, j.signal,
     j.caller, j.has_conditions
 """
-_CLAIM_WIDTH = 9
+_CLAIM_WIDTH, _BODY_WIDTH = 9, 20
 
 # The rows drive the statement: each looks up its own claim, so that an old and a new claim of one job do not mix.
 FIND_BODIES = f"""
@@ -81,7 +81,8 @@ class ClaimPlan(Protocol):
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         """
-        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for.
+        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for; and where limits
+        were counted, by when the job may start.
 
         RUNNING under the request's token when this returns. Nothing is written where nothing is due.
         """
@@ -104,13 +105,16 @@ class SqlClaims(SqlPart):
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
-            ClaimedJob(claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]))
+            ClaimedJob(
+                claim=_claim(row, request, now, _CLAIM_WIDTH + _BODY_WIDTH),
+                body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]),
+            )
             for row in self._claim(request, now, bodies=True)
         ]
 
     def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
         """The same claim without reading bodies; load them with `bodies`."""
-        return [_claim(row, request, now) for row in self._claim(request, now, bodies=False)]
+        return [_claim(row, request, now, _CLAIM_WIDTH) for row in self._claim(request, now, bodies=False)]
 
     def _claim(self, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         if request.limit <= 0:
@@ -184,7 +188,7 @@ def next_opening(
         for row in rows
         if row[4] is not None
     ]
-    limits = Limits.seen(session, [stream for stream, _ in heads], now)
+    limits = Limits.seen(session, [stream for stream, _ in heads], now, request.ahead)
     due = {(row[0], row[6]) for row in rows if row[4] is not None and row[4] <= now}
     return min(_openings(heads, limits), default=None), due
 
@@ -197,7 +201,7 @@ def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> I
         yield max([due_at, *(at for at in opens if at is not None)])
 
 
-def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
+def _claim(row: Row, request: ClaimRequest, now: datetime, width: int) -> JobClaim:
     job_id, stream_id, priority, job_type, attempts, crashes, max_retries, timeout_us, scheduled_at = row[
         :_CLAIM_WIDTH
     ]
@@ -214,4 +218,5 @@ def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
         crashes=crashes,
         max_retries=max_retries,
         timeout=None if timeout_us is None else timedelta(microseconds=timeout_us),
+        start_at=row[width] if len(row) > width else None,
     )

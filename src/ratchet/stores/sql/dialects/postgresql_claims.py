@@ -239,8 +239,8 @@ class PostgresqlClaimPlan:
             "c": [(*branch, jobs, *look.start_of(*branch)) for branch, jobs in shares.items()],
         }
         rows = session.rows(_statements(request).take[bodies], params)
-        choice.permits(session, request, rows, now)
-        return choice.in_turns(request, rows) if choice.has_keys else rows
+        rows = choice.in_turns(request, rows) if choice.has_keys else rows
+        return choice.permitted(session, request, rows, now)
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime

@@ -180,8 +180,8 @@ def _claim_gated(
     if not choice.ranks:
         return []
     rows = _take(session.rows, choice.branches, choice.ranks, request, now, checked=False, bodies=bodies)
-    choice.permits(session, request, rows, now)
-    return choice.in_turns(request, _sorted(rows, request, now))
+    rows = choice.in_turns(request, _sorted(rows, request, now))
+    return choice.permitted(session, request, rows, now)
 
 
 def _take(
