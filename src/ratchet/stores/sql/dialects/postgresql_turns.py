@@ -19,7 +19,7 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MARGIN, Floor, Floors, floor_params
+from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MARGIN, MOST_BRANCHES, Floor, Floors
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 from ratchet.stores.turns import Rank
 
@@ -114,7 +114,7 @@ _CLAIM = f"""
     )
     (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM given q <bodies> ORDER BY q.round, q.turn)
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h WHERE :tell
+    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
      UNION ALL
     SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT first FROM counted)
      UNION ALL
@@ -188,9 +188,6 @@ CLAIM = {
 }
 TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
 
-#: Seconds for which floors are good enough: to read so many again costs less than to tell of every branch.
-TELLING = 0.2
-
 _BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
 _TIME = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
 
@@ -201,7 +198,6 @@ class PostgresqlTurns:
     def __init__(self) -> None:
         self._expected: set[Any] = set()
         self._floors = Floors()
-        self._told_at: dict[Any, float] = {}
 
     def expect(self, request: ClaimRequest) -> None:
         """Some open streams of such requests have keys: from now on they are claimed here."""
@@ -215,9 +211,9 @@ class PostgresqlTurns:
         if kind not in self._expected:
             return None
         begun, start = self._floors.monotonic(), self._floors.of(request)
-        tell = not start or begun - self._told_at.get(kind, 0.0) >= TELLING
+        tell = self._floors.wants(request, start)
         sql = CLAIM[bool(request.boost_interval), bodies]
-        params = {**claim_params(request, now), **floor_params(start), "tell": tell}
+        params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
         answer = database.run_alone(sql, params, claiming=True)
         if answer is None:
             answer = database.run(lambda session: session.rows(sql, params), claiming=True)
@@ -233,7 +229,6 @@ class PostgresqlTurns:
             else:
                 seen.append((stream_id, priority, epoch, row[_TIME], job_id))
         if tell:
-            self._told_at[kind] = begun
             self._floors.learn(request, seen, swept_since=None if start else begun)
         if not due:
             return rows
