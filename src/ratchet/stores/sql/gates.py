@@ -299,7 +299,7 @@ def choose_gated(
     if any(name.startswith(BREAKER_GATE) for name in names):
         # a breaker that opened again before its probes were locked has new ones, for later
         streams = open_streams(session, request, now, due)
-    return _choice(request, streams, locked, read, due)
+    return _choice(request, streams, locked, read, due, choice.branches)
 
 
 def _choice(
@@ -308,8 +308,14 @@ def _choice(
     limits: Limits,
     read: Read,
     due: Collection[Place] | None,
+    before: Iterable[Branch] = (),
 ) -> Choice:
+    """What the limits let through; *before*: what was read of the branches without their locks, and need not be again."""
     candidates = gated_branches(streams, limits, due)
+    known = {(branch.stream_id, branch.priority): branch for branch in before}
+    for branch in candidates:
+        if (earlier := known.get((branch.stream_id, branch.priority))) is not None:
+            branch.resume(earlier)
     ranks = choose(candidates, request.limit, limits.allowances(), read, request.after)
     return Choice(ranks, candidates, limits, {stream.stream_id: stream for stream in streams})
 

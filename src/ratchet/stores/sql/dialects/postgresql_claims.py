@@ -216,6 +216,9 @@ class PostgresqlClaimPlan:
             rows = look.learn(answer)
             if not look.gated:
                 return rows
+            return database.run(
+                lambda session: self._claim_gated(session, look, now, bodies=bodies), claiming=True
+            )
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
