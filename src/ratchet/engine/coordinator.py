@@ -16,6 +16,8 @@ from ratchet.model.status import Lane
 
 #: How long after an unanswered claim the store may still make it.
 LOST_CLAIM_WATCH = 60.0
+#: Seconds that a run may wait for its start, and is not handed back.
+LONGEST_DELAY = 1.0
 
 
 class Coordinator:
@@ -83,6 +85,9 @@ class Coordinator:
         self.lanes[lane].accept([run for run in runs if run.job.claim.start_at is None])
         for run in runs:
             if run.job.claim.start_at is not None:
+                # its wait for a slot begins with its start; but a clock that went back must not hold it for long
+                delay = (run.job.claim.start_at - self._clock.now()).total_seconds()
+                run.accepted += min(max(delay, 0.0), LONGEST_DELAY)
                 self.departures.add(lane, run, run.job.claim.start_at)
 
     def release(self, run: Run, *, lingers: bool = False) -> None:

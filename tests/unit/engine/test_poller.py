@@ -196,3 +196,31 @@ class TestNaps:
         stand.poll()
         stand.clock.advance(60 * MILLISECOND)
         assert stand.poll() == 40 * MILLISECOND
+
+
+class TestPlannedStarts:
+    def test_a_node_that_stops_hands_back_what_has_not_started(self) -> None:
+        """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
+        stand = Stand(ahead=AHEAD)
+        (node,) = stand.nodes
+        departures = node.assembly.coordinator.departures
+        stand.store.set_limit("gateway", rate=10, period=SECOND, now=stand.clock.now())
+        stand.submit(15, resource="gateway")
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 10
+        stand.clock.advance(0.95 * SECOND)
+        stand.poll()
+        planned = departures.count(Lane.THREAD)
+        assert planned > 0
+        assert stand.store.counts()[JobStatus.RUNNING] == planned
+        assert node.assembly.watch.run_once(stand.clock.now()) == 0
+        assert node.assembly.watch.hand_back(float("inf"), stand.clock.now()) == planned
+        assert node.assembly.coordinator.idle
+        assert stand.store.counts()[JobStatus.PENDING] == 5
+        stand.clock.advance(SECOND)
+        assert departures.run_once(stand.clock.now()) == 0
+        stand.poll()
+        stand.clock.advance(AHEAD)
+        departures.run_once(stand.clock.now())
+        stand.work(node)
+        assert stand.store.counts()[JobStatus.SUCCEEDED] > 10
