@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -80,7 +81,13 @@ class Assembly:
     """One node's parts. Nothing here has a thread: a `Service` or a test drives them."""
 
     def __init__(
-        self, parts: NodeParts, lanes: LaneFactory, *, wake: Callable[[], None], is_open: Callable[[], bool]
+        self,
+        parts: NodeParts,
+        lanes: LaneFactory,
+        *,
+        wake: Callable[[], None],
+        is_open: Callable[[], bool],
+        ahead: timedelta = timedelta(),
     ) -> None:
         options = parts.options
         self.parts = parts
@@ -146,7 +153,7 @@ class Assembly:
         )
         for lane in lanes(self):
             self.coordinator.lanes[lane.lane] = lane
-        self.poller = self._poller(is_open)
+        self.poller = self._poller(is_open, ahead)
         self.heartbeat = self._heartbeat()
         self.orphans = OrphanRecovery(
             nodes=parts.store,
@@ -175,7 +182,7 @@ class Assembly:
         )
         self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=wake)
 
-    def _poller(self, is_open: Callable[[], bool]) -> Poller:
+    def _poller(self, is_open: Callable[[], bool], ahead: timedelta) -> Poller:
         parts, options = self.parts, self.parts.options
         return Poller(
             claims=parts.store,
@@ -188,6 +195,7 @@ class Assembly:
             queues=None if options.queues is None else frozenset(options.queues),
             boost_interval=options.priority_boost_interval,
             is_open=is_open,
+            ahead=ahead,
         )
 
     def _spread(self) -> None:

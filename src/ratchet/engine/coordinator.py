@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from ratchet.engine.departures import Departures
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import TaskTools
@@ -15,6 +16,8 @@ from ratchet.model.status import Lane
 
 #: How long after an unanswered claim the store may still make it.
 LOST_CLAIM_WATCH = 60.0
+#: Seconds that a run may wait for its start, and is not handed back.
+LONGEST_DELAY = 1.0
 
 
 class Coordinator:
@@ -36,8 +39,13 @@ class Coordinator:
         self._lingering: dict[UUID, Run] = {}  # by claim: ended for the store, but their code still runs
         self._lost: dict[UUID, float] = {}  # claims without an answer: they may be made even later
         self._lock = threading.Lock()
+        self.departures = Departures(lambda lane, run: self.lanes[lane].depart(run), clock.monotonic)
 
     # --- claiming ---
+
+    def wanted(self, lane: Lane) -> int:
+        """How many more jobs to claim for a lane: less what waits for its start, and will then want a slot."""
+        return self.lanes[lane].wanted() - self.departures.count(lane)
 
     def asking(self, claim_id: UUID) -> None:
         """A claim under this token is on its way to the store."""
@@ -74,7 +82,13 @@ class Coordinator:
         with self._lock:
             for run in runs:
                 self._held[run.job_id.int] = run
-        self.lanes[lane].accept(runs)
+        self.lanes[lane].accept([run for run in runs if run.job.claim.start_at is None])
+        for run in runs:
+            if run.job.claim.start_at is not None:
+                # its wait for a slot begins with its start; but a clock that went back must not hold it for long
+                delay = (run.job.claim.start_at - self._clock.now()).total_seconds()
+                run.accepted += min(max(delay, 0.0), LONGEST_DELAY)
+                self.departures.add(lane, run, run.job.claim.start_at)
 
     def release(self, run: Run, *, lingers: bool = False) -> None:
         """The store has answered: this run is no longer ours, except for its key while its code *lingers*."""
@@ -159,7 +173,8 @@ class Coordinator:
 
     def withdraw(self, before: float) -> list[Run]:
         """Unstarted runs that were accepted before *before*; they are no longer held."""
-        runs = [run for lane in self.lanes.values() for run in lane.withdraw(before)]
+        runs = self.departures.withdraw(before)
+        runs += [run for lane in self.lanes.values() for run in lane.withdraw(before)]
         for run in runs:
             self.release(run)
         return runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from ratchet.engine.assembly import Assembly, NodeParts
@@ -15,11 +16,13 @@ from ratchet.model.status import Lane
 class ManualNode:
     """Runs what is due, in order, on the calling thread; for tests and the simulator."""
 
-    def __init__(self, parts: NodeParts, *, slots: int = 1) -> None:
+    def __init__(self, parts: NodeParts, *, slots: int = 1, ahead: timedelta = timedelta()) -> None:
         self._parts = parts
         self._slots = slots
         self._open = True
-        self.assembly = Assembly(parts, self._lanes, wake=lambda: None, is_open=lambda: self._open)
+        self.assembly = Assembly(
+            parts, self._lanes, wake=lambda: None, is_open=lambda: self._open, ahead=ahead
+        )
         self._registered = False
 
     @property

@@ -17,6 +17,7 @@ from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.logs import LogContext
+from ratchet.engine.poller import AHEAD
 from ratchet.engine.run import Stop
 from ratchet.engine.service import LONGEST_PAUSE, Service
 from ratchet.model.cluster import NodeState
@@ -69,7 +70,7 @@ class Node:
             if self._phase is not Phase.STOPPED:
                 raise RatchetError("this node is already running; stop() it first")
             assembly = self._assembly = Assembly(
-                self._parts, self._lanes, wake=self.wake, is_open=self._is_open
+                self._parts, self._lanes, wake=self.wake, is_open=self._is_open, ahead=AHEAD
             )
             assembly.heartbeat.register(self._parts.clock.now())
             LogContext.install(assembly.log_handler, self._parts.options.log_level)
@@ -174,7 +175,7 @@ class Node:
 
     def _start_services(self, assembly: Assembly) -> None:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
-        heart = assembly.heartbeat
+        heart, departures = assembly.heartbeat, assembly.coordinator.departures
         beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
         usual = heart.interval.total_seconds()
 
@@ -226,6 +227,10 @@ class Node:
             assembly.recurring.run_once(clock.now())
             return assembly.recurring.rest(clock.now())
 
+        def depart() -> float:
+            departures.run_once(clock.now())
+            return departures.rest(clock.now()).total_seconds()
+
         def tell() -> float:
             self._parts.bus.run_once()
             assembly.batch_progress.run_once(clock.now())
@@ -241,12 +246,15 @@ class Node:
         self._beating = service("heartbeat", heartbeat, min(LONGEST_PAUSE, usual / 2))
         self._watching = service("watch", watch)
         telling = service("events", tell)
+        departing = service("departures", depart)
+        departures.on_added = departing.wake
         self._parts.bus.on_event = telling.wake
         self._services = [
             self._completing,
             self._beating,
             self._watching,
             telling,
+            departing,
             service("expiry", sweep),
             service("housekeeping", clean),
             service("schedules", fire),

@@ -31,6 +31,10 @@ EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
 SATED_REST = timedelta(milliseconds=500)
 #: A lane whose next job is known to be due later is not asked before, for at most this many seconds.
 NAP = 0.25
+#: So long before its start a threaded node claims a job behind a rate: it is not late then when the claim is.
+AHEAD = timedelta(milliseconds=200)
+#: Where all that a lane wants waits for its start already.
+CROWDED_REST = timedelta(milliseconds=20)
 #: A poll that found nothing is followed by another one no sooner: what was due, other nodes are taking.
 SHORTEST_REST = timedelta(milliseconds=5)
 #: What was claimed is let start before this thread goes on looking: it would only be in its way.
@@ -66,6 +70,7 @@ class Poller:
         queues: frozenset[str] | None = None,
         boost_interval: timedelta | None = timedelta(minutes=15),
         is_open: Callable[[], bool] = lambda: True,
+        ahead: timedelta = timedelta(),
     ) -> None:
         self._claims = claims
         self._coordinator = coordinator
@@ -77,6 +82,8 @@ class Poller:
         self._queues = queues
         self._boost_interval = boost_interval
         self._is_open = is_open
+        self._ahead = ahead
+        self._crowded = False
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
         self._suspects_at: float | None = None
@@ -110,18 +117,20 @@ class Poller:
         at, wakeups = self._clock.monotonic(), self._wakeups
         napping = {lane: nap for lane, nap in self._naps.items() if nap.lasts(now, at, wakeups)}
         recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
-        room = {
-            lane: wanted
-            for lane, executor in self._coordinator.lanes.items()
-            if lane not in napping and (wanted := executor.wanted()) > 0
-        }
+        awake = [lane for lane in self._coordinator.lanes if lane not in napping]
+        room = {lane: wanted for lane in awake if (wanted := self._coordinator.wanted(lane)) > 0}
+        self._crowded = any(
+            self._coordinator.departures.count(lane) > 0 for lane in awake if lane not in room
+        )
         asked = [lane for lane in room if lane not in recent]
         first = self._first(asked, now, wakeups)
         self._polled_wakeups = wakeups
         if not asked:
             self._naps = napping
             self._hungry = self._hungry or len(napping) < len(self._coordinator.lanes)
-            self._rest = self._until_naps_end(EMPTY_LANE_REST if recent else SATED_REST, now)
+            self._rest = self._until_naps_end(
+                self._sated_rest(EMPTY_LANE_REST if recent else SATED_REST), now
+            )
             return 0
         tally = Tally()
         for lane in first:
@@ -221,7 +230,7 @@ class Poller:
         """Nothing more to claim: rest as the strategy says, until the next job is due."""
         self._hungry = False
         if len(self._naps) < len(self._coordinator.lanes):
-            delay = min(delay, SATED_REST)
+            delay = self._sated_rest(min(delay, SATED_REST))
         self._rest = self._until_naps_end(delay, now)
         if any(nap.due_at is not None and nap.due_at <= now for nap in naps.values()):
             self._rest = max(self._rest, SHORTEST_REST)
@@ -275,7 +284,7 @@ class Poller:
     def _claim_suspect(self, lanes: Iterable[Lane], now: datetime) -> int:
         """At most one, of the first of *lanes* that gives one."""
         for lane in lanes:
-            if self._coordinator.lanes[lane].wanted() > 0 and self._claim(lane, 1, now, suspects=True):
+            if self._coordinator.wanted(lane) > 0 and self._claim(lane, 1, now, suspects=True):
                 self._suspects_at = None  # where one was, another may wait for its end: look at once then
                 return 1
         return 0
@@ -291,6 +300,7 @@ class Poller:
             suspects=suspects,
             parked_targets=self._parked,
             after=self._served.get((lane, suspects)),
+            ahead=self._ahead,
         )
 
     def _refresh_parked(self) -> None:
@@ -311,6 +321,10 @@ class Poller:
             logger.warning("target %s cannot be imported", target, exc_info=True)
             return False
         return True
+
+    def _sated_rest(self, rest: timedelta) -> timedelta:
+        """Lanes that have enough say when they have not; but not for what waits for its start outside of them."""
+        return min(rest, CROWDED_REST) if self._crowded else rest
 
     def _until_naps_end(self, delay: timedelta, now: datetime) -> timedelta:
         """Not beyond the moment at which the next job is due."""

@@ -37,6 +37,8 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     after: str | None = (
         None  # the party (`party_of`) that was served last: the next one begins; None: the first
     )
+    # how long before its start a job behind a rate may be claimed: its claim says then when it may (`start_at`)
+    ahead: timedelta = timedelta()
 
 
 class JobClaim(Struct, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class JobClaim(Struct, frozen=True, kw_only=True):
     crashes: int
     max_retries: int
     timeout: timedelta | None = None
+    start_at: datetime | None = None  # a rate lets it start then, and not before; None: at once
 
     @property
     def attempt(self) -> int:

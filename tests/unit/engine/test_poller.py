@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+import pytest
+
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
@@ -17,6 +19,7 @@ from ratchet.engine.assembly import NodeParts
 from ratchet.engine.events import EventBus
 from ratchet.engine.lanes.inline import InlineLane
 from ratchet.engine.manual import ManualNode
+from ratchet.engine.poller import AHEAD
 from ratchet.model.claim import ClaimedJob, ClaimRequest
 from ratchet.model.clock import ManualClock
 from ratchet.model.cluster import BreakerRecord
@@ -57,9 +60,16 @@ class Asked(MemoryStore):
 class Stand:
     """A store, a clock, and nodes on them whose every step the test takes."""
 
-    def __init__(self, nodes: int = 1, slots: int = 20, function: Callable[[], Any] = lambda: None) -> None:
+    def __init__(
+        self,
+        nodes: int = 1,
+        slots: int = 20,
+        function: Callable[[], Any] = lambda: None,
+        ahead: timedelta = timedelta(),
+    ) -> None:
         self.store = Asked()
         self.clock = ManualClock()
+        self.ahead = ahead
         self.nodes = [self._node(slots, function) for _ in range(nodes)]
 
     def _node(self, slots: int, function: Callable[[], Any]) -> ManualNode:
@@ -77,7 +87,7 @@ class Stand:
             executor=DefaultExecutorProvider(),
             polling=AdaptivePollingStrategy,
         )
-        node = ManualNode(parts, slots=slots)
+        node = ManualNode(parts, slots=slots, ahead=self.ahead)
         node.register()
         return node
 
@@ -104,29 +114,40 @@ class Stand:
         node = node or self.nodes[0]
         self.store.calls.clear()
         node.assembly.poller.run_once(self.clock.now())
+        self.work(node)
+        return node.assembly.poller.rest
+
+    def work(self, node: ManualNode) -> None:
+        """Run what the node's lanes have."""
         for lane in node.assembly.coordinator.lanes.values():
             while isinstance(lane, InlineLane) and lane.step():
                 pass
         node.assembly.completer.run_once(self.clock.now())
-        return node.assembly.poller.rest
 
 
 class TestRest:
-    def test_until_a_rate_lets_the_next_job_start(self) -> None:
-        """Three nodes, up to 12 ms late: 95 to 100 of 100 per second in every window of a second after the first."""
+    @pytest.mark.parametrize("slots", [3, 50])
+    def test_until_a_rate_lets_the_next_job_start(self, slots: int) -> None:
+        """Three nodes, up to 80 ms late: 95 to 100 of 100 per second in every window of a second after the first."""
         starts: list[datetime] = []
-        stand = Stand(3, function=lambda: starts.append(stand.clock.now()))
+        stand = Stand(3, slots=slots, ahead=AHEAD, function=lambda: starts.append(stand.clock.now()))
         stand.store.set_limit("gateway", rate=100, period=SECOND, now=stand.clock.now())
         stand.submit(800, resource="gateway")
         dice, begin = random.Random(3), stand.clock.now()
         polls = {node.node_id: begin for node in stand.nodes}
-        while min(polls.values()) < begin + 6 * SECOND:
+        while (now := stand.clock.now()) < begin + 6 * SECOND:
             node = min(stand.nodes, key=lambda each: polls[each.node_id])
-            late = timedelta(milliseconds=dice.uniform(0, 12))
-            if (due := polls[node.node_id] + late) > stand.clock.now():
-                stand.clock.advance(due - stand.clock.now())
-            polls[node.node_id] = stand.clock.now() + stand.poll(node)
-        windows = [begin + SECOND + number * 10 * MILLISECOND for number in range(400)]
+            departs = min(each.assembly.coordinator.departures.rest(now) for each in stand.nodes)
+            if now + departs < polls[node.node_id]:
+                stand.clock.advance(departs)
+                for each in stand.nodes:
+                    each.assembly.coordinator.departures.run_once(stand.clock.now())
+                    stand.work(each)
+                continue
+            stand.clock.advance(max(polls[node.node_id] - now, timedelta()))
+            late = timedelta(milliseconds=dice.uniform(0, 80)) if slots > 10 else timedelta()
+            polls[node.node_id] = stand.clock.now() + stand.poll(node) + late
+        windows = [begin + 1.1 * SECOND + number * 10 * MILLISECOND for number in range(380)]
         counted = [sum(at <= start < at + SECOND for start in starts) for at in windows]
         assert min(counted) >= 95
         assert max(counted) <= 100
@@ -270,3 +291,31 @@ class TestWakeups:
         stand.poll()
         assert stand.store.calls == [Lane.THREAD]
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
+
+
+class TestPlannedStarts:
+    def test_a_node_that_stops_hands_back_what_has_not_started(self) -> None:
+        """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
+        stand = Stand(ahead=AHEAD)
+        (node,) = stand.nodes
+        departures = node.assembly.coordinator.departures
+        stand.store.set_limit("gateway", rate=10, period=SECOND, now=stand.clock.now())
+        stand.submit(15, resource="gateway")
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 10
+        stand.clock.advance(0.95 * SECOND)
+        stand.poll()
+        planned = departures.count(Lane.THREAD)
+        assert planned > 0
+        assert stand.store.counts()[JobStatus.RUNNING] == planned
+        assert node.assembly.watch.run_once(stand.clock.now()) == 0
+        assert node.assembly.watch.hand_back(float("inf"), stand.clock.now()) == planned
+        assert node.assembly.coordinator.idle
+        assert stand.store.counts()[JobStatus.PENDING] == 5
+        stand.clock.advance(SECOND)
+        assert departures.run_once(stand.clock.now()) == 0
+        stand.poll()
+        stand.clock.advance(AHEAD)
+        departures.run_once(stand.clock.now())
+        stand.work(node)
+        assert stand.store.counts()[JobStatus.SUCCEEDED] > 10

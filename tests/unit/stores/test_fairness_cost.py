@@ -17,7 +17,8 @@ from ratchet.model.status import Priority
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects import postgresql_turns
 from ratchet.stores.sql.dialects.mysql_claims import MysqlClaimPlan
-from ratchet.stores.sql.gates import stream_params
+from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
+from ratchet.stores.sql.dialects.postgresql_floors import Floors
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.unit.stores.backlog import NOW, Waiting, claim, insert, request
 from tests.unit.stores.counting import Statements
@@ -86,34 +87,47 @@ def rows_read(store: SqlStore, text: str, params: dict[str, object]) -> tuple[in
 
 class TestPostgresql:
     def test_rows_follow_from_the_claim(self, postgresql: SqlStore, postgresql_url: str) -> None:
-        """The look reads a head of each live key and an even share; the take locks what was chosen; by index only."""
+        """A head of each live key, an even share, what others give instead, and the take; by index only."""
         make_empty_keys(postgresql)
         asked = request(LIMIT)
-        find = {**stream_params(asked, NOW), "most": LIMIT}
-        take = {**stream_params(asked, NOW), "node_id": "n1", "claim_id": asked.claim_id}
+        params = {**postgresql_turns.claim_params(asked, NOW), **Floors().params(()), "tell": True}
         for large in (0, 20_000):
             insert(postgresql, tenants(large))
             with psycopg.connect(postgresql_url, autocommit=True) as admin:
                 admin.execute("ANALYZE")
-            rows, scans = rows_read(postgresql, postgresql_turns.FIND, find)
-            assert rows <= 2 * (LIMIT + 2 * LIVE)
-            assert scans <= {"Index Scan", "Index Only Scan"}
-            place = (postgresql.stream_registry.id_of(None, StreamKey(fairness_key="tenant-0")), 2, LIMIT)
-            rows, scans = rows_read(postgresql, postgresql_turns.TAKE[True, True], {**take, "c": [place]})
-            assert rows <= 3 * LIMIT
+            rows, scans = rows_read(postgresql, postgresql_turns.CLAIM[True, True], params)
+            assert rows <= 2 * (4 * LIMIT + 2 * LIVE)
             assert scans <= {"Index Scan", "Index Only Scan"}
 
-    def test_two_statements(self, postgresql: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Look and take; one more where keys run out before the claim is full; one where there is nothing."""
+    def test_one_statement(self, postgresql: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Also where keys run out before the claim is full, and where there is nothing."""
         make_empty_keys(postgresql)
         insert(postgresql, tenants(1000))
         sent = Statements(monkeypatch)
         assert len(claim(postgresql, LIMIT)) == LIMIT  # the first one learns that there are keys
-        assert len(sent.of(lambda: claim(postgresql, LIMIT))) == 2
-        assert len(sent.of(lambda: claim(postgresql, 200))) == 3
+        assert len(sent.of(lambda: claim(postgresql, LIMIT))) == 1
+        assert len(sent.of(lambda: claim(postgresql, 200))) == 1
         while claim(postgresql, 1000):
             pass
         assert len(sent.of(lambda: claim(postgresql, LIMIT))) == 1
+
+    def test_a_claim_begins_where_the_last_one_saw_its_first_job(self, postgresql: SqlStore) -> None:
+        """Not before what is claimed, nor in keys that are done; and what comes back before that is found all the same."""
+        old = NOW - timedelta(minutes=1)
+        keys = [StreamKey(fairness_key=f"tenant-{number}") for number in range(4)]
+        insert(postgresql, [(2, old, key) for key in keys for _ in range(30)])
+        plan = postgresql.database.dialect.claim_plan
+        assert isinstance(plan, PostgresqlClaimPlan)
+        claims = claim(postgresql, LIMIT)
+        while found := claim(postgresql, LIMIT):
+            claims += found
+        assert len(claims) == 120
+        floors = plan._turns._floors.known(request(LIMIT))
+        assert {floor[:2] for floor in floors} >= {(found.stream_id, 2) for found in claims}
+        assert all(floor[3] >= old for floor in floors)
+        returned = [claims[7], claims[70]]
+        assert postgresql.hand_back(returned, now=NOW) == 2
+        assert {found.job_id for found in claim(postgresql, LIMIT)} == {found.job_id for found in returned}
 
     def test_without_keys_it_is_one_statement(
         self, postgresql: SqlStore, monkeypatch: pytest.MonkeyPatch

@@ -94,6 +94,12 @@ class EventLoopLane:
         self._inbox.extend(runs)
         self._loop.call_soon_threadsafe(self._fill)
 
+    def depart(self, run: Run) -> None:
+        assert self._loop is not None
+        self._buffer.add(run)
+        self._inbox.append(run)
+        self._loop.call_soon_threadsafe(self._fill)
+
     def wanted(self) -> int:
         return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
 

@@ -42,6 +42,9 @@ class InlineLane:
     def accept(self, runs: Sequence[Run]) -> None:
         self._waiting.extend(runs)
 
+    def depart(self, run: Run) -> None:
+        self._waiting.append(run)
+
     def wanted(self) -> int:
         return max(0, self.slots - len(self._waiting))
 

@@ -25,7 +25,11 @@ class JobLane(Protocol):
         ...
 
     def accept(self, runs: Sequence[Run]) -> None:
-        """Take over claimed jobs, in claim order."""
+        """Take over claimed jobs, in claim order: what came of the last `wanted`."""
+        ...
+
+    def depart(self, run: Run) -> None:
+        """Take over a run that was claimed earlier and may start from now on."""
         ...
 
     def wanted(self) -> int:

@@ -77,6 +77,9 @@ class ProcessLane:
                 self._leaders.append(leader)
                 leader.start()
 
+    def depart(self, run: Run) -> None:
+        self.accept([run])
+
     def wanted(self) -> int:
         return max(0, self.slots - len(self._running) - len(self._buffer))
 

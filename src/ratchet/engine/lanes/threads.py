@@ -81,8 +81,11 @@ class ThreadLane:
     def accept(self, runs: Sequence[Run]) -> None:
         self._appetite.got(len(runs))
         for run in runs:
-            self._buffer.add(run)
-            self._inbox.put(run)
+            self.depart(run)
+
+    def depart(self, run: Run) -> None:
+        self._buffer.add(run)
+        self._inbox.put(run)
 
     def wanted(self) -> int:
         return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())

@@ -45,7 +45,7 @@ class MemoryClaims(Part):
 
     @atomic
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
-        allowances = Allowances(self._state, now=now)
+        allowances = Allowances(self._state, now=now, ahead=request.ahead)
         heads: list[datetime] = []
         for stream_id, record in self._state.streams.items():
             opens_at = allowances.opens_at(record.key)
@@ -83,7 +83,7 @@ class MemoryClaims(Part):
 
 
 def _claim(state: State, request: ClaimRequest, now: datetime) -> list[JobClaim]:
-    allowances = Allowances(state, now=now)
+    allowances = Allowances(state, now=now, ahead=request.ahead)
     chosen = _select(
         state,
         _open_streams(state, request, now),
@@ -93,8 +93,8 @@ def _claim(state: State, request: ClaimRequest, now: datetime) -> list[JobClaim]
         now=now,
         after=request.after,
     )
-    allowances.spend()
-    return [_take(state, row, request, now) for row in chosen]
+    starts = allowances.spend([row.stream for row in chosen])
+    return [_take(state, row, request, now, start) for row, start in zip(chosen, starts, strict=True)]
 
 
 def _open_streams(state: State, request: ClaimRequest, now: datetime) -> list[int]:
@@ -175,7 +175,9 @@ def _in_claim_order(
             push(stream_id, priority, position + 1)
 
 
-def _take(state: State, row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
+def _take(
+    state: State, row: Row, request: ClaimRequest, now: datetime, start_at: datetime | None
+) -> JobClaim:
     spec = row.spec
     change(
         state,
@@ -204,6 +206,7 @@ def _take(state: State, row: Row, request: ClaimRequest, now: datetime) -> JobCl
         crashes=row.crashes,
         max_retries=spec.max_retries,
         timeout=spec.timeout,
+        start_at=start_at,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import (
     BREAKER_GATE,
@@ -23,6 +24,7 @@ from ratchet.model.rates import Bucket
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.memory.runs import count_running, free_permits
 from ratchet.stores.memory.state import Part, State, atomic
+from ratchet.stores.meters import Meter, kept, meter_of, pass_all
 
 
 def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
@@ -37,12 +39,11 @@ def opening_of(state: State, key: StreamKey) -> datetime | None:
     return None if record is None else record.until
 
 
-def bucket_of(limit: Limit, now: datetime) -> Bucket | None:
-    """The bucket of the limit's rate at *now*; None: it has no rate."""
+def meter_for(limit: Limit, now: datetime, ahead: timedelta = timedelta()) -> Meter | None:
+    """What counts the starts of the limit's rate at *now*; None: it has no rate."""
     if limit.rate is None or limit.period is None:
         return None
-    bucket = Bucket(rate=limit.rate, period=limit.period, level=limit.level, filled_at=limit.refilled_at)
-    return bucket.at(now)
+    return meter_of(limit.name, limit.rate, limit.period, (limit.level, limit.refilled_at), now, ahead)
 
 
 def holders_of(state: State, name: str) -> list[PermitRecord]:
@@ -58,11 +59,12 @@ def holders_of(state: State, name: str) -> list[PermitRecord]:
 class Allowances:
     """How many more jobs of each resource one claim may take."""
 
-    def __init__(self, state: State, *, now: datetime) -> None:
+    def __init__(self, state: State, *, now: datetime, ahead: timedelta = timedelta()) -> None:
         self._state = state
         self._now = now
+        self._ahead = ahead
         self._limits: dict[str, Limit] = {}
-        self._buckets: dict[str, Bucket | None] = {}
+        self._meters: dict[str, Meter] = {}  # of limits that have a rate
         self._taken: dict[str, int] = {}
 
     def admit(self, key: StreamKey) -> bool:
@@ -74,14 +76,20 @@ class Allowances:
         for name in self._limited(key):
             self._taken[name] = self._taken.get(name, 0) + 1
 
-    def spend(self) -> None:
-        """Write down what the taken jobs cost."""
-        for name, count in self._taken.items():
-            bucket = self._buckets[name]
-            if bucket is not None:
-                left = bucket.without(count, spread=not name.startswith(BREAKER_GATE))
-                spent = replace(self._limits[name], level=left.level, refilled_at=left.filled_at)
-                self._state.limits.put(name, spent)
+    def spend(self, keys: Sequence[StreamKey]) -> list[datetime | None]:
+        """Write down what the taken jobs cost, in claim order; when each of them may start, None: at once."""
+        meters = dict(self._meters)
+        starts: list[datetime | None] = []
+        for key in keys:
+            names = [name for name in self._limited(key) if name in meters]
+            start, after = pass_all([meters[name] for name in names])
+            meters.update(zip(names, after, strict=True))
+            starts.append(start)
+        for name, meter in meters.items():
+            if name in self._taken:
+                level, since = kept(meter)
+                self._state.limits.put(name, replace(self._limits[name], level=level, refilled_at=since))
+        return starts
 
     def refusals(self, key: StreamKey) -> list[tuple[str, str, datetime | None]]:
         """Why the stream has no room for one more."""
@@ -107,7 +115,8 @@ class Allowances:
             if name is not None and limit is not None:
                 if name not in self._limits:
                     self._limits[name] = limit
-                    self._buckets[name] = bucket_of(limit, self._now)
+                    if (meter := meter_for(limit, self._now, self._ahead)) is not None:
+                        self._meters[name] = meter
                 yield name
 
     def _has_room(self, name: str) -> bool:
@@ -129,14 +138,14 @@ class Allowances:
         return max(opens)
 
     def _starts_left(self, name: str) -> int:
-        bucket = self._buckets[name]
-        return 1 if bucket is None else bucket.starts - self._taken.get(name, 0)
+        meter = self._meters.get(name)
+        return 1 if meter is None else meter.starts - self._taken.get(name, 0)
 
     def _next_start_at(self, name: str) -> datetime | None:
-        bucket = self._buckets[name]
-        if bucket is None or self._starts_left(name) > 0:
+        meter = self._meters.get(name)
+        if meter is None or self._starts_left(name) > 0:
             return None
-        return bucket.opens_at(self._taken.get(name, 0))
+        return meter.opens_at(self._taken.get(name, 0))
 
 
 class MemoryPermits(Part):
@@ -161,13 +170,13 @@ class MemoryPermits(Part):
             period=held.period if period is None else period,
         )
         if after.rate is not None and after.period is not None:
-            bucket = bucket_of(held, now)
-            bucket = (
-                Bucket.full(after.rate, after.period, now)
-                if bucket is None
-                else bucket.resized(after.rate, after.period)
+            before_it = meter_for(held, now)
+            cadence = (
+                before_it.resized(after.rate, after.period)
+                if isinstance(before_it, Cadence)
+                else Cadence.full(after.rate, after.period, now)
             )
-            after = replace(after, level=bucket.level, refilled_at=bucket.filled_at)
+            after = replace(after, level=cadence.level, refilled_at=cadence.next_at)
         self._state.limits.put(name, after)
         if held.concurrent is None and after.concurrent is not None:
             count_running(self._state, name)

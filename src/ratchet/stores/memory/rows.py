@@ -162,9 +162,9 @@ class Permit(Struct, frozen=True, kw_only=True):
 
 class Limit(Struct, frozen=True, kw_only=True):
     """
-    A resource's limit and the bucket of its rate.
+    A resource's limit and what counts the starts of its rate.
 
-    ``level`` and ``refilled_at`` are those of `ratchet.model.rates.Bucket`.
+    ``level`` and ``refilled_at`` are what `ratchet.stores.meters.kept` says.
     """
 
     name: str

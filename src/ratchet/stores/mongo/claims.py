@@ -68,6 +68,9 @@ _LIGHT: Final = dict.fromkeys(
     ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout", *TIES), 1
 )
 
+#: A claimed job, and when a rate lets it start; None: at once.
+Held = tuple[Document, datetime | None]
+
 
 class MongoClaims:
     """Takes due jobs for one node, atomically."""
@@ -83,13 +86,13 @@ class MongoClaims:
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
-            ClaimedJob(claim=_claim(document, request, now), body=self._body(document))
-            for document in self._claim(request, now, _FULL)
+            ClaimedJob(claim=_claim(document, request, now, start_at), body=self._body(document))
+            for document, start_at in self._claim(request, now, _FULL)
         ]
 
     def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
         """The same claim without reading bodies; load them with `bodies`."""
-        return [_claim(document, request, now) for document in self._claim(request, now, _LIGHT)]
+        return [_claim(one, request, now, start_at) for one, start_at in self._claim(request, now, _LIGHT)]
 
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
@@ -141,14 +144,14 @@ class MongoClaims:
 
     # --- the claim ------------------------------------------------------------------------------
 
-    def _claim(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
+    def _claim(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
         check(now, "now")
         if request.limit <= 0:
             return []
         with self._turn:
             return self._claim_in_turn(request, now, fields)
 
-    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Document]:
+    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
         """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
         lost: set[UUID] = set()
         for _ in range(RACES):
@@ -160,7 +163,7 @@ class MongoClaims:
 
     def _claim_once(
         self, request: ClaimRequest, now: datetime, fields: Document, lost: Set[UUID]
-    ) -> tuple[list[Document], Set[UUID]]:
+    ) -> tuple[list[Held], Set[UUID]]:
         """What was claimed, and which jobs without limits were chosen; not those that were *lost* before."""
         chosen, gates = self._database.read(lambda c: self._choose(c, request, now, lost))
         free: list[UUID] = []
@@ -171,12 +174,12 @@ class MongoClaims:
         }
         for rank, branch in chosen:
             (gated if counted[branch.stream_id] else free).append(rank[2])
-        held = self._take(free, request, now, fields) if free else []
+        held: list[Held] = [(one, None) for one in self._take(free, request, now, fields)] if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
-        self._database.ties.claimed(held)
+        self._database.ties.claimed(one for one, _ in held)
         place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
-        return sorted(held, key=lambda document: place[document["_id"]]), set(free)
+        return sorted(held, key=lambda found: place[found[0]["_id"]]), set(free)
 
     def _choose(
         self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
@@ -265,12 +268,12 @@ class MongoClaims:
 
     def _take_with_permits(
         self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
-    ) -> list[Document]:
+    ) -> list[Held]:
         """Claim jobs of limited resources: permits are counted, taken and written in one transaction."""
 
-        def work(work: Work) -> list[UUID]:
+        def work(work: Work) -> dict[UUID, datetime | None]:
             work.jobs.load(ids)
-            allowances = Allowances(work, now=now)
+            allowances = Allowances(work, now=now, ahead=request.ahead)
             taken: list[Row] = []
             for job_id in ids:
                 row = work.jobs.get(job_id)
@@ -280,17 +283,18 @@ class MongoClaims:
                 if allowances.admit(row.stream):
                     allowances.take(row.stream)
                     taken.append(row)
-            allowances.spend()
+            starts = allowances.spend([row.stream for row in taken])
             for row in taken:
                 _take_row(work, row, request, now)
-            return [row.job_id for row in taken]
+            return {row.job_id: start for row, start in zip(taken, starts, strict=True)}
 
         try:
-            taken = self._database.run(work, patience=PERMIT_PATIENCE)
+            starts = self._database.run(work, patience=PERMIT_PATIENCE)
         except Conflict:
             return []  # other claims of the resource were faster, again and again
-        query = {"_id": {"$in": taken}, "claim_id": request.claim_id}
-        return self._database.read(lambda c: list(c[Names.JOBS].find(query, fields))) if taken else []
+        query = {"_id": {"$in": list(starts)}, "claim_id": request.claim_id}
+        found = self._database.read(lambda c: list(c[Names.JOBS].find(query, fields))) if starts else []
+        return [(document, starts[document["_id"]]) for document in found]
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:
         """Jobs that an open transaction has changed: claims pass them by for a moment."""
@@ -364,7 +368,7 @@ def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> Non
         work.touch(Names.LIMITS, name)
 
 
-def _claim(document: Document, request: ClaimRequest, now: datetime) -> JobClaim:
+def _claim(document: Document, request: ClaimRequest, now: datetime, start_at: datetime | None) -> JobClaim:
     timeout = document.get("timeout")
     return JobClaim(
         job_id=document["_id"],
@@ -379,4 +383,5 @@ def _claim(document: Document, request: ClaimRequest, now: datetime) -> JobClaim
         crashes=document.get("crashes", 0),
         max_retries=document.get("max_retries", 0),
         timeout=None if timeout is None else duration_of(timeout),
+        start_at=start_at,
     )

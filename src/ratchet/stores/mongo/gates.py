@@ -16,10 +16,10 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import PermitRecord, breaker_gate
 from ratchet.model.job import StreamKey
-from ratchet.model.rates import Bucket
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.permits import bucket_of
+from ratchet.stores.memory.permits import meter_for
 from ratchet.stores.memory.rows import Limit
+from ratchet.stores.meters import Meter
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch
 from ratchet.stores.mongo.codecs import LIMITS
 from ratchet.stores.mongo.connections import Collections
@@ -48,7 +48,7 @@ class Gates:
     paused: set[str] = field(default_factory=set)
     breakers: dict[str, datetime | None] = field(default_factory=dict)  # open until; None: for good
     limits: dict[str, Limit] = field(default_factory=dict)
-    buckets: dict[str, Bucket] = field(default_factory=dict)  # of limits that have a rate
+    meters: dict[str, Meter] = field(default_factory=dict)  # of limits that have a rate
     held: dict[str, int] = field(default_factory=dict)
 
     def is_open(self, key: StreamKey, request: ClaimRequest) -> bool:
@@ -84,8 +84,8 @@ class Gates:
 
     def allowance(self, name: str) -> int:
         """How many jobs a limit lets through now."""
-        bucket = self.buckets.get(name)
-        return max(0, min(self.slots(name), NO_LIMIT if bucket is None else bucket.starts))
+        meter = self.meters.get(name)
+        return max(0, min(self.slots(name), NO_LIMIT if meter is None else meter.starts))
 
     def slots(self, name: str) -> int:
         """How many more jobs of a limit may run at once."""
@@ -93,9 +93,9 @@ class Gates:
         return NO_LIMIT if limit.concurrent is None else limit.concurrent - self.held.get(name, 0)
 
     def next_token_at(self, name: str) -> datetime | None:
-        """When the rate of a limit lets another job start; None: now, or nobody knows."""
-        bucket = self.buckets.get(name)
-        return None if bucket is None or bucket.starts > 0 else bucket.opens_at()
+        """When the rate of a limit lets another job be claimed; None: now, or nobody knows."""
+        meter = self.meters.get(name)
+        return None if meter is None or meter.starts > 0 else meter.opens_at()
 
     def branches(self, stream_ids: Iterable[int]) -> list[Branch]:
         """The branches of streams, each with its limits; those that a limit closes are left out."""
@@ -140,8 +140,8 @@ def read_gates(
                 gates.breakers[document["_id"]] = None if until is None else time_of(until)
             case "limit":
                 limit = gates.limits[document["_id"]] = LIMITS.value(document)
-                if (bucket := bucket_of(limit, now)) is not None:
-                    gates.buckets[limit.name] = bucket
+                if (meter := meter_for(limit, now, request.ahead)) is not None:
+                    gates.meters[limit.name] = meter
     _count_permits(collections, gates)
     return gates, found
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from ratchet.model.status import Priority
-from ratchet.stores.turns import Rank, Turns
+from ratchet.stores.turns import Rank, Turns, claim_order
 
 PRIORITIES = tuple(sorted((int(priority) for priority in Priority), reverse=True))
 
@@ -39,6 +39,16 @@ class Branch:
         self.ranks: list[Rank] = []
         self.ended = False  # nothing more to read
 
+    def further(self, count: int) -> int:
+        """How many more to read where *count* are wanted: what its limits let through at all."""
+        return count if self.most is None else max(min(count, self.most - len(self.ranks)), 0)
+
+    def resume(self, before: Branch) -> None:
+        """Go on from what was read of the same branch a moment ago, perhaps under other limits."""
+        self.ranks = before.ranks
+        is_read = before.ended and (before.most is None or len(before.ranks) < before.most)
+        self.ended = is_read or self.further(1) == 0
+
 
 #: Reads on in each branch: as many ranks as said, and sets `Branch.ended` where there are fewer.
 Read = Callable[[Sequence[tuple[Branch, int]]], None]
@@ -59,22 +69,19 @@ def choose(
     """
     The first *limit* jobs that the allowances let through: in claim order, and where there are parties, in turns.
 
-    A branch behind a limit is read at once as far as the limit goes, the others in steps, until no
-    unread job can be better than the worst chosen one. Branches that have ranks were read before.
+    Branches are read in steps, no further than their limits go, until no unread job can be better than the
+    worst chosen one. Branches that have ranks were read before.
     """
     parties = len({branch.party for branch in candidates})
     step = first_look(limit, len(candidates))
     if parties > 1:
         step = min(step, -(-limit // parties))
-    wanted = [
-        (branch, min(limit, branch.most) if branch.most is not None else step)
-        for branch in candidates
-        if not branch.ranks and not branch.ended
-    ]
+    wanted = [branch for branch in candidates if not branch.ranks and not branch.ended]
+    count = step
     while True:
-        read([(branch, count) for branch, count in wanted if count > 0])
-        for branch, _ in wanted:
-            branch.ended = branch.ended or branch.most is not None
+        read([(branch, branch.further(count)) for branch in wanted])
+        for branch in wanted:
+            branch.ended = branch.ended or branch.further(1) == 0
         if parties > 1:
             turns = Turns(candidates, limit, allowances, after)
             chosen = [rank for rank, _ in turns.chosen]
@@ -87,13 +94,13 @@ def choose(
             share = limit - len(chosen)
         if not more:
             return chosen
-        wanted = [(branch, max(share, step)) for branch in more]
+        wanted, count = more, max(share, step)
         step *= 2
 
 
 def _best(candidates: Sequence[Branch], limit: int, allowances: Mapping[str, int]) -> list[Rank]:
     # sorted runs, one after the other, are what Python's sort merges fastest
-    ranks = sorted(chain.from_iterable(branch.ranks for branch in candidates))
+    ranks = sorted(chain.from_iterable(branch.ranks for branch in candidates), key=claim_order)
     if not any(branch.gates for branch in candidates):
         return ranks[:limit]
     gates = owners(branch for branch in candidates if branch.gates)

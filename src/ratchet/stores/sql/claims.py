@@ -24,7 +24,7 @@ BODY_COLUMNS = """
     j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expires_at, j.state, j.signal,
     j.caller, j.has_conditions
 """
-_CLAIM_WIDTH = 9
+_CLAIM_WIDTH, _BODY_WIDTH = 9, 20
 
 # The rows drive the statement: each looks up its own claim, so that an old and a new claim of one job do not mix.
 FIND_BODIES = f"""
@@ -91,7 +91,8 @@ class ClaimPlan(Protocol):
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         """
-        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for.
+        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for; and where limits
+        were counted, by when the job may start.
 
         RUNNING under the request's token when this returns. Nothing is written where nothing is due.
         """
@@ -114,13 +115,16 @@ class SqlClaims(SqlPart):
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
-            ClaimedJob(claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]))
+            ClaimedJob(
+                claim=_claim(row, request, now, _CLAIM_WIDTH + _BODY_WIDTH),
+                body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]),
+            )
             for row in self._claim(request, now, bodies=True)
         ]
 
     def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
         """The same claim without reading bodies; load them with `bodies`."""
-        return [_claim(row, request, now) for row in self._claim(request, now, bodies=False)]
+        return [_claim(row, request, now, _CLAIM_WIDTH) for row in self._claim(request, now, bodies=False)]
 
     def _claim(self, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         if request.limit <= 0:
@@ -148,7 +152,7 @@ class SqlClaims(SqlPart):
 
         def look(session: Session) -> list[datetime | None]:
             rows = session.rows(*question)
-            return _openings_of(requests, rows, Limits.seen(session, _streams(rows), now))
+            return _openings_of(requests, rows, Limits.seen(session, _streams(rows), now, requests[0].ahead))
 
         return self.database.read(look)
 
@@ -204,7 +208,7 @@ def next_opening(
     And the places that have jobs which are due now.
     """
     rows = session.rows(*session.dialect.claim_plan.heads([request], now))
-    limits = Limits.seen(session, _streams(rows), now)
+    limits = Limits.seen(session, _streams(rows), now, request.ahead)
     due = {(row[0], row[6]) for row in rows if _is_for(request, row) and row[4] is not None and row[4] <= now}
     return _openings_of([request], rows, limits)[0], due
 
@@ -242,7 +246,7 @@ def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> I
         yield max([due_at, *(at for at in opens if at is not None)])
 
 
-def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
+def _claim(row: Row, request: ClaimRequest, now: datetime, width: int) -> JobClaim:
     job_id, stream_id, priority, job_type, attempts, crashes, max_retries, timeout_us, scheduled_at = row[
         :_CLAIM_WIDTH
     ]
@@ -259,4 +263,5 @@ def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
         crashes=crashes,
         max_retries=max_retries,
         timeout=None if timeout_us is None else timedelta(microseconds=timeout_us),
+        start_at=row[width] if len(row) > width else None,
     )

@@ -15,6 +15,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import BREAKER_GATE, PermitRecord, breaker_gate
 from ratchet.model.rates import Bucket
+from ratchet.stores.meters import Meter, kept, meter_of, pass_all
 from ratchet.stores.sql.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.turns import Rank, in_turns
@@ -64,8 +65,8 @@ FIND_HOLDERS = """
     SELECT resource, job_id, claim_id, node_id FROM scheduler_resource_permit
      WHERE resource = :name ORDER BY claim_id, job_id LIMIT :limit
 """
-SPEND_TOKENS = """
-    UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :filled_at WHERE resource = :resource
+COUNT_STARTS = """
+    UPDATE scheduler_resource_limit SET tokens = :tokens, refilled_at = :since WHERE resource = :resource
 """
 
 
@@ -126,18 +127,18 @@ class Limit:
 
     name: str
     concurrent: int | None  # how many more may run
-    bucket: Bucket | None = None  # how many more may start; None: no rate
+    meter: Meter | None = None  # how many more may start; None: no rate
 
     @property
     def allowance(self) -> int:
         """How many jobs may be claimed now."""
         slots = _NO_LIMIT if self.concurrent is None else self.concurrent
-        return max(slots if self.bucket is None else min(slots, self.bucket.starts), 0)
+        return max(slots if self.meter is None else min(slots, self.meter.starts), 0)
 
     @property
     def next_start_at(self) -> datetime | None:
-        """When another job may start, where the rate is what holds it back."""
-        return None if self.bucket is None or self.bucket.starts > 0 else self.bucket.opens_at()
+        """When another job may be claimed, where the rate is what holds it back."""
+        return None if self.meter is None or self.meter.starts > 0 else self.meter.opens_at()
 
 
 _NO_LIMIT = 2**31
@@ -147,26 +148,29 @@ _CLOSED = 0
 class Limits:
     """The limits of some streams at one moment, and what a claim takes from them."""
 
-    def __init__(self, limits: Mapping[str, Limit], busy: Collection[str] = ()) -> None:
+    def __init__(
+        self, limits: Mapping[str, Limit], busy: Collection[str] = (), ahead: timedelta = timedelta()
+    ) -> None:
         self._limits = limits
         self._busy = busy  # closed for now: not locked here, perhaps by another claim
+        self._ahead = ahead  # how far starts may be planned
 
     @classmethod
-    def seen(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
+    def seen(
+        cls,
+        session: Session,
+        streams: Iterable[OpenStream],
+        now: datetime,
+        ahead: timedelta = timedelta(),
+    ) -> Limits:
         """The limits of *streams* as they are, without locks: good for looking, not for taking."""
         names = sorted({name for stream in streams for name in stream.limits})
-        return cls(_limits(session, READ_LIMITS, names, now) if names else {})
-
-    @classmethod
-    def locked(cls, session: Session, streams: Iterable[OpenStream], now: datetime) -> Limits:
-        """The limits of *streams*, locked until this transaction ends; those that another claim has locked are closed."""
-        seen = cls.seen(session, streams, now)
-        return seen.under_lock(session, seen._limits.keys(), now) if seen._limits else seen
+        return cls(_limits(session, READ_LIMITS, names, now, ahead) if names else {}, ahead=ahead)
 
     def under_lock(self, session: Session, names: Collection[str], now: datetime) -> Limits:
         """The same, with *names* counted anew under a lock until this transaction ends; all others are closed."""
-        found = _limits(session, LOCK_LIMITS, sorted(names), now)
-        return Limits(found, self._limits.keys() - found.keys())
+        found = _limits(session, LOCK_LIMITS, sorted(names), now, self._ahead)
+        return Limits(found, self._limits.keys() - found.keys(), self._ahead)
 
     def of(self, stream: OpenStream) -> list[Limit]:
         """The limits that a stream has."""
@@ -188,23 +192,32 @@ class Limits:
         request: ClaimRequest,
         claimed: Sequence[tuple[UUID, OpenStream]],
         now: datetime,
-    ) -> None:
-        """Record a permit per claimed job and limit, and spend the tokens."""
+    ) -> list[datetime | None]:
+        """
+        Record a permit per claimed job and limit, and count the starts, in claim order.
+
+        When each of the jobs may start; None: at once.
+        """
         permits: list[tuple[object, ...]] = []
-        spent: dict[str, int] = {}
+        meters: dict[str, Meter] = {}
+        starts: list[datetime | None] = []
         for job_id, stream in claimed:
-            for limit in self.of(stream):
-                if limit.concurrent is not None:
-                    permits.append((limit.name, job_id, request.claim_id, request.node_id, now))
-                spent[limit.name] = spent.get(limit.name, 0) + 1
+            limits = self.of(stream)
+            permits += [
+                (limit.name, job_id, request.claim_id, request.node_id, now)
+                for limit in limits
+                if limit.concurrent is not None
+            ]
+            passed = {one.name: meters.get(one.name, one.meter) for one in limits if one.meter is not None}
+            start, after = pass_all([meter for meter in passed.values() if meter is not None])
+            meters.update(zip(passed, after, strict=True))
+            starts.append(start)
         columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
         session.insert_rows("scheduler_resource_permit", columns, permits)
-        for name, starts in sorted(spent.items()):
-            bucket = self._limits[name].bucket
-            if bucket is not None:
-                left = bucket.without(starts, spread=not name.startswith(BREAKER_GATE))
-                values = {"resource": name, "tokens": left.tokens, "filled_at": left.filled_at}
-                session.execute(SPEND_TOKENS, values)
+        for name, meter in sorted(meters.items()):
+            tokens, since = tokens_of(meter)
+            session.execute(COUNT_STARTS, {"resource": name, "tokens": tokens, "since": since})
+        return starts
 
 
 def find_holders(session: Session, name: str, limit: int) -> list[PermitRecord]:
@@ -213,34 +226,32 @@ def find_holders(session: Session, name: str, limit: int) -> list[PermitRecord]:
     return [PermitRecord(resource=row[0], job_id=row[1], claim_id=row[2], node_id=row[3]) for row in rows]
 
 
-def _limits(session: Session, sql: str, names: Sequence[str], now: datetime) -> dict[str, Limit]:
+def _limits(
+    session: Session, sql: str, names: Sequence[str], now: datetime, ahead: timedelta
+) -> dict[str, Limit]:
     rows = session.rows(sql, {"names": names})
     # after the locks: a statement sees what was committed before it began
-    names = [row[0] for row in rows]
+    names = [row[0] for row in rows if row[1] is not None]
     held: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
     found: dict[str, Limit] = {}
-    for name, most, rate, period_us, tokens, refilled_at in rows:
+    for name, most, rate, period_us, tokens, since in rows:
         concurrent = None if most is None else most - held.get(name, 0)
-        bucket = _bucket(rate, period_us, tokens, refilled_at, now)
-        if concurrent is not None or bucket is not None:  # else it limits nothing
-            found[name] = Limit(name, concurrent, bucket)
+        meter = None
+        if rate is not None and period_us:
+            tokens = rate if tokens is None else tokens
+            # a bucket's level in starts is a double, which holds it exactly enough to find it again
+            level = round(tokens * period_us) if name.startswith(BREAKER_GATE) else int(tokens)
+            period = timedelta(microseconds=period_us)
+            meter = meter_of(name, rate, period, (level, since or now), now, ahead)
+        if concurrent is not None or meter is not None:  # else it limits nothing
+            found[name] = Limit(name, concurrent, meter)
     return found
 
 
-def _bucket(
-    rate: int | None,
-    period_us: int | None,
-    tokens: float | None,
-    filled_at: datetime | None,
-    now: datetime,
-) -> Bucket | None:
-    if rate is None or not period_us:
-        return None
-    period = timedelta(microseconds=period_us)
-    if tokens is None or filled_at is None:
-        return Bucket.full(rate, period, now)
-    # starts are stored as a double, which holds every level of a bucket exactly enough to find it again
-    return Bucket(rate=rate, period=period, level=round(tokens * period_us), filled_at=filled_at).at(now)
+def tokens_of(meter: Meter) -> tuple[float, datetime]:
+    """What the limit's row says of its meter."""
+    level, since = kept(meter)
+    return (level / meter.start if isinstance(meter, Bucket) else float(level)), since
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +272,13 @@ class Choice:
         """True where some of the streams have fairness keys."""
         return any(stream.party for stream in self.streams.values())
 
-    def permits(self, session: Session, request: ClaimRequest, rows: Sequence[Row], now: datetime) -> None:
-        """Take the permits of the claimed *rows* (job id and stream id first)."""
-        if any(branch.gates for branch in self.branches):
-            self.limits.take(session, request, [(row[0], self.streams[row[1]]) for row in rows], now)
+    def permitted(self, session: Session, request: ClaimRequest, rows: list[Row], now: datetime) -> list[Row]:
+        """The claimed *rows*, which come in claim order and have taken their permits: each with when it may start."""
+        if not any(branch.gates for branch in self.branches):
+            return rows
+        claimed = [(row[0], self.streams[row[1]]) for row in rows]
+        starts = self.limits.take(session, request, claimed, now)
+        return [(*row, start) for row, start in zip(rows, starts, strict=True)]
 
 
 def choose_gated(
@@ -277,7 +291,7 @@ def choose_gated(
     Then, if jobs behind limits are among the chosen, again with those limits locked.
     """
     streams = open_streams(session, request, now, due)
-    limits = Limits.seen(session, streams, now)
+    limits = Limits.seen(session, streams, now, request.ahead)
     choice = _choice(request, streams, limits, read, due)
     owner = owners(branch for branch in choice.branches if branch.gates)
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
@@ -287,7 +301,7 @@ def choose_gated(
     if any(name.startswith(BREAKER_GATE) for name in names):
         # a breaker that opened again before its probes were locked has new ones, for later
         streams = open_streams(session, request, now, due)
-    return _choice(request, streams, locked, read, due)
+    return _choice(request, streams, locked, read, due, choice.branches)
 
 
 def _choice(
@@ -296,8 +310,14 @@ def _choice(
     limits: Limits,
     read: Read,
     due: Collection[Place] | None,
+    before: Iterable[Branch] = (),
 ) -> Choice:
+    """What the limits let through; *before*: what was read of the branches without their locks, and need not be again."""
     candidates = gated_branches(streams, limits, due)
+    known = {(branch.stream_id, branch.priority): branch for branch in before}
+    for branch in candidates:
+        if (earlier := known.get((branch.stream_id, branch.priority))) is not None:
+            branch.resume(earlier)
     ranks = choose(candidates, request.limit, limits.allowances(), read, request.after)
     return Choice(ranks, candidates, limits, {stream.stream_id: stream for stream in streams})
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes, breaker_gate
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.gates import Limits, find_holders, open_stream
+from ratchet.stores.sql.gates import Limits, find_holders, open_stream, tokens_of
 from ratchet.stores.sql.holdings import FREE_PERMITS
 from ratchet.stores.sql.locked import QueueRow, lock_queue_rows
 
@@ -81,7 +82,7 @@ class SqlPermits(SqlPart):
         period: timedelta | None = None,
         now: datetime,
     ) -> None:
-        """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate starts with a full bucket."""
+        """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate is one that nobody has used."""
         values = {
             "name": name,
             "concurrent": concurrent,
@@ -190,20 +191,20 @@ def _tokens_after(
     session: Session, name: str, rate: int | None, period: timedelta | None, now: datetime
 ) -> tuple[float | None, datetime]:
     """
-    What is in the bucket when the limit is changed, and since when: what was in it, as far as the new rate allows.
+    What is kept of the cadence when the limit is changed: what it was, as far as the new rate allows.
 
     Every node sets its limits when it starts, and a deploy must not let a burst through.
     """
     if session.row(LOCK_LIMIT, {"name": name}) is None:
-        bucket = None
+        meter = None
     else:
         stream = open_stream(0, name, None)
-        bucket = next((limit.bucket for limit in Limits.seen(session, [stream], now).of(stream)), None)
-    if bucket is None:
+        meter = next((limit.meter for limit in Limits.seen(session, [stream], now).of(stream)), None)
+    if not isinstance(meter, Cadence):
         return (None if rate is None else float(rate)), now
     if rate is not None or period is not None:
-        bucket = bucket.resized(rate or bucket.rate, period or bucket.period)
-    return bucket.tokens, bucket.filled_at
+        meter = meter.resized(rate or meter.rate, period or meter.period)
+    return tokens_of(meter)
 
 
 def _limit(row: Row) -> LimitRecord:

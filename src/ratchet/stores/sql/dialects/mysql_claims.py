@@ -81,12 +81,11 @@ class MysqlClaimPlan:
             return []
         branch_of = owners(choice.branches)
         rows = self._take(session, request, now, {rank[2]: branch_of[rank[2]] for rank in choice.ranks})
-        choice.permits(session, request, rows, now)
-        if not bodies or not rows:
-            return rows
-        found = session.rows(FIND_BODIES, {"job_ids": [row[0] for row in rows]})
-        body_of = {body[0]: body[1:] for body in found}
-        return [row + body_of[row[0]] for row in rows]
+        if bodies and rows:
+            found = session.rows(FIND_BODIES, {"job_ids": [row[0] for row in rows]})
+            body_of = {body[0]: body[1:] for body in found}
+            rows = [row + body_of[row[0]] for row in rows]
+        return choice.permitted(session, request, rows, now)
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime

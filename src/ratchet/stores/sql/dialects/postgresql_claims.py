@@ -18,7 +18,7 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MARGIN, Floor, Floors, floor_params
+from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MARGIN, MOST_BRANCHES, Floor, Floors
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
 from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
@@ -30,9 +30,9 @@ _LOOK = """
 
 # 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
 # each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
-# branch again, down to the due time that can still beat the edge; a bulk shares its due time, so that the look
-# ends by its LIMIT. 5. `shares`: how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
+# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too. 5. `shares`: how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
 # What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
+_LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
         SELECT s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
@@ -63,15 +63,17 @@ _CHOICE = f"""
                 ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM size)) h
          WHERE (SELECT branches FROM size) > 1
     ), edge AS MATERIALIZED (
-        SELECT effective, scheduled_time FROM peek
+        SELECT effective, scheduled_time, job_id FROM peek
          ORDER BY effective DESC, scheduled_time, job_id OFFSET :most - 1 LIMIT 1
     ), bounds AS MATERIALIZED (
-        SELECT r.stream_id, r.priority, r.floor_at, r.floor_id, LEAST(:now, <bound>) AS latest
+        SELECT r.stream_id, r.priority, r.floor_at, r.floor_id, LEAST(:now, <bound>) AS latest,
+               CASE WHEN <effective r e> = e.effective THEN e.scheduled_time END AS edge_at, e.job_id AS edge_id
           FROM live r LEFT JOIN edge e ON true
          WHERE (SELECT branches FROM size) > 1
     ), best AS MATERIALIZED (
         SELECT <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
           FROM bounds b CROSS JOIN LATERAL ({_LOOK} b.latest
+                  AND (q.scheduled_time, q.job_id) <= (b.latest, CASE WHEN b.edge_at = b.latest THEN b.edge_id ELSE {_LAST_ID} END)
                 ORDER BY q.scheduled_time, q.job_id LIMIT :most) h
          ORDER BY effective DESC, h.scheduled_time, h.job_id LIMIT :most
     ), shares AS MATERIALIZED (
@@ -108,13 +110,12 @@ _SEEN = {
     "scheduled_time": f"LEAST(h.scheduled_time, {_HORIZON})",
 }
 _OPENED = {"stream_id": "o.stream_id", "scheduled_time": _HORIZON}
-_MOST_BRANCHES = 500
 
 _UNGATED = f"""
     (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
       ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h WHERE (SELECT count(*) FROM ready) <= {_MOST_BRANCHES}
+    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
      UNION ALL
     SELECT o.epoch, <opened> FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
 _CHOSEN = """
@@ -162,7 +163,7 @@ class _Statements:
         }
 
     def _composed(self, text: str, *, bodies: bool) -> str:
-        for where in ("b h", "q q"):
+        for where in ("b h", "q q", "r e"):
             priority, job = where.split()
             text = text.replace(f"<effective {where}>", self._effective.format(priority=priority, job=job))
         columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
@@ -215,6 +216,9 @@ class PostgresqlClaimPlan:
             rows = look.learn(answer)
             if not look.gated:
                 return rows
+            return database.run(
+                lambda session: self._claim_gated(session, look, now, bodies=bodies), claiming=True
+            )
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
@@ -239,8 +243,8 @@ class PostgresqlClaimPlan:
             "c": [(*branch, jobs, *look.start_of(*branch)) for branch, jobs in shares.items()],
         }
         rows = session.rows(_statements(request).take[bodies], params)
-        choice.permits(session, request, rows, now)
-        return choice.in_turns(request, rows) if choice.has_keys else rows
+        rows = choice.in_turns(request, rows) if choice.has_keys else rows
+        return choice.permitted(session, request, rows, now)
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
@@ -250,7 +254,7 @@ class PostgresqlClaimPlan:
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         floors = [floor for request in requests for floor in self.floors.of(request)]
-        return _HEADS, {**heads_params(requests, now), **floor_params(floors)}
+        return _HEADS, {**heads_params(requests, now), **self.floors.params(floors)}
 
 
 class _Look:
@@ -262,6 +266,7 @@ class _Look:
         self._floors = floors
         self._begun = floors.monotonic()
         self._start = floors.of(request)
+        self._tell = floors.wants(request, self._start)
         self._opened: dict[
             int, tuple[int, datetime]
         ] = {}  # epoch and horizon of the streams, if limits count
@@ -273,8 +278,9 @@ class _Look:
         return {
             **stream_params(request, now),
             **_claim_params(request, now),
-            **floor_params(self._start),
+            **self._floors.params(self._start),
             "most": request.limit,
+            "tell": self._tell,
         }
 
     def learn(self, answer: Sequence[Row]) -> list[Row]:
@@ -293,7 +299,7 @@ class _Look:
                 for stream_id, priority, epoch, due_at, job_id in self._start
                 if self._opened.get(stream_id, _NEVER)[0] == epoch
             }
-        else:
+        elif self._tell:
             self._keep(seen)
         return rows
 

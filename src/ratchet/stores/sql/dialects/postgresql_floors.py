@@ -32,6 +32,13 @@ MARGIN = "interval '2 seconds'"
 #: A sweep costs at most this part of the time.
 SWEEPING = 0.05
 
+#: So many branches are told of; more cost more than they save.
+MOST_BRANCHES = 2_500
+
+#: What was told of more than a few branches is good enough for so many seconds: to read over what was claimed since
+#: costs less than to tell of every branch again.
+FEW, TELLING = 25, 0.2
+
 #: The stream, the priority, the stream's epoch, and the first job that may be waiting: due time and id.
 Floor = tuple[int, int, int, datetime, UUID]
 
@@ -61,6 +68,20 @@ class Floors:
         self.monotonic = monotonic
         self._known: dict[object, Sequence[Floor]] = {}
         self._sweep_at: dict[object, float] = {}
+        self._learned_at: dict[object, float] = {}
+        self._encoded: tuple[Sequence[Floor], dict[str, object]] = ((), floor_params(()))
+
+    def params(self, start: Sequence[Floor]) -> dict[str, object]:
+        """The binds of FLOORS, encoded once for all claims that start there."""
+        encoded = self._encoded
+        if encoded[0] is not start:
+            self._encoded = encoded = (start, floor_params(start))
+        return encoded[1]
+
+    def wants(self, request: ClaimRequest, start: Sequence[Floor]) -> bool:
+        """True where a claim from *start* is to tell what it sees."""
+        learned_at = self._learned_at.get((request.lane, request.suspects), float("-inf"))
+        return len(start) <= FEW or self.monotonic() - learned_at >= TELLING
 
     def known(self, request: ClaimRequest) -> Sequence[Floor]:
         """What the last claim of this kind saw."""
@@ -80,3 +101,4 @@ class Floors:
             now = self.monotonic()
             self._sweep_at[kind] = now + (now - swept_since) / SWEEPING
         self._known[kind] = seen
+        self._learned_at[kind] = self.monotonic()

@@ -1,82 +1,152 @@
 """
-The claim on PostgreSQL where open streams have fairness keys: look, share out, take.
+The claim on PostgreSQL where open streams have fairness keys: one statement that looks, shares out and takes.
 
-Two statements. The first finds the branches that have work, and as many heads of each as its party's share
-can be; then it is decided here who gives how many. The second locks so many of each branch. It goes by
-numbers, not by the ids that were seen: claims at the same moment step over each other's rows, and come
-back full. Where streams with work have limits, both happen in one transaction, around the counting.
+It goes by numbers, not by the ids that were seen: claims at the same moment step over each other's rows, and come
+back full. Where streams with work have limits, they are counted here instead, in one transaction, between a look
+and a take.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
-from ratchet.stores.sql.claim_order import Branch, choose, owners
+from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MARGIN, MOST_BRANCHES, Floor, Floors
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
-from ratchet.stores.turns import Rank, in_turns
-
-#: Sends a statement and brings its rows.
-Ask = Callable[[str, Mapping[str, object]], list[Row]]
+from ratchet.stores.turns import Rank
 
 # Never a join with the queue: whatever the statistics say, it is a look into the claim index with a LIMIT.
-_LOOK = """
+_DUE = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
                 WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'
                   AND q.scheduled_time <= :now"""
+_LOOK = f"{_DUE} AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)"
 _GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
+_NO_ID = "'00000000-0000-0000-0000-000000000000'"
+_HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
 
-# `depth`: an even share for each party that has work; if some have less, what the others can give is read later.
-FIND = f"""
+# 1. `heads`: the first job of every branch. 2. `parties`: who has work, in the order of their turns. 3. `peek`: an even
+# share for each, which is enough where all have that much. 4. `deep`: where some have less, what the others can give
+# instead. 5. `chosen`: the rounds. 6. `shares`, `locked`, `claimed`: take so many of each branch, in its order.
+# After the jobs, which have no epoch: where the next claim begins to look (`Floor`); without a time, the places with
+# due jobs, where limits have to be counted first; without a stream, that no open stream has a key.
+_CLAIM = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, COALESCE(s.fairness_key, '') AS party, {_GATED} AS gated
+        SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') AS party, {_GATED} AS gated
           FROM scheduler_stream s
          WHERE {OPEN_STREAM}
+    ), ready AS MATERIALIZED (
+        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, COALESCE(f.at, '-infinity') AS floor_at,
+               COALESCE(f.id, {_NO_ID}) AS floor_id
+          FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
+          LEFT JOIN {FLOORS}
+            ON f.stream_id = o.stream_id AND f.priority = p.priority AND f.epoch = o.epoch
+         WHERE EXISTS (SELECT 1 FROM opened WHERE party <> '')
+    ), heads AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.epoch, b.party, b.gated, h.scheduled_time, h.job_id
+          FROM ready b LEFT JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
+    ), counted AS MATERIALIZED (
+        SELECT COALESCE(bool_or(gated), false) AS first FROM heads WHERE job_id IS NOT NULL
+    ), parties AS MATERIALIZED (
+        SELECT party, row_number() OVER (
+                   ORDER BY CAST(:after AS text) IS NOT NULL AND party COLLATE "C" <= CAST(:after AS text), party COLLATE "C") AS turn
+          FROM (SELECT DISTINCT party FROM heads WHERE job_id IS NOT NULL) h
     ), live AS MATERIALIZED (
-        SELECT b.stream_id, b.priority, b.party, b.gated
-          FROM (SELECT o.stream_id, o.party, o.gated, p.priority
-                  FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
-                 WHERE EXISTS (SELECT 1 FROM opened WHERE party <> '')) b
+        SELECT h.stream_id, h.priority, h.scheduled_time AS floor_at, h.job_id AS floor_id, p.turn
+          FROM heads h JOIN parties p ON p.party = h.party
+         WHERE h.job_id IS NOT NULL AND NOT (SELECT first FROM counted)
+    ), share AS MATERIALIZED (
+        SELECT CAST(ceil(CAST(:most AS float8) / GREATEST(count(*), 1)) AS bigint) AS jobs FROM parties
+    ), peek AS MATERIALIZED (
+        SELECT b.turn, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM live b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM share)) h
+    ), missing AS MATERIALIZED (
+        SELECT :most - COALESCE(sum(LEAST(n.jobs, s.jobs)), 0) AS jobs
+          FROM share s LEFT JOIN (SELECT count(*) AS jobs FROM peek GROUP BY turn) n ON true
+    ), deep AS MATERIALIZED (
+        SELECT b.turn, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM (SELECT stream_id, priority FROM peek GROUP BY stream_id, priority
+                HAVING count(*) = (SELECT jobs FROM share) AND (SELECT jobs FROM missing) > 0) more
+          JOIN live b ON b.stream_id = more.stream_id AND b.priority = more.priority
          CROSS JOIN LATERAL ({_LOOK}
-                ORDER BY q.scheduled_time, q.job_id LIMIT 1) h
-    ), depth AS MATERIALIZED (
-        SELECT CASE WHEN COALESCE(bool_or(gated), false) THEN 0
-                    ELSE ceil(CAST(:most AS float8) / GREATEST(count(DISTINCT party), 1)) END AS jobs
-          FROM live
-    )
-    SELECT EXISTS (SELECT 1 FROM opened WHERE party <> '') AS has_keys, (SELECT jobs FROM depth) AS depth,
-           h.stream_id, h.priority, h.party, h.scheduled_time, h.job_id
-      FROM (SELECT 1) one LEFT JOIN (
-               SELECT b.stream_id, b.priority, b.party, h.scheduled_time, h.job_id
-                 FROM live b LEFT JOIN LATERAL ({_LOOK}
-                        ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM depth)) h ON true) h ON true
-"""
-FIND_MORE = f"""
-    SELECT b.stream_id, b.priority, h.scheduled_time, h.job_id
-      FROM {{rows b (stream_id, priority, scheduled_time, job_id, wanted int)}} CROSS JOIN LATERAL ({_LOOK}
-                  AND (q.scheduled_time, q.job_id) > (b.scheduled_time, b.job_id)
-                ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
-"""
-
-_SHARES = "SELECT c.stream_id, c.priority, c.jobs FROM {rows c (stream_id, priority, jobs int)}"
-# a gate that was closed between the two statements is closed
-_OPEN_SHARES = f"""{_SHARES} JOIN scheduler_stream s ON s.stream_id = c.stream_id
-         WHERE {OPEN_STREAM} AND NOT ({_GATED})"""
-_TAKE = f"""
-    WITH shares AS MATERIALIZED (
-        <shares>
+                ORDER BY q.scheduled_time, q.job_id
+                LIMIT (SELECT m.jobs + s.jobs FROM missing m CROSS JOIN share s)) h
+    ), known AS MATERIALIZED (
+        SELECT turn, effective, scheduled_time, job_id, stream_id, priority FROM deep
+     UNION ALL
+        SELECT p.turn, p.effective, p.scheduled_time, p.job_id, p.stream_id, p.priority FROM peek p
+         WHERE NOT EXISTS (SELECT 1 FROM deep d WHERE d.stream_id = p.stream_id AND d.priority = p.priority)
+    ), chosen AS MATERIALIZED (
+        SELECT k.stream_id, k.priority
+          FROM (SELECT row_number() OVER (PARTITION BY turn ORDER BY effective DESC, scheduled_time, job_id) AS round,
+                       turn, stream_id, priority
+                  FROM known) k
+         ORDER BY k.round, k.turn LIMIT :most
+    ), shares AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs FROM chosen GROUP BY stream_id, priority) n
+          JOIN live b ON b.stream_id = n.stream_id AND b.priority = n.priority
     ), locked AS MATERIALIZED (
         SELECT h.job_id
           FROM shares b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), claimed AS MATERIALIZED (
+        UPDATE scheduler_job_queue q
+           SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
+         WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))
+     RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
+    ), given AS MATERIALIZED (
+        SELECT row_number() OVER (
+                   PARTITION BY l.turn ORDER BY c.effective DESC, c.scheduled_time, c.job_id) AS round, l.turn, c.*
+          FROM claimed c JOIN (SELECT DISTINCT stream_id, turn FROM live) l ON l.stream_id = c.stream_id
+    )
+    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM given q <bodies> ORDER BY q.round, q.turn)
+     UNION ALL
+    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+     UNION ALL
+    SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT first FROM counted)
+     UNION ALL
+    SELECT 0, <nobody> WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
+"""
+_SEEN = {
+    "job_id": f"CASE WHEN h.scheduled_time < {_HORIZON} THEN h.job_id ELSE {_NO_ID} END",
+    "stream_id": "h.stream_id",
+    "priority": "h.priority",
+    "scheduled_time": f"LEAST(h.scheduled_time, {_HORIZON})",
+}
+_PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
+
+# a whole number of microseconds, so that the division is exact
+_EFFECTIVE = {
+    True: """({priority}.priority
+               + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+    False: "{priority}.priority",
+}
+
+FIND_MORE = f"""
+    SELECT b.stream_id, b.priority, h.scheduled_time, h.job_id
+      FROM {{rows b (stream_id, priority, scheduled_time, job_id, wanted int)}} CROSS JOIN LATERAL ({_DUE}
+                  AND (q.scheduled_time, q.job_id) > (b.scheduled_time, b.job_id)
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
+"""
+_TAKE = f"""
+    WITH shares AS MATERIALIZED (
+        SELECT c.stream_id, c.priority, c.jobs FROM {{rows c (stream_id, priority, jobs int)}}
+    ), locked AS MATERIALIZED (
+        SELECT h.job_id
+          FROM shares b CROSS JOIN LATERAL ({_DUE}
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), claimed AS MATERIALIZED (
         UPDATE scheduler_job_queue q
@@ -87,25 +157,47 @@ _TAKE = f"""
     SELECT <columns> FROM claimed q <bodies>
 """
 _BODIES = "LEFT JOIN LATERAL (SELECT * FROM scheduler_job j WHERE j.job_id = q.job_id LIMIT 1) j ON true"
-_PARTS = {True: (f"{CLAIM_COLUMNS}, {BODY_COLUMNS}", _BODIES), False: (CLAIM_COLUMNS, "")}
 
-#: By whether the shares are checked against the gates once more, and whether bodies are read.
-TAKE = {
-    (checked, bodies): _TAKE.replace("<shares>", _OPEN_SHARES if checked else _SHARES)
-    .replace("<columns>", columns)
-    .replace("<bodies>", join)
-    for checked in (True, False)
-    for bodies, (columns, join) in _PARTS.items()
+
+def _in_place_of(columns: str, values: Mapping[str, str]) -> str:
+    """These values in the places of the columns of the same name, NULL in the others."""
+    return ", ".join(values.get(column.split(".")[1].strip(), "NULL") for column in columns.split(","))
+
+
+def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
+    columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
+    parts = {
+        "<effective b h>": _EFFECTIVE[boosted].format(priority="b", job="h"),
+        "<effective q q>": _EFFECTIVE[boosted].format(priority="q", job="q"),
+        "<columns>": columns,
+        "<bodies>": _BODIES if bodies else "",
+        "<seen>": _in_place_of(columns, _SEEN),
+        "<places>": _in_place_of(columns, _PLACES),
+        "<nobody>": _in_place_of(columns, {}),
+    }
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
+
+
+#: By whether waiting raises priorities, and whether bodies are read.
+CLAIM = {
+    (boosted, bodies): _composed(_CLAIM, boosted=boosted, bodies=bodies)
+    for boosted in (True, False)
+    for bodies in (True, False)
 }
+TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
 
 _BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
+_TIME = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
 
 
 class PostgresqlTurns:
-    """Claims of keys that take turns; remembers for which requests there are such keys."""
+    """Claims of keys that take turns; remembers for which requests there are such keys, and where they begin."""
 
     def __init__(self) -> None:
         self._expected: set[Any] = set()
+        self._floors = Floors()
 
     def expect(self, request: ClaimRequest) -> None:
         """Some open streams of such requests have keys: from now on they are claimed here."""
@@ -115,98 +207,79 @@ class PostgresqlTurns:
         self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool
     ) -> list[Row] | None:
         """The claimed jobs, in turns; None: no open stream has a key, as far as is known."""
-        if _kind(request) not in self._expected:
+        kind = _kind(request)
+        if kind not in self._expected:
             return None
-
-        def ask(sql: str, params: Mapping[str, object]) -> list[Row]:
-            rows = database.run_alone(sql, params, claiming=True)
-            if rows is None:
-                rows = database.run(lambda session: session.rows(sql, params), claiming=True)
+        begun, start = self._floors.monotonic(), self._floors.of(request)
+        tell = self._floors.wants(request, start)
+        sql = CLAIM[bool(request.boost_interval), bodies]
+        params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
+        answer = database.run_alone(sql, params, claiming=True)
+        if answer is None:
+            answer = database.run(lambda session: session.rows(sql, params), claiming=True)
+        rows = [row[1:] for row in answer if row[0] is None]
+        seen: list[Floor] = []
+        due: set[Place] = set()
+        for epoch, job_id, stream_id, priority, *row in answer[len(rows) :]:
+            if stream_id is None:
+                self._expected.discard(kind)
+                return None
+            if row[_TIME] is None:
+                due.add((stream_id, priority))
+            else:
+                seen.append((stream_id, priority, epoch, row[_TIME], job_id))
+        if tell:
+            self._floors.learn(request, seen, swept_since=None if start else begun)
+        if not due:
             return rows
+        return database.run(
+            lambda session: _counted(session, request, now, due, bodies=bodies), claiming=True
+        )
 
-        found = ask(FIND, {**stream_params(request, now), "most": request.limit})
-        has_keys, depth = found[0][:2]
-        if not has_keys:
-            self._expected.discard(_kind(request))
-            return None
-        live = [row[2:] for row in found if row[2] is not None]
-        if live and depth == 0:
-            due = {(stream_id, priority) for stream_id, priority, *_ in live}
-            return database.run(
-                lambda session: _claim_gated(session, request, now, due, bodies=bodies), claiming=True
-            )
-        return _claim_free(ask, request, now, _branches(live, int(depth), request, now), bodies=bodies)
+
+def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
+    """The binds of CLAIM, but for where it starts and what it tells."""
+    return {
+        **stream_params(request, now),
+        "node_id": request.node_id,
+        "claim_id": request.claim_id,
+        "boost_us": max((request.boost_interval or timedelta()) // timedelta(microseconds=1), 1),
+        "most": request.limit,
+        "after": request.after,
+    }
 
 
 def _kind(request: ClaimRequest) -> Any:
     return request.lane, request.suspects, request.queues, request.parked_targets
 
 
-def _branches(live: Sequence[Row], depth: int, request: ClaimRequest, now: datetime) -> list[Branch]:
-    found: dict[Place, Branch] = {}
-    for stream_id, priority, party, due_at, job_id in live:
-        branch = found.get((stream_id, priority))
-        if branch is None:
-            branch = found[stream_id, priority] = Branch(stream_id, priority, party=party)
-        if job_id is not None:
-            branch.ranks.append(_rank(request, now, priority, due_at, job_id))
-    for branch in found.values():
-        branch.ranks.sort()  # no order is promised for the whole of a join
-        branch.ended = len(branch.ranks) < depth
-    return list(found.values())
-
-
-def _claim_free(
-    ask: Ask, request: ClaimRequest, now: datetime, branches: Sequence[Branch], *, bodies: bool
-) -> list[Row]:
-    def read(wanted: Sequence[tuple[Branch, int]]) -> None:
-        _read(ask, wanted, request, now)
-
-    ranks = choose(branches, request.limit, {}, read, request.after)
-    if not ranks:
-        return []
-    rows = _take(ask, branches, ranks, request, now, checked=True, bodies=bodies)
-    party = {branch.stream_id: branch.party for branch in branches}
-    return in_turns(_sorted(rows, request, now), lambda row: party[row[1]], request.after)
-
-
-def _claim_gated(
+def _counted(
     session: Session, request: ClaimRequest, now: datetime, due: set[Place], *, bodies: bool
 ) -> list[Row]:
+    """The claim where limits have to be counted: look, count, share out here, take."""
+
     def read(wanted: Sequence[tuple[Branch, int]]) -> None:
-        _read(session.rows, wanted, request, now)
+        _read(session, wanted, request, now)
 
     choice = choose_gated(session, request, now, read, due)
     if not choice.ranks:
         return []
-    rows = _take(session.rows, choice.branches, choice.ranks, request, now, checked=False, bodies=bodies)
-    choice.permits(session, request, rows, now)
-    return choice.in_turns(request, _sorted(rows, request, now))
-
-
-def _take(
-    ask: Ask,
-    branches: Sequence[Branch],
-    ranks: Sequence[Rank],
-    request: ClaimRequest,
-    now: datetime,
-    *,
-    checked: bool,
-    bodies: bool,
-) -> list[Row]:
-    """Lock and mark as many jobs of each branch as were chosen of it."""
-    owner = owners(branches)
-    shares = Counter((owner[rank[2]].stream_id, owner[rank[2]].priority) for rank in ranks)
+    owner = owners(choice.branches)
+    shares = Counter((owner[rank[2]].stream_id, owner[rank[2]].priority) for rank in choice.ranks)
     params = {
-        **stream_params(request, now),
+        "now": now,
         "node_id": request.node_id,
         "claim_id": request.claim_id,
         "c": [(*place, jobs) for place, jobs in sorted(shares.items())],
     }
-    return ask(TAKE[checked, bodies], params)
+    rows = session.rows(TAKE[bodies], params)
+    rows.sort(key=lambda row: _rank(request, now, row[2], row[8], row[0]))
+    return choice.permitted(session, request, choice.in_turns(request, rows), now)
 
 
-def _read(ask: Ask, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime) -> None:
+def _read(
+    session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+) -> None:
     """Read on in each branch, after the last job that was read."""
     asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
     if not asked:
@@ -216,18 +289,13 @@ def _read(ask: Ask, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest,
         for place, (branch, count) in asked.items()
     ]
     before = {place: len(branch.ranks) for place, (branch, _) in asked.items()}
-    for stream_id, priority, due_at, job_id in ask(FIND_MORE, {"b": after, "now": now}):
+    for stream_id, priority, due_at, job_id in session.rows(FIND_MORE, {"b": after, "now": now}):
         asked[stream_id, priority][0].ranks.append(_rank(request, now, priority, due_at, job_id))
     for place, (branch, count) in asked.items():
-        branch.ranks.sort()
+        branch.ranks.sort()  # no order is promised for the whole of a join
         branch.ended = len(branch.ranks) - before[place] < count
 
 
 def _rank(request: ClaimRequest, now: datetime, priority: int, due_at: datetime, job_id: UUID) -> Rank:
     boost = request.boost_interval
     return -(priority + ((now - due_at) // boost if boost else 0)), due_at, job_id
-
-
-def _sorted(rows: Sequence[Row], request: ClaimRequest, now: datetime) -> list[Row]:
-    """Rows of CLAIM_COLUMNS in claim order."""
-    return sorted(rows, key=lambda row: _rank(request, now, row[2], row[8], row[0]))

@@ -85,8 +85,7 @@ class SqliteClaimPlan:
         session.execute(TAKE, {**token, "node_id": request.node_id, "now": now})
         found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED[bodies], token)}
         rows = [found[job_id] for job_id in ids if job_id in found]
-        choice.permits(session, request, rows, now)
-        return rows
+        return choice.permitted(session, request, rows, now)
 
 
 def _boost(interval: timedelta | None) -> int:
