@@ -195,21 +195,20 @@ class Telling:
             except RuntimeError as error:
                 log.debug("no wakeup is sent: %s", error)
                 return False
-        if self._post():
-            self.posted = True
-        else:
+        if not self._post():
             self.pending = True
         self._bell.set()
         return True
 
     def _post(self) -> bool:
-        if self._poster is None or not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(blocking=False):
             return False
         try:
             poster, self._poster = self._poster, None
             if poster is None:
                 return False
             poster.post()
+            self.posted = True
         except Exception:
             return False  # the thread finds out what is wrong with it
         finally:
