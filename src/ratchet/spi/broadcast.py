@@ -195,9 +195,7 @@ class Telling:
             except RuntimeError as error:
                 log.debug("no wakeup is sent: %s", error)
                 return False
-        if self._post():
-            self.posted = True
-        else:
+        if not self._post():
             self.pending = True
         self._bell.set()
         return True
@@ -210,6 +208,7 @@ class Telling:
             if poster is None:
                 return False
             poster.post()
+            self.posted = True
         except Exception:
             return False  # the thread finds out what is wrong with it
         finally:

@@ -28,6 +28,7 @@ from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.options import Options
 from ratchet.model.payload import encode
 from ratchet.model.status import JobStatus, Lane
+from ratchet.spi.polling_strategy import PollObservation
 from ratchet.stores.memory import MemoryStore
 from tests.unit.engine.lane_stand import OneFunction
 
@@ -57,6 +58,18 @@ class Asked(MemoryStore):
         return super().next_due_of(requests, now=now)
 
 
+class Noting(AdaptivePollingStrategy):
+    """Notes how many jobs each poll found that it was told of."""
+
+    def __init__(self, found: list[int]) -> None:
+        super().__init__()
+        self._found = found
+
+    def next_delay(self, observation: PollObservation) -> timedelta:
+        self._found.append(observation.found)
+        return super().next_delay(observation)
+
+
 class Stand:
     """A store, a clock, and nodes on them whose every step the test takes."""
 
@@ -70,6 +83,7 @@ class Stand:
         self.store = Asked()
         self.clock = ManualClock()
         self.ahead = ahead
+        self.observed: list[int] = []
         self.nodes = [self._node(slots, function) for _ in range(nodes)]
 
     def _node(self, slots: int, function: Callable[[], Any]) -> ManualNode:
@@ -85,7 +99,7 @@ class Stand:
             retry_policy=DefaultRetryPolicy(),
             resilience=NoOpResilience(),
             executor=DefaultExecutorProvider(),
-            polling=AdaptivePollingStrategy,
+            polling=lambda: Noting(self.observed),
         )
         node = ManualNode(parts, slots=slots, ahead=self.ahead)
         node.register()
@@ -230,8 +244,9 @@ class TestWakeups:
         assert stand.store.calls == [Lane.ASYNC]
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
         stand.clock.advance(MILLISECOND)
-        assert stand.poll() == 500 * MILLISECOND, "the strategy has seen one poll after a wakeup, which found"
+        assert stand.poll() == 500 * MILLISECOND
         assert stand.store.calls == [set(Lane)]
+        assert stand.observed == [0, 1], "for the strategy the claim and its look are one poll"
 
     def test_without_a_word_about_the_lane_the_last_one_is_asked(self) -> None:
         """Another process says only that there is something: probably of the same kind as before."""
