@@ -31,6 +31,7 @@ from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
+    BATCH,
     BRANCHES,
     Gates,
     absorb_heads,
@@ -249,7 +250,7 @@ class MongoClaims:
             due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
             whole = _update_many(collections, due, taken, session)
             mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
-            held += collections[Names.JOBS].find(mine, fields, session=session)
+            held += collections[Names.JOBS].find(mine, fields, session=session, batch_size=BATCH)
             got = {document["_id"] for document in held}
             left = [job_id for job_id in left if job_id not in got]
             if whole or not left:
@@ -285,7 +286,9 @@ class MongoClaims:
         except Conflict:
             return []  # other claims of the resource were faster, again and again
         query = {"_id": {"$in": taken}, "claim_id": request.claim_id}
-        return self._database.read(lambda c: list(c[Names.JOBS].find(query, fields))) if taken else []
+        if not taken:
+            return []
+        return self._database.read(lambda c: list(c[Names.JOBS].find(query, fields, batch_size=BATCH)))
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:
         """Jobs that an open transaction has changed: claims pass them by for a moment."""
