@@ -32,6 +32,7 @@ from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.gates import (
+    BATCH,
     BRANCHES,
     Gates,
     absorb_heads,
@@ -257,7 +258,7 @@ class MongoClaims:
             due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
             whole = _update_many(collections, due, taken, session)
             mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
-            held += collections[Names.JOBS].find(mine, fields, session=session)
+            held += collections[Names.JOBS].find(mine, fields, session=session, batch_size=BATCH)
             got = {document["_id"] for document in held}
             left = [job_id for job_id in left if job_id not in got]
             if whole or not left:
@@ -292,8 +293,10 @@ class MongoClaims:
             starts = self._database.run(work, patience=PERMIT_PATIENCE)
         except Conflict:
             return []  # other claims of the resource were faster, again and again
+        if not starts:
+            return []
         query = {"_id": {"$in": list(starts)}, "claim_id": request.claim_id}
-        found = self._database.read(lambda c: list(c[Names.JOBS].find(query, fields))) if starts else []
+        found = self._database.read(lambda c: list(c[Names.JOBS].find(query, fields, batch_size=BATCH)))
         return [(document, starts[document["_id"]]) for document in found]
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:

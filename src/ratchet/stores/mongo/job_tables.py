@@ -16,6 +16,7 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Reservation, Row
 from ratchet.stores.memory.tables import Index, Journal
 from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.gates import BATCH
 from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.tables import CodedSource, LoadedTable
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+#: Runs of a schedule that are looked at to find one that has not ended; a queued one is among the newest.
+LATEST_RUNS = 200
 
 
 class WholeTable(LoadedTable[K, V]):
@@ -70,7 +74,8 @@ class JobTable(LoadedTable[UUID, Row]):
                 self.absorb(*self._decode(document))
 
     def _find(self, query: Mapping[str, Any]) -> Cursor[Document]:
-        return self._work.collection(Names.JOBS).find(query, WITHOUT_BODY, session=self._work.session)
+        jobs = self._work.collection(Names.JOBS)
+        return jobs.find(query, WITHOUT_BODY, session=self._work.session, batch_size=BATCH)
 
     def _decode(self, document: Document) -> tuple[UUID, Row]:
         self._work.seen(document)

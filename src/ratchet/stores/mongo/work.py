@@ -59,8 +59,10 @@ from ratchet.stores.mongo.codecs import (
 )
 from ratchet.stores.mongo.documents import Codec, Document, time_of
 from ratchet.stores.mongo.flush import Flush, Writer
+from ratchet.stores.mongo.gates import BATCH
 from ratchet.stores.mongo.job_documents import Link, link
 from ratchet.stores.mongo.job_tables import (
+    LATEST_RUNS,
     JobTable,
     ReservationTable,
     WholeTable,
@@ -78,9 +80,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Struct)
 K = TypeVar("K")
 V = TypeVar("V")
-
-#: Runs of a schedule that are looked at to find one that has not ended; a queued one is among the newest.
-LATEST_RUNS = 200
 
 _FIRST_SERIAL = 1 << 128
 
@@ -323,7 +322,7 @@ class Work(State):
         )
 
     def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Cursor[Document]]:
-        return lambda query: self._names[name].find(query, session=self._session)
+        return lambda query: self._names[name].find(query, session=self._session, batch_size=BATCH)
 
     def _keyed(self, name: str, codec: Codec[S]) -> CodedSource[Any, S]:
         """Rows that do not hold their own key."""
