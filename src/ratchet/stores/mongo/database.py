@@ -39,6 +39,7 @@ from ratchet.model.errors import (
     StoreError,
 )
 from ratchet.model.options import Options
+from ratchet.model.process import process_name
 from ratchet.spi.shield import bracketed, undisturbed
 from ratchet.stores.mongo.documents import Document
 from ratchet.stores.mongo.errors import (
@@ -50,7 +51,6 @@ from ratchet.stores.mongo.errors import (
 )
 from ratchet.stores.mongo.streams import StreamRegistry
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.process import process_name
 
 T = TypeVar("T")
 
