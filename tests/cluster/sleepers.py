@@ -8,11 +8,14 @@ import socket
 import sys
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import NodeSpec
+from ratchet.model.cluster import NodeInfo, NodeSpec
 from ratchet.model.errors import RatchetError
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import Progress
+from ratchet.model.process import process_name
 from ratchet.stores import open_store
 
 NODE = "sleeper"
@@ -31,6 +34,7 @@ def main(url: str) -> None:
             version="0",
             beat_interval=timedelta(seconds=2),
             silence=timedelta(seconds=5),
+            info=msgspec.json.encode(NodeInfo(process=process_name())).decode(),
         ),
         now=now,
     )

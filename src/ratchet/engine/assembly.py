@@ -33,6 +33,7 @@ from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import AllowType
+from ratchet.model.process import process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -230,6 +231,7 @@ class Assembly:
             rescues=self.orphans.rescued,
             false_rescues=self.heartbeat.false_rescues,
             replaces=self.heartbeat.replaces,
+            process=process_name(),
         )
         return msgspec.json.encode(info).decode()
 

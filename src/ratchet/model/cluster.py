@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
@@ -28,7 +28,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
 
     ``targets``: the functions it declared, and those it has run. ``rescues``: dead nodes whose work it took
     back. ``false_rescues``: how often this process was declared dead although it lived; ``replaces`` is the
-    incarnation to which that happened last.
+    incarnation to which that happened last. ``process``: under which name a database server has its connections.
     """
 
     lanes: dict[str, int] = {}
@@ -37,6 +37,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     rescues: int = 0
     false_rescues: int = 0
     replaces: str | None = None
+    process: str | None = None
 
 
 class NodeChange(Struct, frozen=True, kw_only=True):
@@ -90,6 +91,14 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(self.info or "{}", type=NodeInfo)
         except msgspec.DecodeError:
             return NodeInfo()
+
+
+def dead_process(node_id: str, nodes: Iterable[NodeRecord]) -> str | None:
+    """The process of a dead node, if it is known and none of these *nodes* of it lives: it may have become a new one."""
+    found = list(nodes)
+    dead = {node.about.process for node in found if node.node_id == node_id and node.state is NodeState.DEAD}
+    alive = {node.about.process for node in found if node.state is not NodeState.DEAD}
+    return next(iter(dead - alive), None)
 
 
 class BeatAnswer(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ log = logging.getLogger("ratchet.stores.mongo")
 
 def end_transactions(database: Database, process: str) -> bool:
     """
-    Abort the transactions of a process that is dead (`stores.process`); True if there were some.
+    Abort the transactions of a process that is dead (`model.process`); True if there were some.
 
     Nothing that they have changed could have been committed any more: the jobs belong to others. With an
     ``appName`` in the URL they cannot be told from others, and are left to the server.

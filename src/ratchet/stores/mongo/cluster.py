@@ -12,7 +12,16 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import (
+    BeatAnswer,
+    LockRecord,
+    NodeChange,
+    NodeRecord,
+    NodeSpec,
+    NodeState,
+    Rescue,
+    dead_process,
+)
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
@@ -25,7 +34,6 @@ from ratchet.stores.mongo.documents import Document, length, micros
 from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.process import process_name
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
@@ -190,18 +198,8 @@ class MongoCluster:
         return self._database.read(lambda c: [one["_id"] for one in c[Names.JOBS].find(running, {"_id": 1})])
 
     def _end_transactions_of(self, node_id: str) -> bool:
-        """End what the process of a dead node has left open, unless another node of that process lives."""
-
-        def ask(collections: Collections) -> str | None:
-            nodes = collections[Names.NODES]
-            node = nodes.find_one({"_id": node_id, "state": _DEAD}, {"host": 1, "pid": 1})
-            if node is None:
-                return None
-            process = {"host": node["host"], "pid": node["pid"]}
-            alive = nodes.find_one({**process, "state": {"$ne": _DEAD}}, {"_id": 1})
-            return process_name(**process) if alive is None else None
-
-        process = self._database.read(ask)
+        """End what the process of a dead node has left open, where that can be done; True if there was something."""
+        process = dead_process(node_id, self.nodes())
         return process is not None and end_transactions(self._database, process)
 
     def strays(self) -> list[str]:

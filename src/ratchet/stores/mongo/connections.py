@@ -24,9 +24,9 @@ from pymongo.uri_parser import parse_uri
 
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
+from ratchet.model.process import process_name
 from ratchet.stores.mongo.documents import Document
 from ratchet.stores.mongo.errors import translated
-from ratchet.stores.process import process_name
 
 Client = MongoClient[Document]
 

@@ -10,15 +10,23 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import (
+    BeatAnswer,
+    LockRecord,
+    NodeChange,
+    NodeRecord,
+    NodeSpec,
+    NodeState,
+    Rescue,
+    dead_process,
+)
 from ratchet.model.job import ExecutionStatus
-from ratchet.stores.process import process_name
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.endings import write_runs
 from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.requeues import hand_back
-from ratchet.stores.sql.rescues import FIND_CLAIMS, FIND_DEAD_PROCESS, FREE_LOCKS_OF_NODE, take_back_from
+from ratchet.stores.sql.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
 from ratchet.stores.sql.strays import FIND_STRAYS
 
 #: Seconds before a rescue looks once more for jobs that somebody else had locked.
@@ -248,9 +256,9 @@ class SqlCluster(SqlPart):
 
     def _end_transactions_of(self, node_id: str) -> None:
         """End what the process of a dead node has left open, where that can be done."""
-        process = self.database.read(lambda session: session.row(FIND_DEAD_PROCESS, {"node_id": node_id}))
+        process = dead_process(node_id, self.nodes())
         if process is not None:
-            self.database.dialect.end_transactions(process_name(*process))
+            self.database.dialect.end_transactions(process)
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""

@@ -110,7 +110,7 @@ class Dialect(ABC):
 
     def end_transactions(self, process: str) -> bool:
         """
-        End the open transactions of a process that is dead (`stores.process`), where the server can be asked to.
+        End the open transactions of a process that is dead (`model.process`), where the server can be asked to.
 
         True if there were some. Only what its own stores have opened: nobody else's connections.
         """

@@ -47,15 +47,6 @@ FIND_DEATH = """
      WHERE node_id = :node_id AND beat = :seen_beat AND state = 'DEAD'
 """
 
-# A process may be several nodes, or have become a new one: while one of them lives, it is not dead.
-FIND_DEAD_PROCESS = """
-    SELECT n.host, n.pid
-      FROM scheduler_node n
-     WHERE n.node_id = :node_id AND n.state = 'DEAD'
-       AND NOT EXISTS (SELECT 1 FROM scheduler_node o
-                        WHERE o.host = n.host AND o.pid = n.pid AND o.state <> 'DEAD')
-"""
-
 FREE_LOCKS_OF_NODE = "DELETE FROM scheduler_lock WHERE locked_by = :node_id"
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pymysql
 
-from ratchet.stores.process import process_name
+from ratchet.model.process import process_name
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.mysql_connections import Connection, Connections

@@ -7,6 +7,7 @@ a pooler the next transaction may run on another server connection, and somebody
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -32,6 +33,8 @@ from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.errors import ConnectionLost
 from ratchet.stores.sql.wakeups.postgresql import backend_of, notify_within, postgresql_wakeups
+
+log = logging.getLogger("ratchet.stores.sql")
 
 _DRIVER = "psycopg.Connection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"

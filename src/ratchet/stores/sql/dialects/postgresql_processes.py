@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ratchet.model.errors import StoreError
-from ratchet.stores.process import process_name
+from ratchet.model.process import process_name
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect
