@@ -61,6 +61,7 @@ class Run:
         "started_at",
         "stop",
         "thread_id",
+        "told",
     )
 
     def __init__(self, job: ClaimedJob, tools: TaskTools, accepted: float) -> None:
@@ -76,6 +77,7 @@ class Run:
         self.finished = False
         self.lingering = False
         self.interruptible = False
+        self.told = False  # an interruption was sent to the thread, or raised in it
         self.thread_id: int | None = None
         self.handle: Any = None  # what the lane needs to stop it: a task, a process
         self.connection: object | None = None  # inside ctx.transaction()
@@ -158,6 +160,7 @@ class Run:
     def _require(self, held: bool) -> None:
         if not held:
             self.request_stop(Stop.LOST)
+            self.told = True
             raise JobInterrupted(Stop.LOST.value) from StaleClaim(
                 f"job {self.job_id} is no longer held by this run: it was canceled, rescued or finished elsewhere"
             )
@@ -206,8 +209,9 @@ class Run:
     def guarded(self, action: Callable[[], None]) -> bool:
         """Run *action* only while the target's code runs; the worker cannot leave it meanwhile."""
         with self._lock:
-            if not self.interruptible or self.finished:
+            if not self.interruptible or self.finished or self.told:
                 return False
+            self.told = True
             action()
             return True
 
@@ -281,12 +285,20 @@ class Run:
             return before
 
     def _raise_if_stopped(self) -> None:
-        """Where a stop was requested, its interruption may be under way to this thread: it arrives here, or is made here."""
+        """
+        Raise what was held back while the thread was hidden.
+
+        One that was sent before may still be under way to this thread: it arrives here. If it does not, it was raised
+        long ago, and whatever is done now is done about it: a job that cleans up, a breaker that counts.
+        """
         if self.stop is None:
             return
+        with self._lock:
+            told, self.told = self.told, True
+        if not told:
+            raise JobInterrupted(self.stop.value)
         for _ in range(100):  # a thread looks for it whenever a loop turns
             pass
-        raise JobInterrupted(self.stop.value)
 
     def elapsed(self, now: float) -> timedelta:
         """How long the target has been running."""

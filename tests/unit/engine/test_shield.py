@@ -114,6 +114,26 @@ def test_user_code_in_a_transaction_is_interrupted(store: Any) -> None:
     assert sum(store.counts().values()) == 0
 
 
+def test_what_a_job_does_about_it_is_left_alone(store: Any) -> None:
+    """It is raised once: who cleans up after it, or counts it, gets to the store."""
+    place = Place()
+    place.go.set()
+    seen: list[object] = []
+
+    def job() -> None:
+        waits = Place()
+        try:
+            place()
+            waits()
+        finally:
+            for verb in verbs(store, place).values():
+                verb()
+            seen.append(sum(store.counts().values()))
+
+    assert isinstance(interrupted_at(place, job, goes_on=False), Interrupted)
+    assert seen == [0]
+
+
 def test_other_threads_of_a_job_do_not_expose_it() -> None:
     """A thread that a job has started asks a store meanwhile: what the job's own thread does stays shielded."""
     place, asks, answered = Place(), threading.Event(), threading.Event()
