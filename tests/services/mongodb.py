@@ -93,8 +93,17 @@ class MongoDB(Server):
 
     def drop_database(self, url: str) -> None:
         client: pymongo.MongoClient[dict[str, Any]]
-        with pymongo.MongoClient(self.url, serverSelectionTimeoutMS=5000) as client:
-            client.drop_database(made_here(url))
+        name = made_here(url)
+        # A killed process leaves its transactions open for a minute, and the database cannot be dropped meanwhile.
+        left = {"type": "idleSession", "appName": {"$regex": f"^ratchet {name}"}}
+        with pymongo.MongoClient(
+            self.url, serverSelectionTimeoutMS=5000, uuidRepresentation="standard"
+        ) as client:
+            with client.admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": left}]) as found:
+                sessions = [{"id": one["lsid"]["id"]} for one in found]
+            if sessions:
+                client.admin.command("killSessions", sessions, codec_options=client.codec_options)
+            client.drop_database(name)
 
 
 def _runs(mongod: str) -> bool:
