@@ -12,6 +12,8 @@ from tests.services.mongodb import MongoDB
 from tests.services.server import database_name, with_database
 
 PATIENCE = 90.0
+#: Milliseconds after which the members elect another primary. MongoDB's default is 10,000, and then that is the recovery.
+ELECTION = 3000
 
 
 class Member(MongoDB):
@@ -48,7 +50,10 @@ class ReplicaSet(MongoDB):
             member.start()
         hosts = [f"127.0.0.1:{member.port}" for member in self.members]
         members = [{"_id": number, "host": host} for number, host in enumerate(hosts)]
-        self.members[0].command_direct("replSetInitiate", {"_id": "rs0", "members": members})
+        self.members[0].command_direct(
+            "replSetInitiate",
+            {"_id": "rs0", "members": members, "settings": {"electionTimeoutMillis": ELECTION}},
+        )
         self.url = f"mongodb://{','.join(hosts)}/?replicaSet=rs0"
         self.wait_until_whole()
         return self
