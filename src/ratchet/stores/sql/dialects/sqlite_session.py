@@ -79,11 +79,11 @@ class SqliteSession(Session):
         if not rows:
             return 0
         key, *others = columns
-        # numbered, so that the key may come first in each row
-        values = ", ".join(f"{column} = ?{number}" for number, column in enumerate(others, 2))
-        text = f"UPDATE {table} SET {values} WHERE {key} = ?1"
+        text = f"UPDATE {table} SET {' = ?, '.join(others)} = ? WHERE {key} = ?"
+        # the key comes last in the statement; a numbered bind would be a named one from Python 3.12 on
+        turned = [(*row[1:], row[0]) for row in encode_rows(rows)]
         try:
-            self._cursor.executemany(text, encode_rows(rows))
+            self._cursor.executemany(text, turned)
         except Exception as error:
             self.dialect.complain(error, text)
         return max(int(self._cursor.rowcount), 0)
