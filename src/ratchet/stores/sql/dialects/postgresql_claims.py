@@ -3,13 +3,14 @@ The claim on PostgreSQL: one statement that looks, chooses, locks and takes.
 
 Its shape keeps its plan whatever the statistics say, and they are always wrong on a queue table: every
 access to the queue is a LATERAL look into the claim index with a LIMIT, or a lookup of given ids.
-Where an open stream has a limit or a fairness key, the choosing is done here, between a look and a take.
+Where an open stream has a limit, the choosing is done here, between a look and a take; where one has a fairness
+key, by a statement of its own (`postgresql_turns`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -18,7 +19,15 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MARGIN, MOST_BRANCHES, Floor, Floors
+from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MOST_BRANCHES, Floor, Floors
+from ratchet.stores.sql.dialects.postgresql_parts import (
+    BODIES,
+    HORIZON,
+    NO_ID,
+    SEEN,
+    TAKE_LOCKED,
+    in_place_of,
+)
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
 from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
@@ -30,7 +39,8 @@ _LOOK = """
 
 # 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
 # each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
-# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too. 5. `shares`: how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
+# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too. 5. `shares`:
+# how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
 # What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
 _LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
 _CHOICE = f"""
@@ -86,30 +96,19 @@ _CHOICE = f"""
     )"""
 
 # Each branch locks its own share in index order, so that two claims at once step over each other's rows
-# and both come back full; locking chosen ids left half of the claims empty. The update goes by an array:
-# a join there invites a scan and a hash of the whole queue.
+# and both come back full; locking chosen ids left half of the claims empty.
 _TAKING = f""", locked AS MATERIALIZED (
         SELECT h.job_id
           FROM shares b CROSS JOIN LATERAL ({_LOOK} :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), claimed AS MATERIALIZED (
-        UPDATE scheduler_job_queue q
-           SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
-         WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))
+        {TAKE_LOCKED}
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     )"""
 
 # After the jobs: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
 # a priority for each open stream. As a rule; so many branches that telling of them costs more are not remembered.
-_NO_ID = "'00000000-0000-0000-0000-000000000000'"
-_HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
-_SEEN = {
-    "job_id": f"CASE WHEN h.scheduled_time < {_HORIZON} THEN h.job_id ELSE {_NO_ID} END",
-    "stream_id": "h.stream_id",
-    "priority": "h.priority",
-    "scheduled_time": f"LEAST(h.scheduled_time, {_HORIZON})",
-}
-_OPENED = {"stream_id": "o.stream_id", "scheduled_time": _HORIZON}
+_OPENED = {"stream_id": "o.stream_id", "scheduled_time": HORIZON}
 
 _UNGATED = f"""
     (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
@@ -126,7 +125,6 @@ _CHOSEN = """
 _GATED = """
     SELECT <columns> FROM claimed q <bodies>
      ORDER BY q.effective DESC, q.scheduled_time, q.job_id"""
-_BODIES = "LEFT JOIN LATERAL (SELECT * FROM scheduler_job j WHERE j.job_id = q.job_id LIMIT 1) j ON true"
 
 _PEEK = f"""
     SELECT b.stream_id, b.priority, -(<effective b h>) AS rank, h.scheduled_time, h.job_id
@@ -137,14 +135,9 @@ _PEEK = f"""
 """
 
 
-def _in_place_of(columns: str, values: Mapping[str, str]) -> str:
-    """These values in the places of the columns of the same name, NULL in the others."""
-    return ", ".join(values.get(column.split(".")[1].strip(), "NULL") for column in columns.split(","))
-
-
 _HEADS = find_heads(
     start=f"LEFT JOIN {FLOORS} ON f.stream_id = s.stream_id AND f.priority = p.column1 AND f.epoch = s.epoch",
-    bound=f"AND (q.scheduled_time, q.job_id) >= (COALESCE(f.at, '-infinity'), COALESCE(f.id, {_NO_ID}))",
+    bound=f"AND (q.scheduled_time, q.job_id) >= (COALESCE(f.at, '-infinity'), COALESCE(f.id, {NO_ID}))",
 )
 
 
@@ -170,9 +163,9 @@ class _Statements:
         parts = {
             "<bound>": self._bound,
             "<columns>": columns,
-            "<bodies>": _BODIES if bodies else "",
-            "<seen>": _in_place_of(columns, _SEEN),
-            "<opened>": _in_place_of(columns, _OPENED),
+            "<bodies>": BODIES if bodies else "",
+            "<seen>": in_place_of(columns, SEEN),
+            "<opened>": in_place_of(columns, _OPENED),
         }
         for mark, part in parts.items():
             text = text.replace(mark, part)

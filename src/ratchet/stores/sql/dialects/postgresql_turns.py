@@ -9,7 +9,7 @@ and a take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,8 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MARGIN, MOST_BRANCHES, Floor, Floors
+from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MOST_BRANCHES, Floor, Floors
+from ratchet.stores.sql.dialects.postgresql_parts import BODIES, NO_ID, SEEN, TAKE_LOCKED, in_place_of
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 from ratchet.stores.turns import Rank
 
@@ -32,8 +33,6 @@ _LOOK = f"{_DUE} AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)"
 _GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
-_NO_ID = "'00000000-0000-0000-0000-000000000000'"
-_HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
 
 # 1. `heads`: the first job of every branch. 2. `parties`: who has work, in the order of their turns. 3. `peek`: an even
 # share for each, which is enough where all have that much. 4. `deep`: where some have less, what the others can give
@@ -47,7 +46,7 @@ _CLAIM = f"""
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
         SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, COALESCE(f.at, '-infinity') AS floor_at,
-               COALESCE(f.id, {_NO_ID}) AS floor_id
+               COALESCE(f.id, {NO_ID}) AS floor_id
           FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
           LEFT JOIN {FLOORS}
             ON f.stream_id = o.stream_id AND f.priority = p.priority AND f.epoch = o.epoch
@@ -103,9 +102,7 @@ _CLAIM = f"""
           FROM shares b CROSS JOIN LATERAL ({_LOOK}
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), claimed AS MATERIALIZED (
-        UPDATE scheduler_job_queue q
-           SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
-         WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))
+        {TAKE_LOCKED}
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     ), given AS MATERIALIZED (
         SELECT row_number() OVER (
@@ -120,12 +117,6 @@ _CLAIM = f"""
      UNION ALL
     SELECT 0, <nobody> WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
 """
-_SEEN = {
-    "job_id": f"CASE WHEN h.scheduled_time < {_HORIZON} THEN h.job_id ELSE {_NO_ID} END",
-    "stream_id": "h.stream_id",
-    "priority": "h.priority",
-    "scheduled_time": f"LEAST(h.scheduled_time, {_HORIZON})",
-}
 _PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
 
 # a whole number of microseconds, so that the division is exact
@@ -149,19 +140,11 @@ _TAKE = f"""
           FROM shares b CROSS JOIN LATERAL ({_DUE}
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), claimed AS MATERIALIZED (
-        UPDATE scheduler_job_queue q
-           SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
-         WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))
+        {TAKE_LOCKED}
      RETURNING {CLAIM_COLUMNS}
     )
     SELECT <columns> FROM claimed q <bodies>
 """
-_BODIES = "LEFT JOIN LATERAL (SELECT * FROM scheduler_job j WHERE j.job_id = q.job_id LIMIT 1) j ON true"
-
-
-def _in_place_of(columns: str, values: Mapping[str, str]) -> str:
-    """These values in the places of the columns of the same name, NULL in the others."""
-    return ", ".join(values.get(column.split(".")[1].strip(), "NULL") for column in columns.split(","))
 
 
 def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
@@ -170,10 +153,10 @@ def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
         "<effective b h>": _EFFECTIVE[boosted].format(priority="b", job="h"),
         "<effective q q>": _EFFECTIVE[boosted].format(priority="q", job="q"),
         "<columns>": columns,
-        "<bodies>": _BODIES if bodies else "",
-        "<seen>": _in_place_of(columns, _SEEN),
-        "<places>": _in_place_of(columns, _PLACES),
-        "<nobody>": _in_place_of(columns, {}),
+        "<bodies>": BODIES if bodies else "",
+        "<seen>": in_place_of(columns, SEEN),
+        "<places>": in_place_of(columns, _PLACES),
+        "<nobody>": in_place_of(columns, {}),
     }
     for mark, part in parts.items():
         text = text.replace(mark, part)
