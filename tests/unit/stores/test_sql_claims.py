@@ -371,18 +371,22 @@ class TestPlanOnPostgresql:
         self, postgresql: SqlStore, priorities: int
     ) -> None:
         """
-        A bulk shares its due time. A claim of 50 reads as many rows of 10,000 such jobs as of 1,000; where only one
-        priority has jobs, it looks at the first of each branch and no further before it takes.
+        A bulk shares its due time. A claim of 50 reads as many rows of 40,000 such jobs as of 1,000, and no more of the
+        index to find them; where only one priority has jobs, it looks at the first of each branch and no further before
+        it takes.
         """
         looked_at = []
-        for count in (1000, 9000):
+        buffers = []
+        for count in (1000, 39_000):
             insert(
                 postgresql, [(n % priorities, NOW - timedelta(hours=1), StreamKey()) for n in range(count)]
             )
             plan = explain(postgresql, 50, boost_interval=timedelta(minutes=15))
             looked_at.append(plan.rows["Index Only Scan on scheduler_job_queue"])
+            buffers.append(plan.looks)
             assert plan.rows["Index Scan on scheduler_job"] == 50
         assert looked_at[0] == looked_at[1]
+        assert buffers[1] < buffers[0] * 1.6
         assert looked_at[1] <= (5 if priorities == 1 else 6 * 50)
 
     def test_closed_streams_cost_nothing(self, postgresql: SqlStore) -> None:

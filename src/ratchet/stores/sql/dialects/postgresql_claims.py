@@ -31,16 +31,18 @@ from ratchet.stores.sql.dialects.postgresql_parts import (
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
 from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
 
-_LOOK = """
+_BRANCH = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
-                WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'
+                WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'"""
+_LOOK = f"""{_BRANCH}
                   AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)
-                  AND q.scheduled_time <="""
+                  AND q.scheduled_time"""
 
 # 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
 # each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
-# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too. 5. `shares`:
-# how many of each branch these are. 6. `locked`, `claimed`: take so many of each.
+# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too: apart, for
+# an index scan is not ended by an id in a comparison of rows, and would go through the bulk. 5. `shares`: how many of
+# each branch these are. 6. `locked`, `claimed`: take so many of each.
 # What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
 _LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
 _CHOICE = f"""
@@ -59,7 +61,7 @@ _CHOICE = f"""
          WHERE NOT EXISTS (SELECT 1 FROM opened WHERE gated)
     ), heads AS MATERIALIZED (
         SELECT b.stream_id, b.priority, b.epoch, h.scheduled_time, h.job_id
-          FROM ready b LEFT JOIN LATERAL ({_LOOK} :now
+          FROM ready b LEFT JOIN LATERAL ({_LOOK} <= :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
     ), live AS MATERIALIZED (
         SELECT stream_id, priority, scheduled_time AS floor_at, job_id AS floor_id FROM heads WHERE job_id IS NOT NULL
@@ -69,7 +71,7 @@ _CHOICE = f"""
           FROM live
     ), peek AS MATERIALIZED (
         SELECT <effective b h> AS effective, h.scheduled_time, h.job_id
-          FROM live b CROSS JOIN LATERAL ({_LOOK} :now
+          FROM live b CROSS JOIN LATERAL ({_LOOK} <= :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM size)) h
          WHERE (SELECT branches FROM size) > 1
     ), edge AS MATERIALIZED (
@@ -82,9 +84,12 @@ _CHOICE = f"""
          WHERE (SELECT branches FROM size) > 1
     ), best AS MATERIALIZED (
         SELECT <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
-          FROM bounds b CROSS JOIN LATERAL ({_LOOK} b.latest
-                  AND (q.scheduled_time, q.job_id) <= (b.latest, CASE WHEN b.edge_at = b.latest THEN b.edge_id ELSE {_LAST_ID} END)
-                ORDER BY q.scheduled_time, q.job_id LIMIT :most) h
+          FROM bounds b CROSS JOIN LATERAL (({_LOOK} < b.latest
+                ORDER BY q.scheduled_time, q.job_id LIMIT :most)
+             UNION ALL ({_BRANCH} AND q.scheduled_time = b.latest
+                  AND q.job_id >= CASE WHEN b.floor_at = b.latest THEN b.floor_id ELSE {NO_ID} END
+                  AND q.job_id <= CASE WHEN b.edge_at = b.latest THEN b.edge_id ELSE {_LAST_ID} END
+                ORDER BY q.job_id LIMIT :most)) h
          ORDER BY effective DESC, h.scheduled_time, h.job_id LIMIT :most
     ), shares AS MATERIALIZED (
         SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, n.jobs
@@ -99,7 +104,7 @@ _CHOICE = f"""
 # and both come back full; locking chosen ids left half of the claims empty.
 _TAKING = f""", locked AS MATERIALIZED (
         SELECT h.job_id
-          FROM shares b CROSS JOIN LATERAL ({_LOOK} :now
+          FROM shares b CROSS JOIN LATERAL ({_LOOK} <= :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), claimed AS MATERIALIZED (
         {TAKE_LOCKED}
@@ -129,7 +134,7 @@ _GATED = """
 _PEEK = f"""
     SELECT b.stream_id, b.priority, -(<effective b h>) AS rank, h.scheduled_time, h.job_id
       FROM (SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.wanted
-              FROM {{rows c (stream_id, priority, scheduled_time, job_id, wanted int)}}) b CROSS JOIN LATERAL ({_LOOK} :now
+              FROM {{rows c (stream_id, priority, scheduled_time, job_id, wanted int)}}) b CROSS JOIN LATERAL ({_LOOK} <= :now
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
      ORDER BY b.stream_id, b.priority, h.scheduled_time, h.job_id
 """
