@@ -24,9 +24,8 @@ logger = logging.getLogger("ratchet.engine")
 #: How often a node looks for suspects, and for parked targets that it can import.
 SUSPECT_INTERVAL = 1.0
 PARKED_INTERVAL = 10.0
-#: While another lane's batches come back full, a lane that had nothing is looked after this often.
-EMPTY_LANE_INTERVAL = 0.05
-EMPTY_LANE_REST = timedelta(seconds=EMPTY_LANE_INTERVAL)
+#: Wakeup after wakeup may keep a poller from looking at the other lanes for so many seconds.
+UNLOOKED = 0.05
 #: Where a lane has enough: it tells the poller when it has not.
 SATED_REST = timedelta(milliseconds=500)
 #: A lane whose next job is known to be due later is not asked before, for at most this many seconds.
@@ -89,15 +88,14 @@ class Poller:
         self._suspects_at: float | None = None
         self._put_off: timedelta | None = None  # until the look for suspects that this poll left out
         self._rest = timedelta()
-        self._empty_since: dict[Lane, float] = {}  # lanes that had nothing while another was full
         # the party whose job was claimed last: turns go on there
         self._served: dict[tuple[Lane, bool], str] = {}
         self._naps: dict[Lane, Nap] = {}
         self._wakeups = 0
-        self._polled_wakeups = 0
+        self._polled_wakeups = -1  # the first poll is as good as woken
         self._hints: frozenset[Lane] = frozenset()  # lanes that wakeups were for
         self._favourite: Lane | None = None  # the lane that had work last
-        self._hungry = True  # there may be more where the last jobs came from
+        self._hungry: set[Lane] = set()  # lanes that got all that they asked for: there may be more
         self._unlooked_since: float | None = None  # when a look was first left for later
         self._handed = Tally()  # what was handed over since the last look
 
@@ -106,7 +104,6 @@ class Poller:
         if lane is not None and lane not in self._hints:
             self._hints |= {lane}  # one that gets lost between two threads costs a look, nothing else
         self._wakeups += 1
-        self._empty_since = {}
         self._strategy.woken()
 
     def run_once(self, now: datetime) -> int:
@@ -116,21 +113,16 @@ class Poller:
             return 0
         at, wakeups = self._clock.monotonic(), self._wakeups
         napping = {lane: nap for lane, nap in self._naps.items() if nap.lasts(now, at, wakeups)}
-        recent = {lane for lane, since in self._empty_since.items() if at - since < EMPTY_LANE_INTERVAL}
         awake = [lane for lane in self._coordinator.lanes if lane not in napping]
         room = {lane: wanted for lane in awake if (wanted := self._coordinator.wanted(lane)) > 0}
         self._crowded = any(
             self._coordinator.departures.count(lane) > 0 for lane in awake if lane not in room
         )
-        asked = [lane for lane in room if lane not in recent]
-        first = self._first(asked, now, wakeups)
+        first = self._first(room, now, wakeups)
         self._polled_wakeups = wakeups
-        if not asked:
+        if not room:
             self._naps = napping
-            self._hungry = self._hungry or len(napping) < len(self._coordinator.lanes)
-            self._rest = self._until_naps_end(
-                self._sated_rest(EMPTY_LANE_REST if recent else SATED_REST), now
-            )
+            self._rest = self._until_naps_end(self._sated_rest(SATED_REST), now)
             return 0
         tally = Tally()
         for lane in first:
@@ -138,25 +130,26 @@ class Poller:
         self._put_off = None
         if tally.found and not tally.full and self._may_look_later(at):
             return self._hand_over(tally, napping)
-        looked = [lane for lane in asked if lane not in first] if tally.full else list(room)
+        looked = [lane for lane in room if lane not in first] if tally.full else list(room)
         naps = self._look(looked, first, room, now, wakeups, tally)
         if tally.full:
-            self._empty_since |= dict.fromkeys(naps, self._clock.monotonic())
-            return self._go_on(tally)
-        self._empty_since = {}
+            return self._go_on(tally, napping | naps)
         if tally.found:
             return self._hand_over(tally, napping)
         self._naps = napping | naps
         self._settle(self._observed(tally), naps, now)
         return 0
 
-    def _first(self, asked: Collection[Lane], now: datetime, wakeups: int) -> list[Lane]:
-        """The lanes to claim for without a look: what a wakeup was for, what is known to be due."""
+    def _first(self, room: Collection[Lane], now: datetime, wakeups: int) -> list[Lane]:
+        """
+        The lanes to claim for without a look: what a wakeup was for, what is known to be due, where there may be
+        more; and on news of which nobody said for whom, the one that had work last.
+        """
         hints, self._hints = self._hints, frozenset()
         known = {lane for lane, nap in self._naps.items() if nap.due_at is not None and nap.due_at <= now}
-        first = [lane for lane in asked if lane in hints or lane in known]
-        if not first and (self._hungry or wakeups != self._polled_wakeups):
-            return [lane for lane in asked if lane is self._favourite] or list(asked)[:1]
+        first = [lane for lane in room if lane in hints or lane in known or lane in self._hungry]
+        if not first and wakeups != self._polled_wakeups:
+            return [lane for lane in room if self._favourite in (lane, None)][:1]
         return first
 
     def _claim_for(self, lane: Lane, wanted: int, now: datetime, tally: Tally) -> None:
@@ -164,12 +157,16 @@ class Poller:
         tally.add(len(jobs), wanted)
         if jobs:
             self._favourite = lane
+        if len(jobs) < wanted:
+            self._hungry.discard(lane)
+        else:
+            self._hungry.add(lane)
 
     def _may_look_later(self, at: float) -> bool:
         """True unless wakeup after wakeup has kept it from looking at the other lanes for too long."""
         if self._unlooked_since is None:
             self._unlooked_since = at
-        return at - self._unlooked_since < EMPTY_LANE_INTERVAL
+        return at - self._unlooked_since < UNLOOKED
 
     def _look(
         self,
@@ -214,21 +211,20 @@ class Poller:
 
     def _hand_over(self, tally: Tally, napping: dict[Lane, Nap]) -> int:
         """Jobs were found, but not as many as asked for: look for others once these have started."""
-        self._naps, self._hungry = napping, False
+        self._naps = napping
         self._handed += tally
         self._rest = HAND_OVER
         return tally.found
 
-    def _go_on(self, tally: Tally) -> int:
+    def _go_on(self, tally: Tally, naps: dict[Lane, Nap]) -> int:
         """A batch was full: there may be more."""
-        self._naps, self._hungry = {}, True
+        self._naps = naps
         self._observed(tally)
         self._rest = timedelta()
         return tally.found
 
     def _settle(self, delay: timedelta, naps: Mapping[Lane, Nap], now: datetime) -> None:
         """Nothing more to claim: rest as the strategy says, until the next job is due."""
-        self._hungry = False
         if len(self._naps) < len(self._coordinator.lanes):
             delay = self._sated_rest(min(delay, SATED_REST))
         self._rest = self._until_naps_end(delay, now)

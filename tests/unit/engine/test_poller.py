@@ -308,6 +308,61 @@ class TestWakeups:
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
 
 
+class TestFullBatches:
+    """What a node asks its store while a lane gets all that it asks for."""
+
+    def busy(self, **stream: Any) -> Stand:
+        """A node whose first claim came back full, with more to come."""
+        stand = Stand(slots=5)
+        stand.submit(100, **stream)
+        stand.wake(stream.get("lane"))
+        assert stand.poll() == timedelta()
+        return stand
+
+    @pytest.mark.parametrize("lane", list(Lane))
+    def test_each_costs_one_claim(self, lane: Lane) -> None:
+        """The other lanes nap: no look at them, and no claim for one of them, between two batches."""
+        stand = self.busy(lane=lane)
+        asked = []
+        for _ in range(8):
+            stand.clock.advance(20 * MILLISECOND)
+            stand.poll()
+            asked += stand.store.calls
+        assert asked == [lane] * 8
+
+    def test_a_lane_that_has_enough_is_not_replaced_by_another(self) -> None:
+        """While it works off what it has, the others are looked at in vain and not claimed for; then it claims at once."""
+        stand = self.busy()
+        lane = stand.nodes[0].assembly.coordinator.lanes[Lane.THREAD]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lane, "wanted", lambda: 0)
+            stand.clock.advance(SECOND)
+            stand.poll()
+            assert stand.store.lanes == []
+        stand.poll()
+        assert stand.store.calls == [Lane.THREAD]
+
+    def test_two_lanes(self) -> None:
+        """Both are claimed for without a look."""
+        stand = self.busy()
+        stand.submit(100, lane=Lane.ASYNC)
+        stand.wake(Lane.ASYNC)
+        stand.poll()
+        stand.clock.advance(20 * MILLISECOND)
+        stand.poll()
+        assert sorted(stand.store.lanes) == [Lane.ASYNC, Lane.THREAD]
+        assert stand.store.calls == stand.store.lanes
+
+    def test_another_lane_is_looked_at_all_the_same(self) -> None:
+        """A job that nobody announced waits for a quarter of a second, however busy another lane is."""
+        stand = self.busy()
+        stand.submit(lane=Lane.ASYNC)
+        for _ in range(13):
+            stand.clock.advance(20 * MILLISECOND)
+            stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 14 * 5 + 1
+
+
 class TestPlannedStarts:
     def test_a_node_that_stops_hands_back_what_has_not_started(self) -> None:
         """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
