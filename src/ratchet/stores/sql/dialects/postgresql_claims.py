@@ -19,14 +19,7 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import (
-    EDGE,
-    FLOORS,
-    MOST_BRANCHES,
-    Floor,
-    Floors,
-    floor_params,
-)
+from ratchet.stores.sql.dialects.postgresql_floors import EDGE, FLOORS, MOST_BRANCHES, Floor, Floors
 from ratchet.stores.sql.dialects.postgresql_parts import (
     BODIES,
     HORIZON,
@@ -259,9 +252,7 @@ class PostgresqlClaimPlan:
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         floors = [floor for request in requests for floor in self.floors.of(request)]
-        for request in requests:
-            self.floors.get_ready(request)
-        return _HEADS, {**heads_params(requests, now), **floor_params(floors)}
+        return _HEADS, {**heads_params(requests, now), **self.floors.params(floors)}
 
 
 class _Look:

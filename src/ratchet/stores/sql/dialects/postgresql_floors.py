@@ -39,9 +39,6 @@ MOST_BRANCHES = 2_500
 #: costs less than to tell of every branch again.
 FEW, TELLING = 25, 0.2
 
-#: So many starts are kept encoded: those of all lanes.
-LANES = 4
-
 #: The stream, the priority, the stream's epoch, and the first job that may be waiting: due time and id.
 Floor = tuple[int, int, int, datetime, UUID]
 
@@ -72,20 +69,14 @@ class Floors:
         self._known: dict[object, Sequence[Floor]] = {}
         self._sweep_at: dict[object, float] = {}
         self._learned_at: dict[object, float] = {}
-        self._encoded: tuple[tuple[Sequence[Floor], dict[str, object]], ...] = ()
+        self._encoded: tuple[Sequence[Floor], dict[str, object]] = ((), floor_params(()))
 
     def params(self, start: Sequence[Floor]) -> dict[str, object]:
         """The binds of FLOORS, encoded once for all claims that start there."""
-        for known, binds in self._encoded:
-            if known is start:
-                return binds
-        binds = floor_params(start)
-        self._encoded = ((start, binds), *self._encoded[: LANES - 1])
-        return binds
-
-    def get_ready(self, request: ClaimRequest) -> None:
-        """Encode where the next claim starts, now that nobody waits for it."""
-        self.params(self.of(request))
+        encoded = self._encoded
+        if encoded[0] is not start:
+            self._encoded = encoded = (start, floor_params(start))
+        return encoded[1]
 
     def wants(self, request: ClaimRequest, start: Sequence[Floor]) -> bool:
         """True where a claim from *start* is to tell what it sees."""
