@@ -14,9 +14,9 @@ from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.batch_handles import BatchHandle
-from ratchet.api.builders import Branch
 from ratchet.api.call import Call
 from ratchet.api.checks import count_of, fraction_of, text_of
+from ratchet.api.compositions import Branch
 from ratchet.api.conditions import Condition
 from ratchet.api.context import enlisted_connection
 from ratchet.api.controls import Controls
@@ -25,7 +25,7 @@ from ratchet.api.leases import SubmitterLease
 from ratchet.api.steps import Step
 from ratchet.api.submission import CHUNK, Submission, persisted, send, specs_for
 from ratchet.api.threads import in_thread, joining
-from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.composition import BatchSpec
 from ratchet.model.errors import CommitUnknown, InvalidJob, StoreError
 from ratchet.model.job import JobSpec
 from ratchet.model.payload import encode
@@ -129,7 +129,7 @@ class BatchDraft(StepDraft):
     ) -> Self:
         with self._editing():
             step = Step(target, args, kwargs)
-            self._followers.append(Branch(self._parent, step, condition(), 0, None))
+            self._followers.append(Branch(self._parent, step, condition()))
             self._step = step
         return self
 
@@ -207,32 +207,10 @@ class BatchDraft(StepDraft):
         )
         for position, branch in enumerate(self._followers):
             submission.limits |= branch.step.limits
-            submission.specs.append(
-                branch.step.prepare(self._backend).spec(
-                    branch.step.identified(self._backend),
-                    now,
-                    status=JobStatus.WAITING,
-                    type=JobType.WORKFLOW_BRANCH,
-                    root_id=parent_id,
-                    parent_id=parent_id,
-                    needs=1,
-                    caller=caller,
-                )
-            )
-            submission.edges.append(self._edge(parent_id, branch, position))
+            submission.specs.append(branch.spec(self._backend, now, root=parent_id, caller=caller))
+            submission.edges.append(branch.edge(self._backend, position))
         submission.specs += self._child_specs(batch_id, items)
         return submission
-
-    def _edge(self, parent_id: UUID, branch: Branch, position: int) -> Edge:
-        return Edge(
-            parent_id=parent_id,
-            child_id=branch.step.identified(self._backend),
-            kind=branch.condition.edge,
-            position=position,
-            condition=branch.condition.stored(
-                self._backend, order=branch.order, description=branch.description
-            ),
-        )
 
     def _child_specs(self, batch_id: UUID, items: Sequence[Any]) -> list[JobSpec]:
         if not items:
