@@ -14,14 +14,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobRecord
 from ratchet.model.status import JobStatus
 from ratchet.tck.harness import Harness
-from ratchet.tck.losses import (
-    ATTEMPTS,
-    CALLBACK,
-    KEY,
-    LOSSES,
-    failed_and_retried,
-    fresh,
-)
+from ratchet.tck.losses import ATTEMPTS, CALLBACK, KEY, LOSSES, failed_and_retried, fresh
 
 
 def world(harness: Harness, job_id: UUID) -> tuple[object, ...]:
