@@ -7,7 +7,7 @@ import json
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import msgspec
@@ -15,9 +15,6 @@ import pydantic
 from hypothesis import strategies as st
 
 from ratchet.model.payload import decode, encode
-
-if TYPE_CHECKING:
-    pass
 
 
 class Color(enum.Enum):

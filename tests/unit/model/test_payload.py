@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
@@ -25,9 +25,6 @@ from hypothesis import strategies as st
 
 from ratchet.model.errors import PayloadTooLarge, TargetNotAllowed, UnstorableValue
 from ratchet.model.payload import RESULT, decode, encode, encode_many
-
-if TYPE_CHECKING:
-    pass
 from tests.unit.model.payload_samples import (
     AttrsLike,
     Color,

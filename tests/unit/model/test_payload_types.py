@@ -14,9 +14,6 @@ import pytest
 
 from ratchet.model.errors import InvalidJob, TargetNotAllowed, TargetNotFound
 from ratchet.model.payload import ParameterTypes, StoredObject, decode, decode_result, encode, encode_result
-
-if TYPE_CHECKING:
-    from decimal import Context as OnlyForTypeCheckers
 from tests.unit.model.payload_samples import (
     HERE,
     Color,
@@ -31,6 +28,9 @@ from tests.unit.model.payload_samples import (
     alike,
     allow_here,
 )
+
+if TYPE_CHECKING:
+    from decimal import Context as OnlyForTypeCheckers
 
 
 class TestClassPolicy:

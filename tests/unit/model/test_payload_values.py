@@ -7,7 +7,7 @@ import json
 import pickle
 import threading
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +31,6 @@ from ratchet.model.payload import (
     placeholders_in,
     substitute,
 )
-
-if TYPE_CHECKING:
-    pass
 from tests.unit.model.payload_samples import Node, Point, User, alike, allow_here, one, through, values
 
 
