@@ -16,7 +16,6 @@ from ratchet.testing import ManualScheduler
 from tests.integration import outsiders
 from tests.integration.composition_samples import (
     HERE,
-    succeeded,
     broken,
     ended_badly,
     forget,
@@ -27,6 +26,7 @@ from tests.integration.composition_samples import (
     ran,
     statuses,
     step,
+    succeeded,
 )
 from tests.integration.conftest import Stores
 
