@@ -282,21 +282,18 @@ def described(name: str, thing: Any) -> list[str]:
         lines += [f"    {field.name}: {field.type}" for field in dataclasses.fields(thing)]
     elif not issubclass(thing, BaseException | typing.Protocol) and "__init__" in vars(thing):
         lines[0] += re.sub(r"^\(self, ", "(", signature_of(thing.__init__)).replace(" -> None", "")
-    own = {re.split(r"\W", line.strip())[0] for line in lines[1:]}
-    members: dict[str, Any] = {}
-    for base in thing.__mro__:
-        if base.__module__.partition(".")[0] == "ratchet":
-            members = {**vars(base), **members}
-    # Sorted as a whole: in which of its classes a member is written down is no part of the surface.
-    for member, value in sorted(members.items(), key=lambda item: item[0]):
-        if member.startswith("_") or member in own:
+    for base in [thing, *thing.__mro__[1:]]:
+        if base.__module__.partition(".")[0] != "ratchet":
             continue
-        if isinstance(value, property) or hasattr(value, "__set_name__"):
-            lines.append(f"    {member}: property")
-        elif isinstance(value, classmethod | staticmethod):
-            lines.append(f"    {member}{signature_of(value.__func__)}")
-        elif inspect.isfunction(value):
-            lines.append(f"    {member}{signature_of(value)}")
+        for member, value in sorted(vars(base).items()):
+            if member.startswith("_") or any(re.match(rf"    {member}\b", line) for line in lines):
+                continue
+            if isinstance(value, property) or hasattr(value, "__set_name__"):
+                lines.append(f"    {member}: property")
+            elif isinstance(value, classmethod | staticmethod):
+                lines.append(f"    {member}{signature_of(value.__func__)}")
+            elif inspect.isfunction(value):
+                lines.append(f"    {member}{signature_of(value)}")
     return lines
 
 
