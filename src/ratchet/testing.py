@@ -98,8 +98,7 @@ class ManualCore(Core):
         if self._manual is not None:
             self._manual.close()
             self._manual = None
-        if self._bus is not None:
-            self._bus.flush()
+        self._events.flush()
         return True
 
 

@@ -22,7 +22,8 @@ from ratchet.model.options import Options
 from ratchet.model.status import JobStatus
 from ratchet.stores import open_store
 from ratchet.stores.memory import MemoryStore
-from tests.simulation.graphs import GraphWorld, Link, Plan, Step, evaluate, follows
+from tests.simulation.evaluation import Link, Plan, Step, evaluate, follows
+from tests.simulation.graphs import GraphWorld
 from tests.simulation.test_simulation import seeds
 from tests.simulation.world import Violation
 from tests.store_urls import KINDS, fresh_url

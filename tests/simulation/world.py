@@ -16,7 +16,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ratchet.api.context import JobContext
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
@@ -33,14 +32,11 @@ from ratchet.model.events import JobCompleted
 from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import JobFilter, JobSpec, StreamKey
 from ratchet.model.options import Options
-from ratchet.model.payload import ParameterTypes, encode
-from ratchet.model.status import BackoffPolicy, JobStatus, Lane, Priority
-from ratchet.spi.invocation_resolver import Invocation
+from ratchet.model.payload import encode
+from ratchet.model.status import BackoffPolicy, JobStatus, Priority
 from ratchet.stores.memory import MemoryStore
 from tests.simulation.faults import Crash, FaultyStore
-
-#: What the jobs of the simulation do, by target name.
-Behavior = Callable[["World"], object]
+from tests.simulation.targets import Targets
 
 
 @dataclass
@@ -70,46 +66,6 @@ class SimulatedNode:
     store: FaultyStore
     node: ManualNode
     frozen: bool = False
-
-
-class Targets:
-    """Resolves the simulation's targets."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._known: dict[str, Callable[..., Any]] = {
-            "sim:succeed": lambda: "done",
-            "sim:fail": _fail,
-            "sim:flaky": world.flaky,
-            "sim:later": world.later,
-            "sim:progress": _progress,
-            "sim:record": lambda context: None,
-        }
-
-    def resolve(self, target: str) -> Invocation:
-        function = self._known[target]
-        return Invocation(
-            target=target,
-            function=function,
-            is_coroutine=False,
-            lane=Lane.THREAD,
-            parameters=ParameterTypes(),
-        )
-
-    def describe(self, *_: Any) -> Any:
-        raise AssertionError("the simulation submits specs")
-
-
-def _fail() -> None:
-    raise ValueError("always")
-
-
-def _progress() -> str:
-    context = JobContext.current()
-    context.state["step"] = context.state.get("step", 0) + 1
-    context.save()
-    context.progress(0.5, "half")
-    return "progressed"
 
 
 class World:

@@ -8,7 +8,7 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.controls import Controls
 from ratchet.api.handles import JobHandle
-from ratchet.api.records import job_of
+from ratchet.api.records import batch_context, job_of
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.durations import Duration
 from ratchet.model.errors import JobNotFound
@@ -40,15 +40,7 @@ class BatchHandle:
 
     def context(self) -> BatchContext:
         """The counters as they are now."""
-        record = self._record()
-        return BatchContext(
-            batch_id=record.batch_id,
-            total_items=record.total,
-            completed_items=record.completed,
-            failed_items=record.failed,
-            canceled_items=record.canceled,
-            is_complete=record.finished_at is not None,
-        )
+        return batch_context(self._record())
 
     def wait(self, timeout: Duration | None = None) -> BatchContext:
         """The counters, once every item has ended and the batch is complete; `TimeoutError` after *timeout*."""

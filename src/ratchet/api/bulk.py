@@ -31,7 +31,7 @@ def submit_together(
         raise InvalidJob("submit_all was given the same builder twice")
     now = backend.now()
     try:
-        compiled = [draft._compile(now) for draft in found]
+        compiled = [draft._whole.compile(now) for draft in found]
     except BaseException:
         for draft in found:
             draft._disarm()
@@ -77,6 +77,6 @@ def _submit_part(
     handles = []
     for draft, _ in part:
         draft._spend_all("submitted")
-        first = draft._trunk[0].identified(backend)
+        first = draft._whole.first.identified(backend)
         handles.append(draft._handle(answers[first], targets[first]))
     return handles

@@ -111,7 +111,7 @@ def _parent(parent: Any) -> UUID | GraphDraft[Any]:
     if not isinstance(parent, GraphDraft):
         raise InvalidJob(f"a join takes handles, ids and builders, not {parent!r}")
     parent._require_open()
-    if parent._idempotency_key is not None or parent._busy is not Busy.RAISE:
+    if parent._whole.idempotency_key is not None or parent._whole.busy is not Busy.RAISE:
         raise InvalidJob(
             "a builder whose key may name an older job cannot be joined before it is stored; "
             "submit it and join its handle"

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from ratchet.api.backend import Backend
+from ratchet.model.composition import BatchRecord
 from ratchet.model.errors import RatchetError
 from ratchet.model.job import Job, JobRecord
 from ratchet.model.payload import decode, decode_result, decode_value
+from ratchet.model.results import BatchContext
 
 
 class TruncatedResult(str):
@@ -100,3 +102,15 @@ def _raw(text: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+def batch_context(record: BatchRecord) -> BatchContext:
+    """A batch's counters as conditions and handles see them."""
+    return BatchContext(
+        batch_id=record.batch_id,
+        total_items=record.total,
+        completed_items=record.completed,
+        failed_items=record.failed,
+        canceled_items=record.canceled,
+        is_complete=record.finished_at is not None,
+    )

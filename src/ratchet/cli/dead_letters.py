@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
+from ratchet.cli.changes import bulk_retry, each
 from ratchet.cli.exits import EPILOG
-from ratchet.cli.jobs import bulk_retry, each
 from ratchet.cli.output import Output, ago
 
 commands = typer.Typer(

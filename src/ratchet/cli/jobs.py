@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import sys
-from collections.abc import Callable
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.bulk import in_chunks
-from ratchet.cli.exits import EPILOG, Refused
+from ratchet.cli.changes import bulk_cancel, bulk_retry, confirmed, each, no_filter
+from ratchet.cli.exits import EPILOG
+from ratchet.cli.job_details import show_job, show_runs
 from ratchet.cli.output import Output, ago
-from ratchet.model.job import Execution, Job, JobFilter
+from ratchet.model.job import Job
 from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 
@@ -124,77 +121,15 @@ def show(
             steps = {"nodes": graph.nodes, "edges": graph.edges} if len(graph) > 1 else None
             out.document({"job": job, "executions": runs, "waiting_for": reasons, "graph": steps})
             return
-        _show_job(out, job)
+        show_job(out, job)
         if runs:
-            _show_runs(out, runs, traceback=traceback)
+            show_runs(out, runs, traceback=traceback)
         if len(graph) > 1:
             out.heading("Graph")
             out.text(str(graph))
         if reasons and job.status is not JobStatus.RUNNING:
             out.heading("Why it is not running")
             out.table(("code", "text", "until"), reasons)
-
-
-def _show_job(out: Output, job: Job) -> None:
-    progress = job.progress
-    arguments = [*(repr(value) for value in job.args), *(f"{k}={v!r}" for k, v in job.kwargs.items())]
-    out.details(
-        {
-            "id": job.id,
-            "status": job.status,
-            "call": f"{job.target}({', '.join(arguments)})",
-            "type": job.type,
-            "priority": job.priority,
-            "queue": job.queue,
-            "lane": job.lane.value,
-            "tags": job.tags,
-            "params": job.params,
-            "created": job.created_at,
-            "due": job.scheduled_at,
-            "started": job.started_at,
-            "finished": job.finished_at,
-            "expires": job.expires_at,
-            "attempts": f"{job.attempts} of {job.max_retries + 1}",
-            "crashes": job.crashes or None,
-            "progress": None if progress is None else f"{progress.fraction:.0%} {progress.message or ''}",
-            "node": job.node_id,
-            "business key": job.business_key,
-            "idempotency key": job.idempotency_key,
-            "parent": job.parent_id,
-            "batch": job.batch_id,
-            "schedule": job.schedule,
-            "superseded by": job.superseded_by,
-            "canceled": job.canceled_reason,
-            "caller": job.caller,
-            "error": job.error,
-            "result": repr(job.result) if job.status is JobStatus.SUCCEEDED else None,
-            "archived": job.archived or None,
-        }
-    )
-
-
-def _show_runs(out: Output, runs: list[Execution], *, traceback: bool) -> None:
-    out.heading("Runs")
-    out.table(
-        ("attempt", "status", "started", "duration", "waited", "node", "error"),
-        [
-            (
-                run.attempt if run.counted else "-",
-                run.status,
-                run.started_at,
-                run.duration,
-                run.queue_wait,
-                run.node_id,
-                run.error,
-            )
-            for run in runs
-        ],
-        spare=("waited", "node", "started"),
-    )
-    for run in runs:
-        if traceback and run.traceback:
-            out.heading(f"Traceback of attempt {run.attempt}")
-            out.text(run.traceback)
 
 
 @commands.command(epilog=EPILOG)
@@ -283,7 +218,7 @@ def cancel(
     )
     with given.opened(url) as scheduler:
         if job_ids:
-            _no_filter(where, "cancel")
+            no_filter(where, "cancel")
             each(scheduler, job_ids, scheduler.cancel_job, "canceled", "has ended", Output(as_json=json))
         else:
             bulk_cancel(scheduler, where, limit, yes=yes, out=Output(as_json=json))
@@ -334,7 +269,7 @@ def retry(
     )
     with given.opened(url) as scheduler:
         if job_ids:
-            _no_filter(where, "retry")
+            no_filter(where, "retry")
             each(scheduler, job_ids, scheduler.retry_job, "retried", "is not FAILED", Output(as_json=json))
         else:
             where.require_criterion("ratchet jobs retry")
@@ -348,80 +283,6 @@ def delete(
     """Remove jobs for good, with their history and logs; not while they run."""
     with given.opened(url) as scheduler:
         out = Output(as_json=json)
-        if job_ids and not _confirmed(f"delete {len(job_ids)} jobs with their history", yes=yes, out=out):
+        if job_ids and not confirmed(f"delete {len(job_ids)} jobs with their history", yes=yes, out=out):
             return
         each(scheduler, job_ids, scheduler.jobs.delete, "deleted", "is RUNNING; cancel it first", out)
-
-
-def each(
-    scheduler: Scheduler,
-    job_ids: list[str] | None,
-    verb: Callable[[UUID], bool],
-    done: str,
-    refused: str,
-    out: Output,
-) -> None:
-    """Apply *verb* to each job; all are tried, and one that could not be changed is an error at the end."""
-    if not job_ids:
-        raise typer.BadParameter("name at least one job", param_hint="JOB_ID")
-    identities = [given.identity(text) for text in job_ids]
-    changed: list[UUID] = []
-    problems: list[str] = []
-    for identity in identities:
-        job = scheduler.jobs.get(identity)
-        if verb(identity):
-            changed.append(identity)
-        else:
-            problems.append(f"{identity} ({job.status}) {refused}")
-    if out.as_json:
-        out.document({done: changed, "refused": problems})
-    elif changed:
-        out.text(f"{done}: {', '.join(str(identity) for identity in changed)}")
-    if problems:
-        raise Refused("; ".join(problems))
-
-
-def bulk_cancel(scheduler: Scheduler, where: JobFilter, limit: int | None, *, yes: bool, out: Output) -> None:
-    """Cancel everything that matches, in pieces, with a bar for people."""
-    where.require_criterion("ratchet jobs cancel")
-    total = _total(scheduler, where, limit)
-    if total and not _confirmed(f"cancel up to {total} jobs", yes=yes, out=out):
-        return
-    count = in_chunks(
-        "canceling", total, lambda some: scheduler.cancel_jobs(where, limit=some), quiet=out.as_json
-    )
-    out.say(f"canceled {count} jobs", canceled=count)
-
-
-def bulk_retry(scheduler: Scheduler, where: JobFilter, limit: int | None, *, yes: bool, out: Output) -> None:
-    """Retry every FAILED job that matches, in pieces, with a bar for people."""
-    failed = with_statuses(where, [JobStatus.FAILED])
-    total = _total(scheduler, failed, limit)
-    if total and not _confirmed(f"retry {total} failed jobs", yes=yes, out=out):
-        return
-    count = in_chunks(
-        "retrying", total, lambda some: scheduler.retry_jobs(failed, limit=some), quiet=out.as_json
-    )
-    out.say(f"retried {count} jobs", retried=count)
-
-
-def with_statuses(where: JobFilter, statuses: list[JobStatus]) -> JobFilter:
-    """*where*, restricted to *statuses*."""
-    return dataclasses.replace(where, statuses=statuses)
-
-
-def _total(scheduler: Scheduler, where: JobFilter, limit: int | None) -> int:
-    matching = scheduler.jobs.count(where)
-    return matching if limit is None else min(limit, matching)
-
-
-def _no_filter(where: JobFilter, verb: str) -> None:
-    if not where.is_empty:
-        raise typer.BadParameter(f"{verb} takes either ids or a filter, not both", param_hint="JOB_ID")
-
-
-def _confirmed(what: str, *, yes: bool, out: Output) -> bool:
-    """Ask a person; a script is taken at its word."""
-    if yes or out.as_json or not sys.stdin.isatty():
-        return True
-    return typer.confirm(f"{what}?", err=True)

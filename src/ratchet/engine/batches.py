@@ -9,7 +9,8 @@ from datetime import datetime
 from uuid import UUID
 
 from ratchet.api.leases import LEASE, lease_name
-from ratchet.engine.conditions import batch_context, within_limit
+from ratchet.api.records import batch_context
+from ratchet.engine.conditions import within_limit
 from ratchet.engine.identity import NodeIdentity
 from ratchet.model.clock import Clock
 from ratchet.model.composition import BatchRecord

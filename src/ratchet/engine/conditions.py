@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ratchet.api.records import batch_context
 from ratchet.model.composition import BatchRecord, Condition, Edge
 from ratchet.model.decision import Fail, Succeed, Verdict, VerdictKind
 from ratchet.model.errors import ConditionFailed
 from ratchet.model.payload import decode_result
-from ratchet.model.results import BatchContext, JobResult
+from ratchet.model.results import JobResult
 from ratchet.model.status import JobStatus
 
 if TYPE_CHECKING:
@@ -110,18 +111,6 @@ class ConditionCheck:
         invocation = self._tools.invocations.resolve(condition.predicate)
         predicate = invocation.bind(self._tools.instances)
         return within_limit(lambda: predicate(value), self._limit)
-
-
-def batch_context(record: BatchRecord) -> BatchContext:
-    """A batch's counters as conditions and handles see them."""
-    return BatchContext(
-        batch_id=record.batch_id,
-        total_items=record.total,
-        completed_items=record.completed,
-        failed_items=record.failed,
-        canceled_items=record.canceled,
-        is_complete=record.finished_at is not None,
-    )
 
 
 def within_limit(work: Callable[[], Any], limit: float) -> Any:

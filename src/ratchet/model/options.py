@@ -5,18 +5,17 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from .durations import format_duration
 from .errors import ConfigurationError
+from .option_reference import OptionRow, as_markdown
+from .option_sources import OptionSources
 from .settings import (
     Count,
     Interval,
@@ -38,10 +37,8 @@ from .settings import (
     switch,
 )
 
-_PREFIX = "RATCHET_"
-_TABLES = ("ratchet", "tool.ratchet")
-#: Names that belong to the scheduler or the command line, in the same table and with the same prefix.
-_RESERVED = frozenset({"url", "app", "allow"})
+#: What every variable that is an option begins with.
+PREFIX = "RATCHET_"
 
 
 class Liveness(NamedTuple):
@@ -49,17 +46,6 @@ class Liveness(NamedTuple):
 
     heartbeat: timedelta
     silence: timedelta
-
-
-class OptionRow(NamedTuple):
-    """One line of the configuration reference."""
-
-    name: str
-    environment: str
-    default: str
-    accepts: str
-    description: str
-    section: str
 
 
 def _s(seconds: float) -> timedelta:
@@ -249,7 +235,7 @@ class Options:
     def __new__(cls, *_: Any, **given: Any) -> Options:
         """Remember what was given, which a dataclass forgets, and refuse names that do not exist."""
         for name in given:
-            _require_known(name, f"Options({name}=…)")
+            _SOURCES.require_known(name, f"Options({name}=…)")
         made = super().__new__(cls)
         object.__setattr__(made, "_given", frozenset(given))
         object.__setattr__(made, "_from_file", frozenset())
@@ -308,7 +294,7 @@ class Options:
 
         They remain a file's word: given to a scheduler, they yield to the environment.
         """
-        made = cls(**_from_toml(path))
+        made = cls(**_SOURCES.in_toml(path))
         object.__setattr__(made, "_from_file", made.given)
         return made
 
@@ -320,7 +306,7 @@ class Options:
         A variable that is no option but looks like a misspelled one is refused; other variables
         with the prefix are left alone (Kubernetes makes ``RATCHET_PORT`` for a service of that name).
         """
-        return cls(**_from_environment(os.environ if environ is None else environ))
+        return cls(**_SOURCES.in_environment(os.environ if environ is None else environ))
 
     @classmethod
     def load(
@@ -334,10 +320,10 @@ class Options:
 
         Of *code* only the fields count that were given; *environ* is this process's unless passed.
         """
-        merged = _from_toml(toml) if toml is not None else {}
+        merged = _SOURCES.in_toml(toml) if toml is not None else {}
         filed: frozenset[str] = code.__dict__["_from_file"] if code is not None else frozenset()
         merged |= {name: getattr(code, name) for name in filed}
-        merged |= _from_environment(os.environ if environ is None else environ)
+        merged |= _SOURCES.in_environment(os.environ if environ is None else environ)
         if code is not None:
             merged |= {name: getattr(code, name) for name in code.given - filed}
         return cls(**merged)
@@ -350,7 +336,7 @@ class Options:
         return [
             OptionRow(
                 name=name,
-                environment=_PREFIX + name.upper(),
+                environment=PREFIX + name.upper(),
                 default=setting.shown(),
                 accepts=setting.accepts,
                 description=setting.description,
@@ -362,21 +348,7 @@ class Options:
     @classmethod
     def reference_markdown(cls) -> str:
         """The reference as Markdown: one table per section."""
-        lines: list[str] = []
-        section = None
-        for row in cls.reference():
-            if row.section != section:
-                section = row.section
-                lines += [
-                    "",
-                    f"## {section}",
-                    "",
-                    "| Option | Default | Meaning | Accepts |",
-                    "|---|---|---|---|",
-                ]
-            cells = (f"`{row.name}`<br>`{row.environment}`", f"`{row.default}`", row.description, row.accepts)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        return "\n".join(lines[1:]) + "\n"
+        return as_markdown(cls.reference())
 
 
 _SETTINGS: dict[str, Setting[Any, Any]] = {
@@ -408,57 +380,4 @@ def _sections() -> Iterator[tuple[str, str]]:
 
 _SECTIONS = dict(_sections())
 
-
-def _closest(name: str) -> str | None:
-    return next(iter(difflib.get_close_matches(name, _SETTINGS, n=1, cutoff=0.75)), None)
-
-
-def _require_known(name: str, source: str) -> None:
-    if name in _SETTINGS:
-        return
-    closest = _closest(name)
-    meant = f"did you mean {closest!r}?" if closest else f"there are {', '.join(_SETTINGS)}"
-    raise ConfigurationError(f"{source}: there is no option {name!r}; {meant}")
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for variable, text in environ.items():
-        if not variable.startswith(_PREFIX):
-            continue
-        name = variable.removeprefix(_PREFIX).lower()
-        if name in _SETTINGS:
-            found[name] = _SETTINGS[name].parsed(text, variable)
-        elif name not in _RESERVED and _closest(name) is not None:
-            _require_known(name, variable)
-    return found
-
-
-def _from_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    file = Path(path)
-    try:
-        document = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} is not valid TOML: {error}") from error
-    found: dict[str, Any] = {}
-    for key, value in _table(document, file).items():
-        name = key.replace("-", "_")
-        if name in _RESERVED:
-            continue
-        source = f"{key} in {file}"
-        _require_known(name, source)
-        setting = _SETTINGS[name]
-        found[name] = (
-            setting.parsed(value, source) if isinstance(value, str) else setting.checked(value, source)
-        )
-    return found
-
-
-def _table(document: dict[str, Any], file: Path) -> dict[str, Any]:
-    tool = document.get("tool", {})
-    table = document.get("ratchet", tool.get("ratchet") if isinstance(tool, dict) else None)
-    if not isinstance(table, dict):
-        raise ConfigurationError(f"{file} has no table [{_TABLES[0]}] or [{_TABLES[1]}]")
-    return table
+_SOURCES = OptionSources(_SETTINGS, PREFIX)

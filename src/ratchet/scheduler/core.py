@@ -17,12 +17,14 @@ from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
+from ratchet.model.errors import InvalidJob, RatchetError
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus, Priority
+from ratchet.scheduler.dispatcher import Dispatcher
+from ratchet.scheduler.lazy_store import LazyStore
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.invocation_resolver import InvocationResolver
@@ -34,12 +36,8 @@ if TYPE_CHECKING:
     from ratchet.engine.assembly import NodeParts
     from ratchet.engine.events import EventBus
     from ratchet.engine.node import Node
-    from ratchet.engine.service import Service
 
 logger = logging.getLogger("ratchet")
-
-#: A process that only submits asks for the database's time this often.
-RESAMPLE_AFTER = 600.0
 
 
 class Core:
@@ -65,22 +63,18 @@ class Core:
         self.url = url
         #: Set before `start` where another process beats for this node as well (``ratchet worker``).
         self.supervised = False
-        self._open_store = open_store
         self._options = options
         self.parts = parts
         self.clock: Clock = clock if clock is not None else DatabaseClock()
+        self._lazy = LazyStore(open_store, self.clock)
         self._ids = ids
         self._alert = alert
         self.middleware: list[Middleware] = []
         self.recurrences: list[Recurrence] = []
+        self._events = Dispatcher(options.event_queue_size, parts.executor)
         self._lock = threading.RLock()
         self._life = threading.RLock()  # one start or stop at a time; their hooks may use the scheduler
-        self._raw_store: JobStore | None = None
-        self._ready = False
-        self._sampled_at: float | None = None
         self._limits: dict[str, int] = {}
-        self._bus: EventBus | None = None
-        self._telling: Service | None = None
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
         self._lingering: Node | None = None
@@ -91,35 +85,13 @@ class Core:
     @property
     def raw_store(self) -> JobStore:
         """The store, whether or not its schema is right."""
-        with self._lock:
-            if self._raw_store is None:
-                self._raw_store = self._open_store()
-            return self._raw_store
+        return self._lazy.raw
 
     @property
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
-        known = self._raw_store
-        if known is not None and self._ready:
-            return known
-        with self._lock:
-            store = self.raw_store
-            if not self._ready:
-                self._prepare(store)
-                self._ready = True
-                self._sample(store)
-        return store
-
-    def _prepare(self, store: JobStore) -> None:
-        # Looked at first: a migration takes the write lock, which the caller of submit(within=…) may hold.
-        try:
-            store.check_schema()
-        except SchemaOutOfDate:
-            if not (
-                self._options.auto_migrate or store.capabilities.migrates_itself or store.name == "sqlite"
-            ):
-                raise
-            store.migrate()
+        checked = self._lazy.checked
+        return checked if checked is not None else self._lazy.check(auto_migrate=self._options.auto_migrate)
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
@@ -144,21 +116,7 @@ class Core:
 
     def now(self) -> datetime:
         """The database's time, as last sampled; before the store is first used, this machine's."""
-        if self._sampled_at is not None and self.clock.monotonic() - self._sampled_at > RESAMPLE_AFTER:
-            self._sample(self.raw_store)
-        return self.clock.now()
-
-    def _sample(self, store: JobStore) -> None:
-        if not isinstance(self.clock, DatabaseClock):
-            return
-        asked = self.clock.monotonic()
-        self._sampled_at = asked
-        try:
-            told = store.database_time()
-        except StoreError as error:
-            logger.debug("the database's time could not be read: %s", error)
-        else:
-            self.clock.sample(told, self.clock.monotonic() - asked)
+        return self._lazy.now()
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary point."""
@@ -242,39 +200,18 @@ class Core:
     @property
     def bus(self) -> EventBus:
         """Where events go."""
-        with self._lock:
-            if self._bus is None:
-                from ratchet.engine.events import EventBus
-
-                self._bus = EventBus(self._options.event_queue_size)
-            return self._bus
+        return self._events.bus
 
     def hears(self, event: type[Event]) -> bool:
         """True if somebody listens for *event*."""
-        return self._bus is not None and self._bus.wants(event)
+        return self._events.hears(event)
 
     def publish(self, event: Event) -> None:
         """Tell the listeners of this process, on the dispatcher thread."""
         with undisturbed():
             self.bus.publish(event)
             if self._node is None:
-                self._dispatcher().wake()
-
-    def _dispatcher(self) -> Service:
-        """The dispatcher of a process that is no node: it has a thread only once there was an event."""
-        from ratchet.engine.service import Service
-
-        with self._lock:
-            if self._telling is None:
-                bus = self.bus
-
-                def tell() -> float:
-                    bus.run_once()
-                    return 60.0  # `publish` wakes it
-
-                self._telling = Service("events", tell, self.parts.executor)
-                self._telling.start()
-            return self._telling
+                self._events.wake()
 
     # --- waiting ---
 
@@ -320,6 +257,7 @@ class Core:
                     "this scheduler is already running; stop() it before its options are changed"
                 )
             self._options = self._options.replace(**changes)
+            self._events.queue_size = self._options.event_queue_size
 
     def node_parts(self) -> NodeParts:
         """What a node of this scheduler is made of."""
@@ -368,7 +306,7 @@ class Core:
                 hook.before_start()
             node = Node(self.node_parts())
             self.store_recurrences()
-            self._quiet()
+            self._events.quiet()
             node.start()
             self._node = node
             self._call_hooks("after_start", self.parts.hooks)
@@ -384,23 +322,14 @@ class Core:
                 self._node = None
                 self._lingering = None if ended else node
                 self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
-            self._quiet()
+            self._events.quiet()
         return ended
-
-    def _quiet(self) -> None:
-        """Deliver what is queued, and let the dispatcher of the idle process go."""
-        with self._lock:
-            telling, self._telling = self._telling, None
-        if telling is not None:
-            telling.stop()
-        if self._bus is not None:
-            self._bus.flush()
 
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""
         self.stop()
         with self._lock:
-            store, self._waiter = self._raw_store, None
+            store, self._waiter = self._lazy.opened, None
             cluster, self._cluster = self._cluster, None
             lingering, self._lingering = self._lingering, None
         if cluster is not None:

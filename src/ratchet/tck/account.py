@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ratchet.tck.suite import differences, listed_contracts
+from ratchet.tck.suite import contract_name, differences, listed_contracts
 
 #: A run that was narrowed leaves hundreds of contracts out; nobody reads them all.
 SHOWN = 20
@@ -31,7 +31,7 @@ class Account:
         cls = getattr(item, "cls", None)
         if isinstance(cls, type) and cls.__module__.startswith("ratchet.tck.contracts."):
             method = getattr(item, "originalname", item.name)
-            self.names[item.nodeid] = f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}.{method}"
+            self.names[item.nodeid] = contract_name(cls, method)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = self.names.get(report.nodeid)

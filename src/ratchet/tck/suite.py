@@ -5,26 +5,26 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from importlib.resources import files
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import pytest
 
 from ratchet.tck import contracts as package
 
 _PACKAGE = package.__name__
-_MODULES = sorted(module.name for module in iter_modules(package.__path__))
+_MODULES = sorted(module.name for module in walk_packages(package.__path__, f"{_PACKAGE}."))
 
 for _name in _MODULES:
-    if f"{_PACKAGE}.{_name}" not in sys.modules:
+    if _name not in sys.modules:
         # so that a failing contract shows the values it compared
-        pytest.register_assert_rewrite(f"{_PACKAGE}.{_name}")
+        pytest.register_assert_rewrite(_name)
 
 
 def contract_classes() -> dict[str, type]:
     """Every class of contracts by its name; put them into a module's globals and pytest collects them."""
     found: dict[str, type] = {}
     for name in _MODULES:
-        module = import_module(f"{_PACKAGE}.{name}")
+        module = import_module(name)
         for value in vars(module).values():
             if (
                 isinstance(value, type)
@@ -37,8 +37,9 @@ def contract_classes() -> dict[str, type]:
 
 
 def contract_name(cls: type, method: str) -> str:
-    """How a contract stands in the list: noun, class, method."""
-    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}.{method}"
+    """How a contract stands in the list: noun, class, method; in which file of a large noun is left open."""
+    noun = cls.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
+    return f"{noun}.{cls.__name__}.{method}"
 
 
 def written_contracts() -> list[str]:

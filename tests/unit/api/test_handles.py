@@ -25,14 +25,11 @@ from ratchet import (
     JobResumed,
     JobStatus,
     ManualClock,
-    Options,
     Priority,
     Reason,
     TruncatedResult,
     new_id,
 )
-from ratchet.model.job import JobSpec
-from ratchet.model.payload import StoredObject
 from ratchet.testing import ManualScheduler, manual_scheduler
 
 calls: list[Any] = []
@@ -378,27 +375,3 @@ class TestQueries:
         """The limit of a key is stored with the first job that uses it."""
         scheduler.enqueue(charge, 1).with_concurrency_key("tenant-7", limit=2).submit()
         assert [(limit.name, limit.concurrent) for limit in scheduler.limits.list()] == [("tenant-7", 2)]
-
-
-class TestDamagedJobs:
-    @pytest.mark.parametrize(
-        ("payload", "args"),
-        [
-            ('{"args":[{"$":"dataclass","t":"gone:Receipt","v":{"number":1}}],"kwargs":{}}', None),
-            ('{"args":[{"$":"unheard-of"}],"kwargs":{}}', ({"$": "unheard-of"},)),
-            ('{"answer":42}', ({"answer": 42},)),
-            ("not json", ("not json",)),
-        ],
-    )
-    def test_a_payload_that_cannot_be_read_is_shown(self, payload: str, args: Any) -> None:
-        """A job of another program, or of code that is gone, can still be looked at."""
-        scheduler = manual_scheduler(allow=["shop"], options=Options())
-        spec = JobSpec(
-            job_id=new_id(), target="gone:job", payload=payload, scheduled_at=scheduler.backend.now()
-        )
-        scheduler.store.insert([spec], now=scheduler.backend.now())
-        job = scheduler.jobs.get(spec.job_id)
-        if args is None:
-            assert isinstance(job.args[0], StoredObject)
-        else:
-            assert job.args == args

@@ -1,4 +1,4 @@
-"""The front door: configuration, start and stop, events, middleware, hooks, health."""
+"""The scheduler as a whole: configured, started, running on every store, stopped."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,61 +24,36 @@ from ratchet import (
     Busy,
     ConfigurationError,
     InvalidJob,
-    JobCanceled,
     JobCanceledError,
-    JobContext,
-    JobEvent,
-    JobFailed,
     JobFilter,
-    JobPaused,
     JobStarted,
     JobStatus,
-    LifecycleHook,
     MissingDriver,
     Options,
     RatchetError,
     Scheduler,
     SchemaOutOfDate,
-    StoreUnavailable,
     TargetNotAllowed,
 )
 from ratchet.config import resolve_allow, resolve_options, resolve_url
-from ratchet.defaults.principal_provider import ContextPrincipalProvider
 from ratchet.stores.memory import MemoryStore
-
-log: list[Any] = []
-started = threading.Event()
-
-
-def add(one: int, two: int) -> int:
-    return one + two
-
-
-async def slow_add(one: int, two: int) -> int:
-    await asyncio.sleep(0.01)
-    return one + two
-
-
-def endless() -> None:
-    started.set()
-    while True:
-        time.sleep(0.005)
-
-
-def failing() -> None:
-    raise ValueError("no")
-
-
-def nap(seconds: float) -> str:
-    time.sleep(seconds)
-    return "rested"
+from tests.unit.api.scheduler_samples import (
+    HERE,
+    add,
+    add_one,
+    endless,
+    failing,
+    nap,
+    slow_add,
+    started,
+    total,
+)
 
 
 @pytest.fixture
 def scheduler() -> Iterator[Scheduler]:
-    log.clear()
     started.clear()
-    made = Scheduler(store=MemoryStore(), allow=[__name__])
+    made = Scheduler(store=MemoryStore(), allow=[HERE])
     yield made
     made.close()
 
@@ -164,7 +138,7 @@ class TestSchema:
     def test_other_stores_are_checked_and_not_changed(self) -> None:
         """A missing schema is an error that says what to do, each time; ``migrate()`` mends it."""
         store = Gate("postgresql", missing=True)
-        scheduler = Scheduler(store=store, allow=[__name__])
+        scheduler = Scheduler(store=store, allow=[HERE])
         for _ in range(2):
             with pytest.raises(SchemaOutOfDate, match="ratchet db upgrade"):
                 scheduler.enqueue_now(add, 1, 2)
@@ -181,7 +155,7 @@ class TestSchema:
     def test_who_migrates_by_itself(self, name: str, options: Options) -> None:
         """SQLite always, others when the option says so; once."""
         store = Gate(name, missing=True)
-        scheduler = Scheduler(store=store, allow=[__name__], options=options)
+        scheduler = Scheduler(store=store, allow=[HERE], options=options)
         scheduler.enqueue_many(add, [(1, 2)])
         scheduler.jobs.counts()
         assert store.calls == ["check", "migrate"]
@@ -306,10 +280,6 @@ class TestRunning:
         assert worker.returncode == 0
 
 
-def add_one(number: int) -> int:
-    return number + 1
-
-
 @pytest.fixture(params=["sqlite file", "sqlite memory", "postgresql"])
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scheduler]:
     url = {
@@ -317,7 +287,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scheduler
         "sqlite memory": lambda: "sqlite:///:memory:",
         "postgresql": lambda: request.getfixturevalue("postgresql_url"),
     }[request.param]()
-    made = Scheduler(url, allow=[__name__], options=Options(auto_migrate=True))
+    made = Scheduler(url, allow=[HERE], options=Options(auto_migrate=True))
     yield made
     made.close()
 
@@ -354,168 +324,3 @@ class TestStores:
         assert [letter.job_id for letter in stored.dead_letters.find()] == [bad.id]
         assert stored.jobs.find(JobFilter(tags=["later"])).items[0].superseded_by == replacement.id
         assert stored.health()["reachable"]
-
-
-def total(values: list[int]) -> int:
-    return sum(values)
-
-
-class TestEvents:
-    def test_listeners_hear_their_kind(self, scheduler: Scheduler) -> None:
-        """A listener hears its class and what derives from it; stop() delivers what is pending."""
-        everything: list[str] = []
-        failures: list[JobFailed] = []
-        scheduler.on(JobEvent)(lambda event: everything.append(type(event).__name__))
-
-        @scheduler.on(JobFailed)
-        def failed(event: JobFailed) -> None:
-            failures.append(event)
-
-        with scheduler:
-            handle = scheduler.enqueue_now(failing)
-            handle.wait(timeout=10)
-        assert everything == ["JobSubmitted", "JobStarted", "JobFailed", "JobDeadLettered"]
-        assert [(event.job_id, event.will_retry) for event in failures] == [(handle.id, False)]
-
-    def test_a_process_that_is_no_node_hears_what_it_did(self, scheduler: Scheduler) -> None:
-        """Events of control verbs arrive on a dispatcher thread although nothing runs here; close() delivers the rest."""
-        threads: list[str] = []
-        scheduler.on(JobPaused, JobCanceled)(lambda event: threads.append(threading.current_thread().name))
-        handle = scheduler.enqueue_now(add, 1, 2)
-        handle.pause()
-        handle.cancel()
-        deadline = time.monotonic() + 10
-        while len(threads) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-        assert set(threads) == {"ratchet-events"}
-
-    @pytest.mark.parametrize(
-        "register",
-        [
-            lambda s: s.on(ValueError),
-            lambda s: s.on(JobEvent)("not callable"),
-            lambda s: s.on(JobEvent)(slow_add),
-            lambda s: s.around(slow_add),
-            lambda s: s.around("nothing"),
-        ],
-    )
-    def test_what_cannot_listen(self, scheduler: Scheduler, register: Any) -> None:
-        """Coroutines and things that are no events are refused where they are registered."""
-        with pytest.raises(InvalidJob):
-            register(scheduler)
-
-
-class TestMiddleware:
-    def test_the_first_is_outermost(self, scheduler: Scheduler) -> None:
-        """Generators, context managers and classes surround each run, in the order they were given."""
-
-        @scheduler.around
-        def outer(ctx: JobContext) -> Iterator[None]:
-            log.append(("outer in", ctx.attempt))
-            try:
-                yield
-            finally:
-                log.append("outer out")
-
-        @scheduler.around
-        @contextmanager
-        def inner(ctx: JobContext) -> Iterator[None]:
-            log.append("inner in")
-            yield
-            log.append("inner out")
-
-        @scheduler.around
-        def plain(ctx: JobContext) -> AbstractContextManager[None]:
-            return nullcontext()
-
-        with scheduler:
-            assert scheduler.enqueue_now(add, 1, 2).result(timeout=10) == 3
-        assert log == [("outer in", 1), "inner in", "inner out", "outer out"]
-
-    def test_middleware_that_surrounds_nothing(self, scheduler: Scheduler) -> None:
-        """A function that returns no context manager fails the job with words that say why."""
-        scheduler.around(lambda ctx: None)
-        with scheduler:
-            handle = scheduler.enqueue_now(add, 1, 2)
-            handle.wait(timeout=10)
-        assert "context manager" in (handle.job().error or "")
-
-
-class Hook(LifecycleHook):
-    def __init__(self, name: str, *, broken: str | None = None) -> None:
-        self._name = name
-        self._broken = broken
-
-    def _note(self, step: str) -> None:
-        log.append((self._name, step))
-        if self._broken == step:
-            raise RuntimeError(step)
-
-    def before_start(self) -> None:
-        self._note("before_start")
-
-    def after_start(self) -> None:
-        self._note("after_start")
-
-    def before_stop(self) -> None:
-        self._note("before_stop")
-
-    def after_stop(self) -> None:
-        self._note("after_stop")
-
-
-class TestHooks:
-    def test_order(self) -> None:
-        """Hooks run in order around the start and in reverse around the stop; a broken one is only logged."""
-        log.clear()
-        scheduler = Scheduler(
-            store=MemoryStore(),
-            allow=[__name__],
-            lifecycle_hooks=[Hook("a", broken="after_start"), Hook("b", broken="before_stop")],
-        )
-        with scheduler:
-            pass
-        assert log == [
-            ("a", "before_start"),
-            ("b", "before_start"),
-            ("a", "after_start"),
-            ("b", "after_start"),
-            ("b", "before_stop"),
-            ("a", "before_stop"),
-            ("b", "after_stop"),
-            ("a", "after_stop"),
-        ]
-
-    def test_a_hook_prevents_the_start(self) -> None:
-        """What before_start raises comes through, and there is no node."""
-        scheduler = Scheduler(
-            store=MemoryStore(), allow=[__name__], lifecycle_hooks=[Hook("a", broken="before_start")]
-        )
-        with pytest.raises(RuntimeError, match="before_start"):
-            scheduler.start()
-        assert not scheduler.running
-        assert scheduler.nodes.list() == []
-
-
-class TestParts:
-    def test_the_caller_is_kept(self) -> None:
-        """The principal of the submitting code is stored with the job."""
-        principals = ContextPrincipalProvider()
-        scheduler = Scheduler(store=MemoryStore(), allow=[__name__], principal_provider=principals)
-        with principals.acting_as("ann"):
-            handle = scheduler.enqueue_now(add, 1, 2)
-            many = scheduler.enqueue_many(add, [(1, 2), (3, 4)])
-        assert {h.job().caller for h in (handle, *many)} == {"ann"}
-        assert scheduler.enqueue_now(add, 1, 2).job().caller is None
-
-    def test_health_of_a_store_that_is_away(self) -> None:
-        """A health check reports; it does not raise."""
-
-        class Away(MemoryStore):
-            def database_time(self) -> Any:
-                raise StoreUnavailable("connection refused")
-
-        health = Scheduler(store=Away(), allow=[__name__]).health()
-        assert (health.ok, health["reachable"]) == (False, False)
-        assert "connection refused" in health["error"]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ratchet.model.claim import JobClaim
 from ratchet.model.options import Options
 from ratchet.stores.sql.store import SqlStore
 from ratchet.stores.sql.urls import dialect_of
@@ -66,6 +67,15 @@ def opened(kind: str, request: Any, tmp_path: Path) -> Iterator[SqlSteps]:
         yield steps
     finally:
         steps.close()
+
+
+def claim_all(steps: SqlSteps, node: str, count: int) -> list[JobClaim]:
+    """*count* jobs RUNNING on a new node."""
+    steps.register(node)
+    steps.submit_many(count)
+    claims = steps.claim(node_id=node)
+    assert len(claims) == count
+    return claims
 
 
 def at_once(*actions: Callable[[], T]) -> list[T]:

@@ -19,7 +19,7 @@ from ratchet.stores.sql import history
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.runs import success_row
 from ratchet.stores.sql.successes import SUCCEED
-from ratchet.stores.sql.walk import STEP
+from ratchet.stores.walk import STEP
 from tests.unit.stores.sql_stores import SqlSteps, opened
 
 # Ids in the order of creation, before those of all jobs that the tests submit.

@@ -12,7 +12,7 @@ from ratchet.model.claim import JobClaim
 from ratchet.model.job import JobFilter, LogEntry
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.history import JOB_COLUMNS
-from ratchet.stores.sql.walk import STEP
+from ratchet.stores.walk import STEP
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, at_once, opened
 
 

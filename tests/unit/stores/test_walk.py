@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ratchet.stores.sql.walk import BUDGET, STEP, Stretch, Walk
+from ratchet.stores.walk import BUDGET, STEP, Stretch, Walk
 
 
 class Rows:

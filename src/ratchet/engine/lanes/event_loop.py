@@ -8,21 +8,20 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 from ratchet.api.context import entered
-from ratchet.engine.lanes.buffer import Appetite, RunBuffer
+from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
-from ratchet.engine.task import Completing, JobTask, Prepared
-from ratchet.model.clock import Clock
+from ratchet.engine.task import Prepared
 from ratchet.model.decision import Outcome
 from ratchet.model.status import Lane
-from ratchet.spi.executor_provider import ExecutorProvider
 
 logger = logging.getLogger("ratchet.engine")
 
 
-class EventLoopLane:
+class EventLoopLane(SlotLane):
     """
     Runs up to ``slots`` coroutines at once.
 
@@ -32,33 +31,9 @@ class EventLoopLane:
 
     lane = Lane.ASYNC
 
-    def __init__(
-        self,
-        *,
-        slots: int,
-        task: JobTask,
-        completer: Completing,
-        clock: Clock,
-        executor: ExecutorProvider,
-        on_started: Callable[[Run], None] = lambda run: None,
-        on_room: Callable[[], None] = lambda: None,
-        max_prefetch: int = 500,
-        prefetch_window: float = 0.1,
-        on_lingered: Callable[[Run], None] = lambda run: None,
-    ) -> None:
-        self.slots = slots
-        self._task = task
-        self._completer = completer
-        self._clock = clock
-        self._executor = executor
-        self._on_started = on_started
-        self._on_room = on_room
-        self._on_lingered = on_lingered
-        self._buffer = RunBuffer()
+    def __init__(self, **wiring: Unpack[Wiring]) -> None:
+        super().__init__(**wiring)
         self._inbox: deque[Run] = deque()
-        self._running: dict[int, Run] = {}
-        self._appetite = Appetite(prefetch_window, max_prefetch)
-        self._stuck = 0
         self._filling = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -100,18 +75,6 @@ class EventLoopLane:
         self._inbox.append(run)
         self._loop.call_soon_threadsafe(self._fill)
 
-    def wanted(self) -> int:
-        return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
-
-    def withdraw(self, before: float) -> list[Run]:
-        return self._buffer.take_older(before)
-
-    def running(self) -> list[Run]:
-        return list(self._running.values())
-
-    def holding(self) -> list[Run]:
-        return [*self._buffer.runs(), *self._running.values()]
-
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
             return
@@ -123,10 +86,6 @@ class EventLoopLane:
         self._stuck += 1
         if self._running.pop(id(run), None) is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._fill)
-
-    @property
-    def stuck(self) -> int:
-        return self._stuck
 
     def stop(self, timeout: float) -> None:
         loop, thread = self._loop, self._thread

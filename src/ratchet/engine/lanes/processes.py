@@ -10,14 +10,13 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Unpack
 
 from ratchet.api.context import entered
-from ratchet.engine.lanes.buffer import RunBuffer
 from ratchet.engine.lanes.process_child import Call, serve
+from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
-from ratchet.engine.task import Completing, JobTask, Prepared
-from ratchet.model.clock import Clock
+from ratchet.engine.task import Prepared
 from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised, Returned
 from ratchet.model.errors import JobInterrupted
 from ratchet.model.status import Lane
@@ -26,7 +25,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 logger = logging.getLogger("ratchet.engine")
 
 
-class ProcessLane:
+class ProcessLane(SlotLane):
     """
     Runs jobs in a few child processes, each led by a thread here.
 
@@ -37,30 +36,9 @@ class ProcessLane:
 
     lane = Lane.PROCESS
 
-    def __init__(
-        self,
-        *,
-        slots: int,
-        task: JobTask,
-        completer: Completing,
-        clock: Clock,
-        executor: ExecutorProvider,
-        on_started: Callable[[Run], None] = lambda run: None,
-        on_room: Callable[[], None] = lambda: None,
-        max_prefetch: int = 500,
-        prefetch_window: float = 0.1,
-        on_lingered: Callable[[Run], None] = lambda run: None,
-    ) -> None:
-        self.slots = slots
-        self._task = task
-        self._completer = completer
-        self._clock = clock
-        self._executor = executor
-        self._on_started = on_started
-        self._on_room = on_room
+    def __init__(self, **wiring: Unpack[Wiring]) -> None:
+        super().__init__(**wiring)
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
-        self._buffer = RunBuffer()
-        self._running: dict[int, Run] = {}
         self._leaders: list[threading.Thread] = []
         self._lock = threading.Lock()
 
@@ -83,15 +61,6 @@ class ProcessLane:
     def wanted(self) -> int:
         return max(0, self.slots - len(self._running) - len(self._buffer))
 
-    def withdraw(self, before: float) -> list[Run]:
-        return self._buffer.take_older(before)
-
-    def running(self) -> list[Run]:
-        return list(self._running.values())
-
-    def holding(self) -> list[Run]:
-        return [*self._buffer.runs(), *self._running.values()]
-
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
             return
@@ -102,10 +71,6 @@ class ProcessLane:
 
     def replace(self, run: Run) -> None:
         """Its child was killed: the leader notices and starts another."""
-
-    @property
-    def stuck(self) -> int:
-        return 0
 
     def stop(self, timeout: float) -> None:
         with self._lock:

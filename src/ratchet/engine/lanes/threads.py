@@ -5,18 +5,17 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
+from typing import Unpack
 
 from ratchet.api.context import entered
-from ratchet.engine.lanes.buffer import Appetite, RunBuffer
+from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
-from ratchet.engine.task import Completing, JobTask, Prepared
-from ratchet.model.clock import Clock
+from ratchet.engine.task import Prepared
 from ratchet.model.decision import Interrupted, Outcome
 from ratchet.model.errors import JobInterrupted
 from ratchet.model.status import Lane
-from ratchet.spi.executor_provider import ExecutorProvider
 
 # Looked up twice: each look-up is a function object with argument types of its own.
 _raise_in_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
@@ -25,7 +24,7 @@ _withdraw_from_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _withdraw_from_thread.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
 
 
-class ThreadLane:
+class ThreadLane(SlotLane):
     """
     Runs jobs on a fixed number of threads.
 
@@ -35,34 +34,10 @@ class ThreadLane:
 
     lane = Lane.THREAD
 
-    def __init__(
-        self,
-        *,
-        slots: int,
-        task: JobTask,
-        completer: Completing,
-        clock: Clock,
-        executor: ExecutorProvider,
-        on_started: Callable[[Run], None] = lambda run: None,
-        on_room: Callable[[], None] = lambda: None,
-        max_prefetch: int = 500,
-        prefetch_window: float = 0.1,
-        on_lingered: Callable[[Run], None] = lambda run: None,
-    ) -> None:
-        self.slots = slots
-        self._task = task
-        self._completer = completer
-        self._clock = clock
-        self._executor = executor
-        self._on_started = on_started
-        self._on_room = on_room
-        self._on_lingered = on_lingered
+    def __init__(self, **wiring: Unpack[Wiring]) -> None:
+        super().__init__(**wiring)
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
-        self._buffer = RunBuffer()
-        self._running: dict[int, Run] = {}
         self._threads: set[threading.Thread] = set()
-        self._appetite = Appetite(prefetch_window, max_prefetch)
-        self._stuck = 0
         self._lock = threading.Lock()
         self._number = 0
 
@@ -87,18 +62,6 @@ class ThreadLane:
         self._buffer.add(run)
         self._inbox.put(run)
 
-    def wanted(self) -> int:
-        return self._appetite.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
-
-    def withdraw(self, before: float) -> list[Run]:
-        return self._buffer.take_older(before)
-
-    def running(self) -> list[Run]:
-        return list(self._running.values())
-
-    def holding(self) -> list[Run]:
-        return [*self._buffer.runs(), *self._running.values()]
-
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
             return
@@ -115,10 +78,6 @@ class ThreadLane:
             self._stuck += 1
         if self._running.pop(id(run), None) is not None:
             self._add_thread()
-
-    @property
-    def stuck(self) -> int:
-        return self._stuck
 
     def stop(self, timeout: float) -> None:
         threads = [thread for thread in self._threads if thread.is_alive()]

@@ -10,46 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-from uuid import UUID
 
-from ratchet.model.status import Priority
-from ratchet.stores.turns import Turns
+from ratchet.stores.branches import PRIORITIES, Branch
+from ratchet.stores.turns import Rank, Turns
 
-PRIORITIES: Final = tuple(sorted((int(priority) for priority in Priority), reverse=True))
+__all__ = ["PRIORITIES", "Branch", "Chosen", "branches_of", "choose"]
 
 _STEP: Final = 4  # a round trip for one job would be too dear
 
-#: (minus the effective priority, due time in microseconds, job id): sorts in claim order.
-Rank = tuple[int, int, UUID]
-Chosen = list[tuple[Rank, "Branch"]]
-
-
-class Branch:
-    """The due jobs of one stream and one priority, in order, as far as they have been read."""
-
-    __slots__ = ("ended", "gates", "most", "party", "priority", "ranks", "stream_id")
-
-    def __init__(
-        self,
-        stream_id: int,
-        priority: int,
-        gates: tuple[str, ...] = (),
-        most: int | None = None,
-        party: str = "",
-    ) -> None:
-        self.stream_id = stream_id
-        self.priority = priority
-        self.gates = gates  # the limits that its jobs pass
-        self.most = most  # how many of it can be taken at all; None: as many as there are
-        self.party = party  # who takes turns: its fairness key
-        self.ranks: list[Rank] = []
-        self.ended = False  # nothing more to read
-
-    def can_beat(self, worst: Rank | None) -> bool:
-        """True where an unread job of the branch may belong before *worst*; None: before nothing."""
-        if self.ended or (self.most is not None and len(self.ranks) >= self.most):
-            return False
-        return worst is None or not self.ranks or self.ranks[-1] < worst
+#: Ranks in claim order (due times in microseconds), each with the branch it was read from.
+Chosen = list[tuple[Rank, Branch]]
 
 
 def branches_of(stream_id: int) -> list[Branch]:

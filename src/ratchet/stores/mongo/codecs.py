@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from uuid import UUID
 
 from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
@@ -29,3 +30,8 @@ SIGNALS = Codec(SignalRow)
 def fire_identity(key: tuple[str, datetime]) -> Document:
     """The ``_id`` of a fire time."""
     return {"schedule": key[0], "fire_at": micros(key[1])}
+
+
+def run_identity(run: tuple[UUID, UUID]) -> Document:
+    """The ``_id`` of a run: its job and its claim."""
+    return {"job_id": run[0], "claim_id": run[1]}

@@ -23,7 +23,7 @@ from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.sql.walk import STEP, Stretch, Walk
+from ratchet.stores.walk import STEP, Stretch, Walk
 
 LINES: Final = Codec(LogEntry, "job_id", "claim_id", "sequence")
 

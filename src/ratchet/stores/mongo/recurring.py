@@ -16,7 +16,7 @@ from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.submissions import load_submission
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.sql.validation import validate
+from ratchet.stores.validation import validate
 
 
 class MongoRecurring:

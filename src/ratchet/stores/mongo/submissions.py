@@ -33,7 +33,7 @@ from ratchet.stores.mongo.job_documents import document_of, new_row
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.wakeups import wake_with
 from ratchet.stores.mongo.work import Work
-from ratchet.stores.sql.validation import validate
+from ratchet.stores.validation import validate
 
 #: Seconds that a submission waits for a key that another open transaction holds.
 KEY_PATIENCE: Final = 5.0

@@ -24,10 +24,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from msgspec import Struct
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.cursor import Cursor
@@ -39,7 +38,7 @@ from ratchet.model.job import Alert, Execution, StreamKey
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
 from ratchet.stores.memory.state import State
-from ratchet.stores.memory.tables import Group, Index, Journal, Pending
+from ratchet.stores.memory.tables import Group, Journal, Pending
 from ratchet.stores.mongo.codecs import (
     ALERTS,
     BATCHES,
@@ -56,8 +55,10 @@ from ratchet.stores.mongo.codecs import (
     SCHEDULES,
     SIGNALS,
     fire_identity,
+    run_identity,
 )
-from ratchet.stores.mongo.documents import Codec, Document, time_of
+from ratchet.stores.mongo.coded_tables import CodedTables
+from ratchet.stores.mongo.documents import Document, time_of
 from ratchet.stores.mongo.flush import Flush, Writer
 from ratchet.stores.mongo.gates import BATCH
 from ratchet.stores.mongo.job_documents import Link, link
@@ -72,14 +73,10 @@ from ratchet.stores.mongo.job_tables import (
     running_on,
 )
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.tables import CodedSource, LoadedGroup, LoadedTable
+from ratchet.stores.mongo.tables import LoadedGroup, LoadedTable
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.database import Database
-
-S = TypeVar("S", bound=Struct)
-K = TypeVar("K")
-V = TypeVar("V")
 
 _FIRST_SERIAL = 1 << 128
 
@@ -207,12 +204,12 @@ class Work(State):
         self.jobs = JobTable(
             "job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting, self.expiring
         )
+        tables = self._tables(journal)
         self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
         self.edges_in = LoadedGroup(lambda edge: edge.child_id, "_id.child_id")
-        self.edges = self._coded(
+        self.edges = tables.rows(
             "edge",
             Names.DEPENDENCIES,
-            journal,
             EDGES,
             lambda edge: (edge.parent_id, edge.child_id),
             ("parent_id", "child_id"),
@@ -220,10 +217,9 @@ class Work(State):
             self.edges_in,
         )
         self.runs_of = LoadedGroup(lambda run: run.job_id, "_id.job_id")
-        self.executions = self._coded(
+        self.executions = tables.rows(
             "execution",
             Names.EXECUTIONS,
-            journal,
             RUNS,
             lambda run: (run.job_id, run.claim_id),
             ("job_id", "claim_id"),
@@ -231,132 +227,67 @@ class Work(State):
             fresh=True,
         )
         self.alerts_of = LoadedGroup(lambda alert: alert.job_id, "job_id")
-        self.alerts = self._coded(
-            "alert",
-            Names.ALERTS,
-            journal,
-            ALERTS,
-            lambda alert: alert.alert_id,
-            (),
-            self.alerts_of,
-            fresh=True,
+        self.alerts = tables.rows(
+            "alert", Names.ALERTS, ALERTS, lambda alert: alert.alert_id, (), self.alerts_of, fresh=True
         )
 
     def _make_other_tables(self, journal: Journal) -> None:
-        self.reservations = ReservationTable(
-            "business_key", journal, self._keyed(Names.BUSINESS_KEYS, RESERVATIONS)
+        tables = self._tables(journal)
+        self.reservations = tables.keyed(
+            "business_key", Names.BUSINESS_KEYS, RESERVATIONS, kind=ReservationTable
         )
-        self._writers.append(
-            (
-                self.reservations,
-                Names.BUSINESS_KEYS,
-                lambda key, held: {"_id": key, **RESERVATIONS.document(held)},
-            )
-        )
-        self.idempotency = LoadedTable(
+        self.idempotency = tables.custom(
             "idempotency_key",
-            journal,
-            CodedSource(self._finder(Names.IDEMPOTENCY_KEYS), lambda doc: (doc["_id"], doc["job_id"]), _same),
+            Names.IDEMPOTENCY_KEYS,
+            lambda doc: (doc["_id"], doc["job_id"]),
+            lambda key, job_id: {"_id": key, "job_id": job_id},
+            lambda key: key,
         )
-        self._writers.append(
-            (self.idempotency, Names.IDEMPOTENCY_KEYS, lambda key, job_id: {"_id": key, "job_id": job_id})
-        )
-        self.lingering = WholeTable("lingering", journal, self._run_source(Names.LINGERING))
-        self._writers.append(
-            (
-                self.lingering,
-                Names.LINGERING,
-                lambda run, node_id: {"_id": {"job_id": run[0], "claim_id": run[1]}, "node_id": node_id},
-            )
+        self.lingering = tables.custom(
+            "lingering",
+            Names.LINGERING,
+            lambda doc: ((doc["_id"]["job_id"], doc["_id"]["claim_id"]), doc["node_id"]),
+            lambda run, node_id: {"_id": run_identity(run), "node_id": node_id},
+            run_identity,
+            kind=WholeTable,
         )
         self.permits_of = LoadedGroup(lambda permit: permit.resource, "_id.resource")
-        self.permits = self._coded(
+        self.permits = tables.rows(
             "permit",
             Names.PERMITS,
-            journal,
             PERMITS,
             lambda permit: (permit.resource, permit.job_id, permit.claim_id),
             ("resource", "job_id", "claim_id"),
             self.permits_of,
         )
-        self.limits = self._coded("limit", Names.LIMITS, journal, LIMITS, lambda limit: limit.name, ())
-        self.breakers = self._coded(
-            "breaker", Names.BREAKERS, journal, BREAKERS, lambda record: record.service, ()
-        )
-        self.nodes = self._coded("node", Names.NODES, journal, NODES, lambda node: node.node_id, ())
-        self.locks = WholeTable("lock", journal, self._keyed(Names.LOCKS, LOCKS))
-        self._writers.append(
-            (self.locks, Names.LOCKS, lambda key, lock: {"_id": key, **LOCKS.document(lock)})
-        )
-        self._make_composition_tables(journal)
+        self.limits = tables.rows("limit", Names.LIMITS, LIMITS, lambda limit: limit.name)
+        self.breakers = tables.rows("breaker", Names.BREAKERS, BREAKERS, lambda record: record.service)
+        self.nodes = tables.rows("node", Names.NODES, NODES, lambda node: node.node_id)
+        self.locks = tables.keyed("lock", Names.LOCKS, LOCKS, kind=WholeTable)
+        self._make_composition_tables(tables)
 
-    def _make_composition_tables(self, journal: Journal) -> None:
+    def _make_composition_tables(self, tables: CodedTables) -> None:
         self.batches_of = LoadedGroup(lambda batch: batch.parent_id, "parent_id")
-        self.batches = self._coded(
-            "batch", Names.BATCHES, journal, BATCHES, lambda batch: batch.batch_id, (), self.batches_of
+        self.batches = tables.rows(
+            "batch", Names.BATCHES, BATCHES, lambda batch: batch.batch_id, (), self.batches_of
         )
-        self.costs = LoadedTable("batch_metrics", journal, self._keyed(Names.BATCH_METRICS, COSTS))
-        self._writers.append(
-            (self.costs, Names.BATCH_METRICS, lambda key, cost: {"_id": key, **COSTS.document(cost)})
-        )
-        self.schedules = LoadedTable("recurring_job", journal, self._keyed(Names.SCHEDULES, SCHEDULES))
-        self._writers.append(
-            (self.schedules, Names.SCHEDULES, lambda key, record: {"_id": key, **SCHEDULES.document(record)})
-        )
-        self.fires = LoadedTable(
+        self.costs = tables.keyed("batch_metrics", Names.BATCH_METRICS, COSTS)
+        self.schedules = tables.keyed("recurring_job", Names.SCHEDULES, SCHEDULES)
+        self.fires = tables.custom(
             "recurring_fire",
-            journal,
-            CodedSource(
-                self._finder(Names.FIRES),
-                lambda doc: ((doc["_id"]["schedule"], time_of(doc["_id"]["fire_at"])), FIRES.value(doc)),
-                fire_identity,
-            ),
-        )
-        self._writers.append(
-            (self.fires, Names.FIRES, lambda key, row: {"_id": fire_identity(key), **FIRES.document(row)})
+            Names.FIRES,
+            lambda doc: ((doc["_id"]["schedule"], time_of(doc["_id"]["fire_at"])), FIRES.value(doc)),
+            lambda key, row: {"_id": fire_identity(key), **FIRES.document(row)},
+            fire_identity,
         )
         self.signals_of = LoadedGroup(lambda row: row.spec.key, "spec.key", asked=self.pass_gate)
-        self.signals = LoadedTable("signal", journal, self._keyed(Names.SIGNALS, SIGNALS), self.signals_of)
-        self._writers.append(
-            (self.signals, Names.SIGNALS, lambda key, row: {"_id": key, **SIGNALS.document(row)})
-        )
+        self.signals = tables.keyed("signal", Names.SIGNALS, SIGNALS, self.signals_of)
 
-    def _finder(self, name: str) -> Callable[[Mapping[str, Any]], Cursor[Document]]:
-        return lambda query: self._names[name].find(query, session=self._session, batch_size=BATCH)
+    def _tables(self, journal: Journal) -> CodedTables:
+        return CodedTables(journal, self._find, self._writers)
 
-    def _keyed(self, name: str, codec: Codec[S]) -> CodedSource[Any, S]:
-        """Rows that do not hold their own key."""
-        return CodedSource(self._finder(name), lambda doc: (doc["_id"], codec.value(doc)), _same)
-
-    def _run_source(self, name: str) -> CodedSource[tuple[UUID, UUID], str]:
-        return CodedSource(
-            self._finder(name),
-            lambda doc: ((doc["_id"]["job_id"], doc["_id"]["claim_id"]), doc["node_id"]),
-            lambda run: {"job_id": run[0], "claim_id": run[1]},
-        )
-
-    def _coded(
-        self,
-        name: str,
-        collection: str,
-        journal: Journal,
-        codec: Codec[S],
-        key_of: Callable[[S], Any],
-        identity: tuple[str, ...],
-        *indexes: Index[Any, S],
-        fresh: bool = False,
-    ) -> LoadedTable[Any, S]:
-        """Rows that hold their own key; *identity* names its parts, if it has several."""
-
-        def decode(document: Document) -> tuple[Any, S]:
-            row = codec.value(document)
-            return key_of(row), row
-
-        named = (lambda key: dict(zip(identity, key, strict=True))) if identity else _same
-        source = CodedSource(self._finder(collection), decode, named)
-        table = LoadedTable(name, journal, source, *indexes, fresh=fresh)
-        self._writers.append((table, collection, lambda _, row: codec.document(row)))
-        return table
+    def _find(self, name: str, query: Mapping[str, Any]) -> Cursor[Document]:
+        return self._names[name].find(query, session=self._session, batch_size=BATCH)
 
     # --- reading ahead --------------------------------------------------------------------------
 
@@ -408,7 +339,3 @@ class Work(State):
         Flush(self).send(self._writers)
         for action in self._afterwards:
             action()
-
-
-def _same(key: K) -> K:
-    return key

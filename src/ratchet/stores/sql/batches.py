@@ -14,7 +14,7 @@ from ratchet.stores.sql.counters import finish_batches
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.submissions import insert_specs
-from ratchet.stores.sql.validation import validate
+from ratchet.stores.validation import validate
 
 #: Children that one transaction cancels or retries.
 _PORTION = 500

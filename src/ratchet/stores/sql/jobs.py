@@ -24,7 +24,7 @@ from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.specs import copy_specs, lone_insert
 from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
-from ratchet.stores.sql.validation import is_evident, validate
+from ratchet.stores.validation import is_evident, validate
 
 #: So many plain jobs, and more, are copied where the product can.
 COPY_FROM = 64

@@ -24,7 +24,7 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.keys import LEAVE_LEDGER
 from ratchet.stores.sql.submissions import insert_specs
-from ratchet.stores.sql.validation import validate
+from ratchet.stores.validation import validate
 
 #: Runs that are looked at to find one that has not ended; with more queued runs than this, the newest is among them.
 LATEST_RUNS = 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.stores.sql.columns import Kind, is_kind, kind_of
@@ -99,6 +99,18 @@ def _kind(word: str) -> Kind:
     if not is_kind(word):
         raise ValueError(f"{word!r} is not a kind of value: uuid time bool int real text")
     return word
+
+
+def bools(column: Iterable[Any]) -> list[Any]:
+    """The decoder of a column of bools that a driver gives as numbers."""
+    return [None if value is None else bool(value) for value in column]
+
+
+def planned(labels: Sequence[str], decoders: Mapping[Kind, Decoder]) -> Plan:
+    """Which columns of a result need decoding, by their labels."""
+    return tuple(
+        (index, decoders[kind]) for index, label in enumerate(labels) if (kind := kind_of(label)) in decoders
+    )
 
 
 def decode(rows: Sequence[tuple[Any, ...]], plan: Plan) -> list[tuple[Any, ...]]:

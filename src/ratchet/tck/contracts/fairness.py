@@ -15,7 +15,7 @@ from ratchet.model.cluster import BreakerRecord
 from ratchet.model.job import JobSpec
 from ratchet.model.status import Priority
 from ratchet.spi.store import JobStore
-from ratchet.tck.contracts.claims import in_claim_order
+from ratchet.tck.contracts.claims.order import in_claim_order
 from ratchet.tck.harness import Harness
 from ratchet.tck.race import results
 

@@ -21,9 +21,9 @@ import msgspec
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
-from ratchet.stores.sql.columns import Kind, kind_of
+from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.dialects.mysql_shapes import LISTED, PAIRS
-from ratchet.stores.sql.statement import Plan, Statement
+from ratchet.stores.sql.statement import Decoder, Plan, Statement, bools, planned
 
 _to_json = msgspec.json.encode
 _to_msgpack = msgspec.msgpack.encode
@@ -188,21 +188,9 @@ def _moments(column: Iterable[Any]) -> list[Any]:
     return [None if value is None else parse(value + "+00:00") for value in column]
 
 
-def _bools(column: Iterable[Any]) -> list[Any]:
-    return [None if value is None else bool(value) for value in column]
-
-
-_DECODERS: dict[Kind, Callable[[Iterable[Any]], list[Any]]] = {
-    "uuid": _uuids,
-    "time": _moments,
-    "bool": _bools,
-}
+_DECODERS: dict[Kind, Decoder] = {"uuid": _uuids, "time": _moments, "bool": bools}
 
 
 def plan_of(labels: Sequence[str]) -> Plan:
     """Which result columns need decoding, by their labels."""
-    return tuple(
-        (index, _DECODERS[kind])
-        for index, label in enumerate(labels)
-        if (kind := kind_of(label)) in _DECODERS
-    )
+    return planned(labels, _DECODERS)

@@ -13,9 +13,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import psycopg
-from psycopg.adapt import AdaptersMap
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
@@ -25,19 +23,18 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql_connections import ADAPTERS, Connection, Connections
+from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
+from ratchet.stores.sql.dialects.postgresql_guests import guest_cursor
 from ratchet.stores.sql.dialects.postgresql_lone import LoneStatements
 from ratchet.stores.sql.dialects.postgresql_processes import end_transactions
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
-from ratchet.stores.sql.enlistment import Guest, guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.enlistment import guest_of
 from ratchet.stores.sql.errors import ConnectionLost
 from ratchet.stores.sql.wakeups.postgresql import backend_of, notify_within, postgresql_wakeups
 
 log = logging.getLogger("ratchet.stores.sql")
 
-_DRIVER = "psycopg.Connection"
-_ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
 _SAVEPOINT = "ratchet"
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
@@ -291,7 +288,7 @@ class PostgresqlDialect(Dialect):
     @contextmanager
     def enlist(self, within: object) -> Iterator[PostgresqlSession]:
         guest = guest_of(within)
-        cursor = self._guest_cursor(guest, within)
+        cursor = guest_cursor(guest, within)
         _plain(cursor, "SELECT current_setting('lock_timeout')")
         before = cursor.fetchone()[0]
         session = PostgresqlSession(self, guest.connection, cursor, enlisted=True)
@@ -307,19 +304,6 @@ class PostgresqlDialect(Dialect):
                 pass  # the error that is on its way says so already
             raise
         _plain(cursor, restore)
-
-    def _guest_cursor(self, guest: Guest, within: object) -> Any:
-        if _DRIVER in guest.names:
-            connection = guest.connection
-            _require_transaction(connection)
-            guest.begin()
-            # neither the caller's cursor_factory and row_factory, nor its adapters
-            return _OurCursor(connection, row_factory=tuple_row)
-        if _ADAPTER in guest.names:
-            _require_transaction(guest.connection.driver_connection)
-            guest.begin()
-            return guest.connection.cursor()
-        raise refuse_stranger(within, "PostgreSQL", "a psycopg.Connection")
 
     # --- schema -------------------------------------------------------------------------------
 
@@ -386,22 +370,6 @@ def _plain(cursor: Any, text: str) -> None:
         cursor.execute(text)
     except Exception as error:
         raise meaning(error, text) from error
-
-
-def _require_transaction(connection: Any) -> None:
-    status = connection.info.transaction_status
-    if status == TransactionStatus.INERROR:
-        raise StoreError("within= got a connection whose transaction has failed; roll it back first")
-    if connection.autocommit and status == TransactionStatus.IDLE:
-        raise refuse_autocommit("a psycopg connection")
-
-
-class _OurCursor(psycopg.Cursor[Row]):
-    """A cursor on a caller's connection with stock adapters, whatever the caller has registered."""
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        return ADAPTERS
 
 
 def _quoted(name: str) -> str:

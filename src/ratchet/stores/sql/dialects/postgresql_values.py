@@ -14,8 +14,8 @@ from typing import Any
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
-from ratchet.stores.sql.columns import Kind, kind_of
-from ratchet.stores.sql.statement import Plan, Statement
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.statement import Plan, Statement, planned
 
 
 def _text(value: Any) -> str:
@@ -122,4 +122,4 @@ def _in_utc(column: Iterable[Any]) -> list[Any]:
 
 def times_of(labels: Sequence[str]) -> Plan:
     """The result columns that hold times."""
-    return tuple((index, _in_utc) for index, label in enumerate(labels) if kind_of(label) == "time")
+    return planned(labels, {"time": _in_utc})

@@ -20,8 +20,8 @@ import msgspec
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import UnstorableData
-from ratchet.stores.sql.columns import Kind, kind_of
-from ratchet.stores.sql.statement import Plan, Statement
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.statement import Decoder, Plan, Statement, bools, planned
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -116,21 +116,9 @@ def _moments(column: Iterable[Any]) -> list[Any]:
     return [None if value is None else _EPOCH + timedelta(0, 0, value) for value in column]
 
 
-def _bools(column: Iterable[Any]) -> list[Any]:
-    return [None if value is None else bool(value) for value in column]
-
-
-_DECODERS: dict[Kind, Callable[[Iterable[Any]], list[Any]]] = {
-    "uuid": _uuids,
-    "time": _moments,
-    "bool": _bools,
-}
+_DECODERS: dict[Kind, Decoder] = {"uuid": _uuids, "time": _moments, "bool": bools}
 
 
 def plan_of(labels: Sequence[str]) -> Plan:
     """Which result columns need decoding, by their labels."""
-    return tuple(
-        (index, _DECODERS[kind])
-        for index, label in enumerate(labels)
-        if (kind := kind_of(label)) in _DECODERS
-    )
+    return planned(labels, _DECODERS)

@@ -1,0 +1,98 @@
+"""`ControlVerbs`: what can be done with a job that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ratchet.api.checks import id_of
+from ratchet.api.controls import Controls
+from ratchet.api.handles import JobHandle
+from ratchet.api.reasons import Reason
+from ratchet.api.steps import Step
+from ratchet.model.durations import Duration
+from ratchet.model.errors import InvalidJob
+from ratchet.model.job import JobFilter
+from ratchet.scheduler.core import Core
+
+
+class ControlVerbs:
+    """Signals, and changes of jobs that are there; what each answers says whether this call made the change."""
+
+    _core: Core
+    _controls: Controls
+
+    def signal(
+        self,
+        key: str,
+        payload: Any = None,
+        *,
+        job_id: UUID | str | None = None,
+        rejected: str | None = None,
+    ) -> int:
+        """
+        Release the jobs that wait for *key* (only *job_id*, if given); how many.
+
+        *rejected* is a reason to say no: the job runs and sees ``ctx.signal.approved`` as False. A signal
+        that released nobody is kept for a while, for the first job that waits for it.
+        """
+        return self._controls.signal(key, payload, job_id=job_id, rejected=rejected)
+
+    def handle(self, job_id: UUID | str) -> JobHandle[Any]:
+        """A handle made from an id; whether there is such a job is found out when it is asked."""
+        return JobHandle(self._core, id_of(job_id))
+
+    def cancel_job(self, job_id: UUID | str, *, reason: str = "requested") -> bool:
+        """Cancel a job and what waits for it, also while it runs; False if it has ended."""
+        return self._controls.cancel(job_id, reason)
+
+    def pause_job(self, job_id: UUID | str) -> bool:
+        """Take a PENDING or FAILED job out of the queue; True also if it was paused, else False."""
+        return self._controls.pause(job_id)
+
+    def resume_job(self, job_id: UUID | str) -> bool:
+        """Put a paused job back to where it was; False if it was not paused."""
+        return self._controls.resume(job_id)
+
+    def retry_job(self, job_id: UUID | str) -> bool:
+        """Run a FAILED job again, with all its attempts; False if it is in another state."""
+        return self._controls.retry(job_id)
+
+    def retry_jobs(self, where: JobFilter, *, limit: int | None = None) -> int:
+        """Run matching FAILED jobs again, oldest first; how many. An empty filter is refused."""
+        return self._controls.retry_matching(where, limit)
+
+    def cancel_jobs(self, where: JobFilter, *, limit: int | None = None) -> int:
+        """Cancel matching jobs and what waits for them, oldest first; how many. An empty filter is refused."""
+        return self._controls.cancel_matching(where, limit)
+
+    def reschedule_job(self, job_id: UUID | str, at: datetime | Duration) -> bool:
+        """Move the due time of a job that has not started (a duration counts from now); False otherwise."""
+        return self._controls.reschedule(job_id, at)
+
+    def replace(
+        self,
+        job_id: UUID | str,
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        **kwargs: Any,
+    ) -> JobHandle[Any] | None:
+        """
+        Cancel a job that has not started and store another in its place, atomically.
+
+        The old job is CANCELED with ``superseded_by`` set, its business key passes on. None: it had
+        started or ended, and nothing was changed.
+        """
+        if delay is not None and at is not None:
+            raise InvalidJob("say when the new job is due with delay or with at, not with both")
+        spec = self._controls.replace(job_id, Step(target, args, kwargs), at if at is not None else delay)
+        return None if spec is None else JobHandle(self._core, spec.job_id, target=spec.target)
+
+    def explain(self, job_id: UUID | str) -> list[Reason]:
+        """Why a job is not running; empty when it would be claimed now."""
+        return self._controls.explain(job_id)

@@ -1,0 +1,155 @@
+"""`SubmittingVerbs`: how work gets into the store, one job, many, or by a timetable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from ratchet.api.batches import BatchBuilder, StreamingBatchBuilder
+from ratchet.api.builders import GraphDraft, JobBuilder
+from ratchet.api.bulk import submit_together
+from ratchet.api.handles import JobHandle
+from ratchet.api.immediate import submit_now
+from ratchet.api.joins import Join, JoinBuilder
+from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Schedule, Timing
+from ratchet.api.steps import Step
+from ratchet.api.submission import send_many
+from ratchet.model.durations import Duration
+from ratchet.scheduler.core import Core
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SubmittingVerbs:
+    """What makes jobs: at once, later, many together, or again and again."""
+
+    _core: Core
+
+    @overload
+    def enqueue(
+        self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    @overload
+    def enqueue(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobBuilder[R]: ...
+    @overload
+    def enqueue(
+        self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    def enqueue(self, target: Any, /, *args: Any, **kwargs: Any) -> JobBuilder[Any]:
+        """
+        A builder for a job that calls ``target(*args, **kwargs)``; nothing is stored before ``submit()``.
+
+        *target*: an importable function, a method (its instance comes from the `InstanceResolver`),
+        ``call(...)``, or a lambda that is one call.
+        """
+        return JobBuilder(self._core, target, args, kwargs)
+
+    @overload
+    def enqueue_now(
+        self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]: ...
+    @overload
+    def enqueue_now(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+    @overload
+    def enqueue_now(
+        self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]: ...
+    def enqueue_now(self, target: Any, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
+        """Store a job that is due at once, and return its handle."""
+        return submit_now(self._core, target, args, kwargs)
+
+    @overload
+    def schedule(
+        self,
+        when: Duration | datetime,
+        target: Callable[P, Coroutine[Any, Any, R]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> JobBuilder[R]: ...
+    @overload
+    def schedule(
+        self, when: Duration | datetime, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    @overload
+    def schedule(
+        self,
+        when: Duration | datetime,
+        target: Callable[Concatenate[Any, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> JobBuilder[R]: ...
+    def schedule(
+        self, when: Duration | datetime, target: Any, /, *args: Any, **kwargs: Any
+    ) -> JobBuilder[Any]:
+        """A builder for a job that is due after a delay, or at a time."""
+        builder: JobBuilder[Any] = JobBuilder(self._core, target, args, kwargs)
+        return builder.at(when) if isinstance(when, datetime) else builder.with_delay(when)
+
+    def enqueue_many(
+        self,
+        target: Callable[..., Any],
+        arguments: Iterable[Sequence[Any]],
+        *,
+        within: object | None = None,
+    ) -> list[JobHandle[Any]]:
+        """
+        Store one job of *target* per tuple of arguments, a thousand or more per transaction; their handles, in order.
+
+        All are checked before the first is stored.
+        """
+        specs = send_many(self._core, Step(target, (), {}), arguments, within=within)
+        return [JobHandle(self._core, spec.job_id, target=spec.target) for spec in specs]
+
+    def submit_all(
+        self, builders: Iterable[GraphDraft[Any]], *, within: object | None = None
+    ) -> list[JobHandle[Any]]:
+        """Submit many builders, about a thousand jobs per round trip; their handles, in order."""
+        return submit_together(self._core, builders, within=within)
+
+    def join(self, jobs: Iterable[Any], join: Join = Join.ALL) -> JoinBuilder:
+        """Wait for several jobs (handles, ids or builders); ``.then(...)`` names the job that waits."""
+        return JoinBuilder(self._core, jobs, join)
+
+    def enqueue_batch(self, name: str) -> BatchBuilder:
+        """A builder for a batch: one job per item, counted together."""
+        return BatchBuilder(self._core, name)
+
+    def streaming_batch(self, name: str) -> StreamingBatchBuilder:
+        """A builder for a batch whose items are read while the first already run."""
+        return StreamingBatchBuilder(self._core, name)
+
+    def schedule_recurring(
+        self,
+        expression: str | timedelta,
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        name: str | None = None,
+        zone: str = "UTC",
+        misfire: Misfire = FIRE_ONCE,
+        overlap: Overlap = Overlap.SKIP,
+        starts_at: datetime | None = None,
+        ends_at: datetime | None = None,
+        jitter: Duration = 0,
+        **kwargs: Any,
+    ) -> Schedule:
+        """
+        Run *target* by a timetable: cron with five fields, six with seconds first, or an interval.
+
+        The same *name* (else the target's) changes the schedule that is there. A *zone* decides what a
+        cron time means. Arguments named like the keywords here go into ``call(target, ...)``.
+        """
+        timing = Timing.of(
+            expression,
+            zone=zone,
+            misfire=misfire,
+            overlap=overlap,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            jitter=jitter,
+        )
+        return Recurrence(name, timing, Step(target, args, kwargs)).store(self._core)

@@ -1,0 +1,1 @@
+"""Claims: which jobs are due, in which order, and whose they are."""

@@ -1,0 +1,1 @@
+"""Permits: resource limits, rates, circuit breakers, and what they hold back."""

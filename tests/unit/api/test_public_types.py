@@ -1,0 +1,122 @@
+"""The types of the surface, as a strict type checker sees them in a user's code."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+GOOD = """
+    from datetime import timedelta
+    from typing import Any
+
+    from ratchet import (RESULT, RESULTS, BackoffPolicy, Condition, JobContext, JobError, JobFailed, JobFilter, JobResult,
+                         Join, Options, Priority, Scheduler, call)
+
+    scheduler = Scheduler("sqlite:///:memory:", allow=["shop"], options=Options(concurrency=20))
+
+    @scheduler.job(max_retries=3, backoff=BackoffPolicy.EXPONENTIAL, backoff_base=timedelta(seconds=30))
+    def charge(invoice: int, *, currency: str = "EUR") -> str:
+        return ""
+
+    @scheduler.job
+    async def fetch(url: str) -> bytes:
+        return b""
+
+    class Orders:
+        def process(self, order: int) -> int:
+            return order
+
+        @scheduler.job(name="orders.ship")
+        def ship(self, order: int) -> int:
+            return order
+
+    def is_slow(result: JobResult) -> bool:
+        return True
+
+    def report(values: list[Any]) -> None: ...
+    def record(ctx: JobContext) -> None: ...
+    def alert(ctx: JobContext, error: JobError) -> None: ...
+
+    def use(orders: Orders) -> None:
+        text: str = scheduler.enqueue_now(charge, 42).result(timeout=1)
+        data: bytes = scheduler.enqueue(fetch, "x").submit().result()
+        again: str = charge.enqueue(42, currency="USD").submit().result()
+        plain: str = charge(42)
+        number: int = scheduler.enqueue(Orders.process, 1).submit().result()
+        also: int = scheduler.enqueue(lambda: orders.process(1)).submit().result()
+        shipped: int = orders.ship(1)
+        value: str = scheduler.enqueue(call(charge, 1)).submit().result()
+        scheduler.schedule(timedelta(hours=1), charge, 1).with_priority(Priority.HIGH).submit()
+        scheduler.enqueue(charge, 1).then(charge, RESULT).when(is_slow, call(charge, 1), order=1).submit()
+        scheduler.enqueue(charge, 1).on_success(record).on_failure(alert).submit()
+        scheduler.enqueue(charge, 1).branch(Condition.custom(is_slow), report, [], description="slow").submit()
+        scheduler.join([scheduler.enqueue(charge, 1)], Join.at_least(1)).then(report, RESULTS).submit()
+        scheduler.enqueue_batch("b").for_each([1, 2], Orders().process).then_on_batch_success(report, []).submit()
+        scheduler.enqueue_many(charge, [(1,), (2,)])
+        scheduler.retry_jobs(JobFilter(tags=["billing"]), limit=250)
+
+    @scheduler.on(JobFailed)
+    def failed(event: JobFailed) -> None: ...
+
+    async def use_async() -> None:
+        text: str = await (await scheduler.aio.enqueue_now(charge, 42)).aio.result()
+        data: bytes = await (await scheduler.aio.enqueue(fetch, "x").submit()).aio.result()
+"""
+
+BAD = {
+    'scheduler.enqueue(charge, "forty-two")': "arg-type|call-overload",
+    "scheduler.enqueue(charge, 42, money=1)": "call-overload|call-arg",
+    "scheduler.enqueue(charge, 1, 2, 3)": "call-overload",
+    'scheduler.enqueue_now(charge, "forty-two")': "call-overload",
+    'scheduler.schedule(5, charge, "forty-two")': "call-overload",
+    'scheduler.aio.enqueue(charge, "forty-two")': "call-overload",
+    'charge.enqueue("forty-two")': "arg-type",
+    "charge.enqueue()": "call-arg",
+    'charge("forty-two")': "arg-type",
+    'scheduler.enqueue(charge, 1).then(charge, "forty-two")': "call-overload",
+    'call(charge, "forty-two")': "arg-type",
+    'scheduler.enqueue(charge, 1).with_timeout("5m")': "arg-type",
+    "number: int = scheduler.enqueue_now(charge, 1).result()": "assignment",
+    'scheduler.enqueue_batch("b").for_each(["x"], Orders().process)': "arg-type",
+}
+
+
+class TestTypes:
+    def check(self, tmp_path: Path, code: str) -> tuple[str, int]:
+        from mypy import api
+
+        file = tmp_path / "shop.py"
+        file.write_text(textwrap.dedent(code))
+        root = Path(__file__).parents[3]
+        output, errors, status = api.run(
+            [
+                "--strict",
+                "--no-error-summary",
+                "--config-file=",
+                f"--cache-dir={root / '.mypy_cache' / 'typing-tests'}",
+                str(file),
+            ]
+        )
+        assert not errors
+        return output, status
+
+    def test_right_code_is_accepted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The forms of the API page pass a strict type checker, with the result's type known."""
+        monkeypatch.setenv("MYPYPATH", str(Path(__file__).parents[3] / "src"))
+        output, status = self.check(tmp_path, GOOD)
+        assert status == 0, output
+
+    def test_wrong_arguments_are_type_errors(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each misuse is an error on its own line."""
+        monkeypatch.setenv("MYPYPATH", str(Path(__file__).parents[3] / "src"))
+        code = textwrap.dedent(GOOD) + "\n" + "\n".join(BAD) + "\n"
+        output, _ = self.check(tmp_path, code)
+        first = len((textwrap.dedent(GOOD) + "\n").splitlines()) + 1
+        missing = []
+        for line, (statement, kind) in enumerate(BAD.items(), start=first):
+            if not re.search(rf"shop\.py:{line}: error: .*\[({kind})\]", output):
+                missing.append(statement)
+        assert not missing, output
