@@ -28,7 +28,8 @@ from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.counters import BatchDeltas
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import LEAVE_QUEUE, write_alerts, write_runs
-from ratchet.stores.sql.holdings import free_keys, free_permits, keep_keys
+from ratchet.stores.sql.holdings import free_permits
+from ratchet.stores.sql.kept_keys import Run, free_keys, keep_keys, remember_runs
 from ratchet.stores.sql.locked import QueueRow, lock_cold_rows, lock_held_rows
 from ratchet.stores.sql.requeues import count_crashes, requeue
 from ratchet.stores.sql.runs import WRITTEN_AS, ended_row, execution_row, requeued, resting_row, status_after
@@ -197,6 +198,7 @@ class Round:
             now=self.now,
             window=alert_window,
             started_at={row.job_id: completion.started_at},
+            lingers=completion.lingers,
         )
         won = self.won[row.job_id.int]
         won.effects = crashes.settlement.of(row.job_id)
@@ -260,14 +262,22 @@ class Round:
 
     def _let_go(self, won: Sequence[Won]) -> None:
         freed: list[UUID] = []
-        kept: list[tuple[UUID, UUID, str]] = []
+        kept: list[Run] = []
+        remembered: list[Run] = []
         for one in won:
-            if one.business_key is not None and one.status.is_terminal and one.effects is None:
-                claim = one.completion.claim
+            if one.business_key is None:
+                continue
+            claim = one.completion.claim
+            run = (claim.job_id, claim.claim_id, claim.node_id)
+            if not one.status.is_terminal:
                 if one.completion.lingers:
-                    kept.append((claim.job_id, claim.claim_id, claim.node_id))
+                    remembered.append(run)
+            elif one.effects is None:
+                if one.completion.lingers:
+                    kept.append(run)
                 else:
                     freed.append(claim.job_id)
+        remember_runs(self.session, remembered, self.now)
         keep_keys(self.session, kept)
         free_keys(self.session, freed)
         ended = (one.completion.claim for one in won if not one.completion.lingers and one.effects is None)

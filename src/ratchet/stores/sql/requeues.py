@@ -21,6 +21,9 @@ from ratchet.stores.sql.locked import QueueRow, lock_cold_rows
 from ratchet.stores.sql.settlement import Settlement
 from ratchet.stores.sql.streams import StreamRegistry
 
+#: How long a job waits at most for the code of the run before it to end.
+LONGEST_HOLD = timedelta(seconds=60)
+
 REQUEUE = """
     UPDATE scheduler_job_queue
        SET status = 'PENDING', claim_id = NULL, picked_at = NULL, picked_by = back.picked_by,
@@ -35,6 +38,14 @@ CLEAR_EXPIRY = """
     UPDATE scheduler_job
        SET expiry_due_at = NULL
      WHERE job_id {in ids uuid} AND expiry_due_at IS NOT NULL
+"""
+
+# What a job that is held back is due at by itself.
+REMEMBER_DUE_TIMES = """
+    UPDATE scheduler_job
+       SET scheduled_at = back.due_at
+      FROM {rows back (job_id, due_at)}
+     WHERE scheduler_job.job_id = back.job_id
 """
 
 
@@ -94,25 +105,31 @@ def count_crashes(
     now: datetime,
     window: timedelta = ALERT_WINDOW,
     started_at: Mapping[UUID, datetime | None] | None = None,
+    lingers: bool = False,
 ) -> Crashes:
     """
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
     *max_crashes*, FAILED with everything that brings. The runs get CRASHED rows and lose their permits;
-    *started_at* says when they started, where that is known better than by the claim.
+    *started_at* says when they started, where that is known better than by the claim. *lingers*: the code of these
+    runs goes on, so what they hold stays theirs, and the jobs are held back until it ends.
     """
     dead = {job_id: row for job_id, row in held.items() if row.crashes + 1 >= max_crashes}
     back: list[QueueRow] = []
     suspects: list[UUID] = []
     for job_id, row in sorted(held.items()):
         if job_id not in dead:
-            back.append(_crashed(session, streams, row))
+            crashed = _crashed(session, streams, row)
+            back.append(held_back(crashed, now) if lingers else crashed)
             if row.crashes + 1 >= SUSPECT_AFTER:
                 suspects.append(job_id)
     requeue(session, back)
     if back:
         session.execute(CLEAR_EXPIRY, {"ids": [row.job_id for row in back]})
+    if back and lingers:
+        due_at = [(row.job_id, held[row.job_id].scheduled_at) for row in back]
+        session.execute(REMEMBER_DUE_TIMES, {"back": due_at})
     jobs = lock_cold_rows(session, dead)
     failures = [
         Failure(
@@ -121,6 +138,7 @@ def count_crashes(
             f"crashed {job.crashes + 1} times",
             hash_of("Crashed", job.target),
             crashed=True,
+            lingers=lingers,
         )
         for job in jobs.values()
     ]
@@ -146,7 +164,8 @@ def count_crashes(
             for job_id, row in sorted(held.items())
         ],
     )
-    free_permits_of(session, streams, _runs(held))
+    if not lingers:
+        free_permits_of(session, streams, _runs(held))
     return Crashes(
         requeued=tuple(row.job_id for row in back),
         suspects=tuple(suspects),
@@ -154,6 +173,12 @@ def count_crashes(
         alerted=frozenset(alerted),
         settlement=settlement,
     )
+
+
+def held_back(row: QueueRow, now: datetime) -> QueueRow:
+    """A row of a job that waits for the code of the run that it leaves; ``scheduled_at`` is its own due time."""
+    held_until = max(row.scheduled_at, now + LONGEST_HOLD)
+    return replace(row, scheduled_at=held_until, held_claim_id=row.claim_id)
 
 
 def _crashed(session: Session, streams: StreamRegistry, row: QueueRow) -> QueueRow:
