@@ -90,8 +90,12 @@ class Won(Struct):
     batch_id: UUID | None = None
     has_dependants: bool = False
     target: str = ""  # known where an alert needs it
-    effects: Effects | None = None  # where they were settled already
     alerted: bool = False
+
+    @property
+    def has_crashed(self) -> bool:
+        """True where key, permit, alert and run have been written with the crash."""
+        return isinstance(self.completion.decision, CountCrash)
 
 
 class Round:
@@ -120,7 +124,7 @@ class Round:
         self._insert_callbacks(won, settlement)
         self._let_go(won)
         answers = {
-            number: _answer(one, one.effects or settlement.find(one.completion.claim.job_id))
+            number: _answer(one, settlement.find(one.completion.claim.job_id))
             for number, one in self.won.items()
         }
         answers.update(self._find_replayed())
@@ -200,9 +204,8 @@ class Round:
             started_at={row.job_id: completion.started_at},
             lingers=completion.lingers,
         )
-        won = self.won[row.job_id.int]
-        won.effects = crashes.settlement.of(row.job_id)
         if crashes.dead_lettered:
+            won = self.won[row.job_id.int]
             won.status = JobStatus.FAILED
             won.alerted = row.job_id in crashes.alerted
 
@@ -226,7 +229,7 @@ class Round:
             completion = one.completion
             if one.batch_id is not None and isinstance(completion.decision, Succeed | Retry | Fail):
                 deltas.count_run(one.batch_id, completion.started_at, completion.finished_at or self.now)
-            if one.status.is_terminal and one.effects is None:
+            if one.status.is_terminal:
                 ended.append(
                     Ended(
                         job_id=completion.claim.job_id,
@@ -256,7 +259,7 @@ class Round:
         # those whose failure no worker has seen coming: their condition raised, or a crash was one too many
         unseen = [job.job_id for job in settlement.canceled if job.status is JobStatus.FAILED]
         for one in won:
-            if one.effects is not None and one.status is JobStatus.FAILED and one.completion.callback is None:
+            if one.has_crashed and one.status is JobStatus.FAILED and one.completion.callback is None:
                 unseen.append(one.completion.claim.job_id)
         insert_failure_callbacks(self.session, self.streams, unseen, now=self.now)
 
@@ -272,7 +275,7 @@ class Round:
             if not one.status.is_terminal:
                 if one.completion.lingers:
                     remembered.append(run)
-            elif one.effects is None:
+            elif not one.has_crashed:
                 if one.completion.lingers:
                     kept.append(run)
                 else:
@@ -280,7 +283,7 @@ class Round:
         remember_runs(self.session, remembered, self.now)
         keep_keys(self.session, kept)
         free_keys(self.session, freed)
-        ended = (one.completion.claim for one in won if not one.completion.lingers and one.effects is None)
+        ended = (one.completion.claim for one in won if not one.completion.lingers and not one.has_crashed)
         free_permits(self.session, self.streams, ended)
 
     def _find_replayed(self) -> dict[int, CompletionAnswer]:

@@ -77,8 +77,10 @@ FIND_JOBS_OF_NODE = f"""
 
 def remember_runs(session: Session, runs: Iterable[Run], now: datetime) -> None:
     """The code of these runs goes on, and their jobs live on with their business keys."""
-    columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
     rows = [(LINGERING, *run, now) for run in sorted(runs)]
+    if not rows:
+        return
+    columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
     session.insert_rows("scheduler_resource_permit", columns, rows, on_conflict_do_nothing=True)
 
 

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
 from ratchet.stores.sql.backdating import tell_backdated
-from ratchet.stores.sql.cancellations import fail_jobs
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_runs
+from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_failed, write_runs
 from ratchet.stores.sql.holdings import free_permits_of
 from ratchet.stores.sql.locked import QueueRow, lock_cold_rows
-from ratchet.stores.sql.settlement import Settlement
+from ratchet.stores.sql.settlement import Ended
 from ratchet.stores.sql.streams import StreamRegistry
 
 #: How long a job waits at most for the code of the run before it to end.
@@ -56,7 +56,7 @@ class Crashes(Struct, frozen=True, kw_only=True):
     suspects: tuple[UUID, ...] = ()
     dead_lettered: tuple[UUID, ...] = ()
     alerted: frozenset[UUID] = frozenset()
-    settlement: Settlement
+    ended: tuple[Ended, ...] = ()  # what that means for others is to be settled (see `settle_edges`)
 
 
 def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = None) -> None:
@@ -111,7 +111,7 @@ def count_crashes(
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
-    *max_crashes*, FAILED with everything that brings. The runs get CRASHED rows and lose their permits;
+    *max_crashes*, FAILED with everything but the cascade. The runs get CRASHED rows and lose their permits;
     *started_at* says when they started, where that is known better than by the claim. *lingers*: the code of these
     runs goes on, so what they hold stays theirs, and the jobs are held back until it ends.
     """
@@ -142,7 +142,7 @@ def count_crashes(
         )
         for job in jobs.values()
     ]
-    settlement, alerted = fail_jobs(session, failures, now=now, window=window)
+    alerted = write_failed(session, failures, now, window=window)
     starts = started_at or {}
     write_runs(
         session,
@@ -171,7 +171,7 @@ def count_crashes(
         suspects=tuple(suspects),
         dead_lettered=tuple(jobs),
         alerted=frozenset(alerted),
-        settlement=settlement,
+        ended=tuple(Ended.of(job, JobStatus.FAILED) for job in jobs.values()),
     )
 
 

@@ -197,3 +197,25 @@ class TestKeyOfEarlierRuns:
             assert not key_is_free(harness)
             harness.end(harness.claim_job(claim.job_id))
             assert key_is_free(harness)
+
+
+class TestKeysOfOneCall:
+    def test_a_key_that_is_freed_in_the_same_call(self, harness: Harness) -> None:
+        """A replacement cancels a job and with it one that holds another key: that is free for the next call."""
+        holder, behind = harness.spec(business_key="a"), harness.child(business_key="b")
+        harness.insert([holder, behind], [harness.edge(holder, behind)])
+        specs = [harness.spec(business_key="a", busy=Busy.REPLACE), harness.spec(business_key="b")]
+        with pytest.raises(BusinessKeyBusy):
+            harness.store.insert(specs, now=harness.now)
+        assert harness.statuses([holder.job_id, behind.job_id]) == [JobStatus.PENDING, JobStatus.WAITING]
+        assert harness.store.insert(specs[:1], now=harness.now)[0].replaced == holder.job_id
+        assert harness.store.insert(specs[1:], now=harness.now)[0].created
+
+    def test_of_two_replaced_jobs_one_behind_the_other(self, harness: Harness) -> None:
+        """Both are superseded, each by its own replacement."""
+        holder, behind = harness.spec(business_key="a"), harness.child(business_key="b")
+        harness.insert([holder, behind], [harness.edge(holder, behind)])
+        specs = [harness.spec(business_key=key, busy=Busy.REPLACE) for key in "ab"]
+        answers = harness.store.insert(specs, now=harness.now)
+        assert [answer.replaced for answer in answers] == [holder.job_id, behind.job_id]
+        assert harness.record(behind.job_id).canceled_reason == "superseded"
