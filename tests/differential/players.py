@@ -27,8 +27,6 @@ Run = tuple[UUID, UUID]  # job and claim
 #: What is limited, or is not.
 RESOURCES = ("api", "db")
 
-_GUESSED = ("no_permit", "rate_limited", "breaker_open")
-
 
 class Player:
     """One store that plays a life. Claims are its own: they name streams by the store's numbers."""
@@ -108,10 +106,8 @@ def _settled(record: JobRecord) -> JobRecord:
 
 
 def reasons(store: JobStore, job_id: UUID, now: datetime) -> list[tuple[str, datetime | None]]:
-    """What a store explains, without its own words; of several closed gates it names one, and guesses when it opens."""
-    found = [(code, until) for code, _, until in store.explain(job_id, now=now)]
-    plain_enough = [(code, until) for code, until in found if code not in _GUESSED]
-    return plain_enough or [("a gate", None)] * bool(found)  # else nobody has to look at the gates
+    """What a store explains, without its own words."""
+    return [(code, until) for code, _, until in store.explain(job_id, now=now)]
 
 
 def _named_by_its_parent(*, callback_id: UUID, job_id: UUID, now: datetime, **more: Any) -> JobSpec:

@@ -99,20 +99,14 @@ def _ending(life: Life, run: Run) -> dict[str, Any]:
         "started_at": started,
         "finished_at": life.now,
         "state": life.seldom(0.1, lambda: '{"page":2}'),
-        # a run that was handed back or has crashed has no code that goes on
-        "lingers": isinstance(decision, Succeed | Retry | Fail | Reschedule) and life.happens(0.25),
+        "lingers": life.happens(0.25),
     }
 
 
 def complete(life: Life) -> Operation:
     """End up to four runs in one call, each in its own way."""
-    now, chosen = life.now, life.runs(4)
-    if graph := [
-        run for run in chosen if any(edge.parent_id == run[0] for edge in life.known.store.edges_of(run[0]))
-    ]:
-        # alone: of two parents that end in one call it is nobody's promise which is the cause
-        chosen = graph[:1]
-    endings = [(run, _ending(life, run)) for run in chosen]
+    now = life.now
+    endings = [(run, _ending(life, run)) for run in life.runs(4)]
 
     def call(player: Player) -> object:
         ends = [Completion(claim=player.claims[run], **ending) for run, ending in endings]

@@ -56,10 +56,9 @@ def bulk(life: Life) -> Operation:
     """The same verb for many."""
     where, limit, now = life.where(), life.dice.randint(1, 4), life.now
     if life.happens(0.5):
-        # one at a time: of two that depend on each other it is nobody's promise which is the cause
         return Operation(
-            f"cancel_matching({where}, limit=1)",
-            lambda player: player.store.cancel_matching(where, limit=1, reason="bulk", now=now),
+            f"cancel_matching({where}, limit={limit})",
+            lambda player: player.store.cancel_matching(where, limit=limit, reason="bulk", now=now),
             now,
         )
     return Operation(
