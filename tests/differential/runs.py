@@ -111,13 +111,15 @@ def complete(life: Life) -> Operation:
     def call(player: Player) -> object:
         ends = [Completion(claim=player.claims[run], **ending) for run, ending in endings]
         answers = player.store.complete(ends, now=now)
-        # which of several ends in one call released or canceled a job is nobody's promise
-        return {
-            "answers": [(one.won, one.replayed, one.alerted, one.dead_lettered) for one in answers],
-            "released": sorted({life.name(job) for one in answers for job in one.released}),
-            "canceled": sorted({life.name(job.job_id) for one in answers for job in one.canceled}),
-            "finished": sorted({life.name(batch) for one in answers for batch in one.finished_batches}),
-        }
+        return [
+            {
+                "answer": (one.won, one.replayed, one.alerted, one.dead_lettered),
+                "released": sorted(map(life.name, one.released)),
+                "canceled": one.canceled,
+                "finished": sorted(map(life.name, one.finished_batches)),
+            }
+            for one in answers
+        ]
 
     told = "; ".join(
         f"{life.show([run])} {type(ending['decision']).__name__}"
