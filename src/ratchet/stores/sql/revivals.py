@@ -161,12 +161,12 @@ def _take_keys_again(
 
 def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[str, UUID]:
     """Reserve each of these keys for its job, where nobody else has it; who has it now."""
-    others = wanted.keys() - reserve_keys(session, wanted, now)
-    holders = find_holders(session, others) if others else {}
-    own = sorted(holder.job_id for key, holder in holders.items() if holder.job_id == wanted[key])
-    if own and not keep_own_keys(session, own, now):
-        return _reserve_again(session, wanted, now)
-    return {key: holders[key].job_id if key in holders else job_id for key, job_id in wanted.items()}
+    while True:  # until nobody frees one of them between our looks
+        others = wanted.keys() - reserve_keys(session, wanted, now)
+        holders = find_holders(session, others) if others else {}
+        own = sorted(holder.job_id for key, holder in holders.items() if holder.job_id == wanted[key])
+        if len(holders) == len(others) and (not own or keep_own_keys(session, own, now)):
+            return {key: holders[key].job_id if key in holders else job_id for key, job_id in wanted.items()}
 
 
 def _ordinary_stream(session: Session, streams: StreamRegistry, stream_id: int) -> int:
