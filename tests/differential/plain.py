@@ -42,10 +42,6 @@ def plain(value: object, names: Mapping[UUID, str]) -> Plain:
             for field in value.__struct_fields__
             if field not in OWN
         }
-        if isinstance(
-            value, Edge
-        ):  # what an edge became is seen in its child; one that nobody asks any more may lag
-            del seen["state"]
         return seen | {"released": sorted(seen["released"])} if "released" in seen else seen
     if isinstance(value, Page):
         return {

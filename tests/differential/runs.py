@@ -157,7 +157,7 @@ def hand_back_unknown(life: Life) -> Operation:
     known = [claim_id for _, claim_id in life.held() if life.happens(0.7)]
     return Operation(
         f"hand_back_unknown({node}, {[life.name(one) for one in known]})",
-        lambda player: sorted(map(life.name, player.store.hand_back_unknown(node, known, now=now))),
+        lambda player: player.store.hand_back_unknown(node, known, now=now),
         now,
     )
 
@@ -254,16 +254,7 @@ def rescue(life: Life) -> Operation:
         )
 
     def call(player: Player) -> object:
-        done = player.store.rescue(node, seen_beat=seen, by="node-9", max_crashes=3, now=now)
-        return (
-            None
-            if done is None
-            else {
-                field: sorted(map(life.name, getattr(done, field)))
-                for field in ("requeued", "suspects", "dead_lettered", "released")
-            }
-            | {"canceled": sorted(life.name(one.job_id) for one in done.canceled)}
-        )
+        return player.store.rescue(node, seen_beat=seen, by="node-9", max_crashes=3, now=now)
 
     return _reborn(life, node, call, f"rescue({node})")
 

@@ -123,13 +123,11 @@ def breaker(life: Life) -> Operation:
 
 
 def expire(life: Life) -> Operation:
-    """The sweep, of all that is due: which of it goes first is nobody's promise."""
-    now = life.now
-
-    def call(player: Player) -> object:
-        return sorted(life.name(one.job_id) for one in player.store.expire(now=now, limit=1000))
-
-    return Operation("expire()", call, now)
+    """The sweep."""
+    now, limit = life.now, life.one((1, 2, 1000))
+    return Operation(
+        f"expire(limit={limit})", lambda player: player.store.expire(now=now, limit=limit), now
+    )
 
 
 def upkeep(life: Life) -> Operation:
@@ -160,9 +158,7 @@ def batch(life: Life) -> Operation:
         ("finish", lambda player: player.store.finish(batch_id, now=now)),
         (
             "cancel_batch",
-            lambda player: sorted(
-                life.name(one.job_id) for one in player.store.cancel_batch(batch_id, reason="stop", now=now)
-            ),
+            lambda player: player.store.cancel_batch(batch_id, reason="stop", now=now),
         ),
     ]
     text, call = life.one(verbs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -63,12 +63,14 @@ class MemoryTransitions(Part):
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
         state = self._state
         rows = [state.jobs[job_id] for job_id in state.expiring.of(True)]
-        expired = _due(((row.expiry_due_at, row) for row in rows if row.status in _EXPIRES), now)[:limit]
+        due = [(at, row) for row in rows if row.status in _EXPIRES and (at := _first_deadline(row)) <= now]
+        due.sort(key=lambda item: (item[0], item[1].job_id.int))
+        chosen = [row for _, row in due[:limit]]
+        expired = [row for row in chosen if row.expiry_due_at is not None and row.expiry_due_at <= now]
         gone = {row.job_id for row in expired}
-        waiting = ((row.signal_due_at, row) for row in rows if row.awaits_signal and row.job_id not in gone)
-        unsignaled = _due(waiting, now)[: limit - len(expired)]
         ended = cancel_all(state, expired, reason="expired", now=now)
-        return ended + _fail_unsignaled(state, [row.job_id for row in unsignaled], now=now)
+        waiting = [row.job_id for row in chosen if row.job_id not in gone]
+        return ended + _fail_unsignaled(state, waiting, now=now)
 
     @atomic
     def retry(self, job_id: UUID, *, now: datetime) -> bool:
@@ -179,17 +181,15 @@ def retry(state: State, job_id: UUID, *, now: datetime) -> bool:
     return True
 
 
-def _due(deadlines: Iterable[tuple[datetime | None, Row]], now: datetime) -> list[Row]:
-    """The rows whose deadline has come, the longest ago first."""
-    due = [(at, row) for at, row in deadlines if at is not None and at <= now]
-    return [row for _, row in sorted(due, key=lambda item: (item[0], item[1].job_id.int))]
+def _first_deadline(row: Row) -> datetime:
+    return min(deadline for deadline in (row.expiry_due_at, row.signal_due_at) if deadline is not None)
 
 
 def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) -> list[CanceledJob]:
     """Fail what has waited for its signal too long, but for what has ended meanwhile with one that has expired."""
     ended: list[Ended] = []
     for row in (state.jobs[job_id] for job_id in job_ids):
-        if row.status is not JobStatus.WAITING or row.spec.signal is None:
+        if row.status is not JobStatus.WAITING or not row.awaits_signal or row.spec.signal is None:
             continue
         error = ErrorRecord(
             message=f"no signal {row.spec.signal.key!r} arrived in time", type="SignalTimeout"

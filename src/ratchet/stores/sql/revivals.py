@@ -34,10 +34,11 @@ RETRY_JOBS = """
 
 FIND_CHILDREN = "SELECT DISTINCT child_id FROM scheduler_dependency WHERE parent_id {in ids uuid}"
 
+# An edge that is satisfied matters only where its child may still have to wait.
 REOPEN_EDGES = """
     UPDATE scheduler_dependency
        SET state = 'OPEN'
-     WHERE parent_id {in ids uuid} AND child_id {in children uuid} AND state <> 'OPEN'
+     WHERE parent_id {in ids uuid} AND state <> 'OPEN' AND (state = 'BROKEN' OR child_id {in children uuid})
 """
 
 REVIVE = """
@@ -114,7 +115,7 @@ def revive_dependants(
         canceled = lock_canceled_jobs(session, children)
         # A join that can do without this parent has not been canceled: it counts on it again.
         reachable = [*canceled, *lock_waiting_jobs(session, children)]
-        if not reachable:
+        if not children:
             break
         session.execute(REOPEN_EDGES, {"ids": frontier, "children": reachable})
         if not canceled:
