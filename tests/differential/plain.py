@@ -10,7 +10,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from ratchet.model.composition import Edge
 from ratchet.model.errors import BusinessKeyBusy, EmptyFilter, RatchetError
 from ratchet.model.job import Page
 

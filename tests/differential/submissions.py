@@ -175,8 +175,8 @@ def send_signal(life: Life) -> Operation:
     twice = life.happens(0.15)
 
     def call(player: Player) -> object:
-        first = sorted(map(life.name, player.store.send_signal(signal, now=now)))
-        return [first, sorted(map(life.name, player.store.send_signal(signal, now=now)))] if twice else first
+        first = player.store.send_signal(signal, now=now)
+        return [first, player.store.send_signal(signal, now=now)] if twice else first
 
     told = f"{signal.key!r}, job={signal.job_id and life.name(signal.job_id)}, twice={twice}"
     return Operation(f"send_signal({told})", call, now)

@@ -125,9 +125,7 @@ def breaker(life: Life) -> Operation:
 def expire(life: Life) -> Operation:
     """The sweep."""
     now, limit = life.now, life.one((1, 2, 1000))
-    return Operation(
-        f"expire(limit={limit})", lambda player: player.store.expire(now=now, limit=limit), now
-    )
+    return Operation(f"expire(limit={limit})", lambda player: player.store.expire(now=now, limit=limit), now)
 
 
 def upkeep(life: Life) -> Operation:
