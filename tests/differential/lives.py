@@ -51,7 +51,6 @@ class Life:
         self.names: dict[UUID, str] = {}
         self.sent: list[tuple[Sequence[JobSpec], Sequence[Edge], BatchSpec | None]] = []
         self.jobs: list[UUID] = []
-        self.joins: set[str] = set()  # the names of jobs that have several parents
         self.batches: list[UUID] = []
         self.nodes = ["node-1", "node-2"]
         self.incarnations = 2
@@ -144,12 +143,7 @@ class Life:
         )
 
     def waiting_spec(self, needs: int, **changes: Any) -> JobSpec:
-        """
-        A job that waits for edges, and sometimes for a signal as well.
-
-        It does not expire: of two that do in one sweep, it is nobody's promise which is the cause of the other's end.
-        """
-        changes.setdefault("expires_at", None)
+        """A job that waits for edges, and sometimes for a signal as well."""
         return self.spec(status=JobStatus.WAITING, needs=needs, type=JobType.CHAIN_STEP, **changes)
 
     def signal_wait(self) -> SignalWait:
@@ -162,11 +156,6 @@ class Life:
             return self.new("nobody")
         recent = self.jobs[-12:] if self.happens(0.7) else self.jobs
         return self.one(recent)
-
-    def is_archived(self, spec: JobSpec) -> bool:
-        """True for a job that was stored and is history now."""
-        record = self.known.store.get(spec.job_id)
-        return record is not None and record.archived
 
     def where(self) -> JobFilter:
         """Which jobs: one or two criteria."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -10,7 +10,6 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from ratchet.model.composition import Edge
 from ratchet.model.errors import BusinessKeyBusy, EmptyFilter, RatchetError
 from ratchet.model.job import Page
 
@@ -22,8 +21,6 @@ WALL_CLOCK_ENDS = datetime(2030, 1, 1, tzinfo=UTC)
 
 #: Errors whose message is the contract's own; that of another may name what the database said.
 _SPOKEN = (BusinessKeyBusy, EmptyFilter)
-
-_BY_PARENTS = frozenset({"parent_canceled", "parent_failed", "not_taken"})
 
 Plain = Any
 
@@ -44,10 +41,6 @@ def plain(value: object, names: Mapping[UUID, str]) -> Plain:
             for field in value.__struct_fields__
             if field not in OWN
         }
-        if isinstance(
-            value, Edge
-        ):  # what an edge became is seen in its child; one that nobody asks any more may lag
-            del seen["state"]
         return seen | {"released": sorted(seen["released"])} if "released" in seen else seen
     if isinstance(value, Page):
         return {
@@ -69,22 +62,6 @@ def plain(value: object, names: Mapping[UUID, str]) -> Plain:
             "message": text if isinstance(value, _SPOKEN) else "(its own)",
         }
     return value
-
-
-def without_causes(seen: Plain, joins: Collection[str]) -> Plain:
-    """
-    *seen*, but for which of its parents canceled a job that has several.
-
-    Where one end cancels them one after the other, it is nobody's promise which is named as the cause.
-    """
-    if isinstance(seen, list):
-        return [without_causes(item, joins) for item in seen]
-    if not isinstance(seen, dict):
-        return seen
-    found = {key: without_causes(item, joins) for key, item in seen.items()}
-    if found.get("job_id") in joins and found.get("canceled_reason") in _BY_PARENTS:
-        found["canceled_reason"] = "(one of its parents)"
-    return found
 
 
 def in_any_order(values: Iterable[Plain]) -> list[Plain]:

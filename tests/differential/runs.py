@@ -99,31 +99,27 @@ def _ending(life: Life, run: Run) -> dict[str, Any]:
         "started_at": started,
         "finished_at": life.now,
         "state": life.seldom(0.1, lambda: '{"page":2}'),
-        # a run that was handed back or has crashed has no code that goes on
-        "lingers": isinstance(decision, Succeed | Retry | Fail | Reschedule) and life.happens(0.25),
+        "lingers": life.happens(0.25),
     }
 
 
 def complete(life: Life) -> Operation:
     """End up to four runs in one call, each in its own way."""
-    now, chosen = life.now, life.runs(4)
-    if graph := [
-        run for run in chosen if any(edge.parent_id == run[0] for edge in life.known.store.edges_of(run[0]))
-    ]:
-        # alone: of two parents that end in one call it is nobody's promise which is the cause
-        chosen = graph[:1]
-    endings = [(run, _ending(life, run)) for run in chosen]
+    now = life.now
+    endings = [(run, _ending(life, run)) for run in life.runs(4)]
 
     def call(player: Player) -> object:
         ends = [Completion(claim=player.claims[run], **ending) for run, ending in endings]
         answers = player.store.complete(ends, now=now)
-        # which of several ends in one call released or canceled a job is nobody's promise
-        return {
-            "answers": [(one.won, one.replayed, one.alerted, one.dead_lettered) for one in answers],
-            "released": sorted({life.name(job) for one in answers for job in one.released}),
-            "canceled": sorted({life.name(job.job_id) for one in answers for job in one.canceled}),
-            "finished": sorted({life.name(batch) for one in answers for batch in one.finished_batches}),
-        }
+        return [
+            {
+                "answer": (one.won, one.replayed, one.alerted, one.dead_lettered),
+                "released": sorted(map(life.name, one.released)),
+                "canceled": one.canceled,
+                "finished": sorted(map(life.name, one.finished_batches)),
+            }
+            for one in answers
+        ]
 
     told = "; ".join(
         f"{life.show([run])} {type(ending['decision']).__name__}"
@@ -161,7 +157,7 @@ def hand_back_unknown(life: Life) -> Operation:
     known = [claim_id for _, claim_id in life.held() if life.happens(0.7)]
     return Operation(
         f"hand_back_unknown({node}, {[life.name(one) for one in known]})",
-        lambda player: sorted(map(life.name, player.store.hand_back_unknown(node, known, now=now))),
+        lambda player: player.store.hand_back_unknown(node, known, now=now),
         now,
     )
 
@@ -258,16 +254,7 @@ def rescue(life: Life) -> Operation:
         )
 
     def call(player: Player) -> object:
-        done = player.store.rescue(node, seen_beat=seen, by="node-9", max_crashes=3, now=now)
-        return (
-            None
-            if done is None
-            else {
-                field: sorted(map(life.name, getattr(done, field)))
-                for field in ("requeued", "suspects", "dead_lettered", "released")
-            }
-            | {"canceled": sorted(life.name(one.job_id) for one in done.canceled)}
-        )
+        return player.store.rescue(node, seen_beat=seen, by="node-9", max_crashes=3, now=now)
 
     return _reborn(life, node, call, f"rescue({node})")
 

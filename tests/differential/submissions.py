@@ -59,9 +59,8 @@ def submit(life: Life) -> Operation:
 
 
 def submit_again(life: Life) -> Operation:
-    """The same submission after a lost answer, which is known long before its jobs are archived."""
-    sent = [one for one in life.sent if not any(map(life.is_archived, one[0]))]
-    return _insert(life, *life.one(sent)) if sent else submit(life)
+    """The same submission after a lost answer; its jobs may have ended, been archived or deleted meanwhile."""
+    return _insert(life, *life.one(life.sent)) if life.sent else submit(life)
 
 
 def submit_to_wait(life: Life) -> Operation:
@@ -97,8 +96,6 @@ def submit_graph(life: Life) -> Operation:
         signal = life.seldom(0.1, lambda: SignalWait(key=life.one(SIGNALS)))
         child = life.waiting_spec(needs, root_id=root.job_id, signal=signal)
         edges += [_edge(life, parent, child, len(edges) + n) for n, parent in enumerate(parents)]
-        if len(parents) > 1:
-            life.joins.add(life.name(child.job_id))
         specs.append(child)
     return _insert(life, specs, edges)
 
@@ -178,8 +175,8 @@ def send_signal(life: Life) -> Operation:
     twice = life.happens(0.15)
 
     def call(player: Player) -> object:
-        first = sorted(map(life.name, player.store.send_signal(signal, now=now)))
-        return [first, sorted(map(life.name, player.store.send_signal(signal, now=now)))] if twice else first
+        first = player.store.send_signal(signal, now=now)
+        return [first, player.store.send_signal(signal, now=now)] if twice else first
 
     told = f"{signal.key!r}, job={signal.job_id and life.name(signal.job_id)}, twice={twice}"
     return Operation(f"send_signal({told})", call, now)

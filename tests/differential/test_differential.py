@@ -17,7 +17,7 @@ from ratchet.stores.memory import MemoryStore
 from ratchet.tck import Harness
 from tests.differential import runs, submissions, verbs
 from tests.differential.lives import Life, Operation
-from tests.differential.plain import differences, without_causes
+from tests.differential.plain import differences
 from tests.differential.players import Player, same_callbacks
 from tests.services.mariadb import MariaDB
 from tests.services.mongodb import MongoDB
@@ -129,7 +129,7 @@ def _seen(player: Player, life: Life, operation: Operation, look: Look) -> Any:
         seen["now"] = player.jobs(life.names)
     if look.at_everything:
         seen["besides"] = player.everything(life.names, operation.at)
-    return without_causes(seen, life.joins)
+    return seen
 
 
 def _report(seed: int, name: str, played: list[Operation], lines: list[str]) -> str:

@@ -56,10 +56,9 @@ def bulk(life: Life) -> Operation:
     """The same verb for many."""
     where, limit, now = life.where(), life.dice.randint(1, 4), life.now
     if life.happens(0.5):
-        # one at a time: of two that depend on each other it is nobody's promise which is the cause
         return Operation(
-            f"cancel_matching({where}, limit=1)",
-            lambda player: player.store.cancel_matching(where, limit=1, reason="bulk", now=now),
+            f"cancel_matching({where}, limit={limit})",
+            lambda player: player.store.cancel_matching(where, limit=limit, reason="bulk", now=now),
             now,
         )
     return Operation(
@@ -124,13 +123,9 @@ def breaker(life: Life) -> Operation:
 
 
 def expire(life: Life) -> Operation:
-    """The sweep, of all that is due: which of it goes first is nobody's promise."""
-    now = life.now
-
-    def call(player: Player) -> object:
-        return sorted(life.name(one.job_id) for one in player.store.expire(now=now, limit=1000))
-
-    return Operation("expire()", call, now)
+    """The sweep."""
+    now, limit = life.now, life.one((1, 2, 1000))
+    return Operation(f"expire(limit={limit})", lambda player: player.store.expire(now=now, limit=limit), now)
 
 
 def upkeep(life: Life) -> Operation:
@@ -161,9 +156,7 @@ def batch(life: Life) -> Operation:
         ("finish", lambda player: player.store.finish(batch_id, now=now)),
         (
             "cancel_batch",
-            lambda player: sorted(
-                life.name(one.job_id) for one in player.store.cancel_batch(batch_id, reason="stop", now=now)
-            ),
+            lambda player: player.store.cancel_batch(batch_id, reason="stop", now=now),
         ),
     ]
     text, call = life.one(verbs)

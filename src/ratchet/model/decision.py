@@ -152,7 +152,8 @@ class Completion(Struct, frozen=True, kw_only=True):
     One run's end, with everything that commits with it.
 
     ``callback`` is inserted as a job of its own. ``lingers``: the code of this run has not ended,
-    so its business key and permit stay taken until `settle` is called for the claim or its node dies.
+    so its business key and permit stay taken until `settle` is called for the claim or its node dies,
+    however often the job is run meanwhile and whenever it ends.
     """
 
     claim: JobClaim

@@ -11,7 +11,7 @@ import os
 import random as random_numbers
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from struct import unpack
 from typing import Protocol
@@ -31,6 +31,7 @@ _RANDOM_BITS = (1 << 62) - 1
 _RANDOM_BYTES = 8
 _BUFFERED = 256 * _RANDOM_BYTES
 _STANDSTILL = 1.0
+_YOUNG = 300_000  # milliseconds
 
 _blank = object.__new__
 _assign = object.__setattr__
@@ -205,6 +206,18 @@ def many_ids(source: IdSource, count: int) -> list[UUID]:
     if isinstance(source, IdFactory):
         return source.many(count)
     return [source() for _ in range(count)]
+
+
+def old_ids(identifiers: Iterable[UUID]) -> list[UUID]:
+    """
+    Those that were not made in the last five minutes, by the system's clock.
+
+    A submission whose answer was lost is sent again long before that. Whoever sends an older id may mean a job that
+    is history by now, and only then somebody has to look for it there.
+    """
+    now = _system_milliseconds()
+    first, last = now - _YOUNG << 80, now + _YOUNG << 80
+    return [one for one in identifiers if not first < one.int < last or one.int >> 76 & 0xF != 7]
 
 
 def timestamp_of(identifier: UUID) -> datetime:

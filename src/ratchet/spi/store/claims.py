@@ -72,5 +72,10 @@ class JobClaimStore(Protocol):
         return it (where fairness keys compete for one limit, whose turn it is depends on the claim, and the
         answer is for one that begins with the first key). Codes: ``not_found succeeded failed canceled running paused waiting_parent
         waiting_signal not_due queue_paused parked suspect no_permit rate_limited breaker_open``.
+
+        Everything that holds is said, in that order: of the gates of a PENDING job each that lets nothing
+        through now, first its resource's, then its limit key's, then its breaker's (a limit may be out of permits
+        and of starts). Where nothing else holds it back and they let through fewer jobs than come before it, those
+        that these use up, with when the next start after theirs is.
         """
         ...

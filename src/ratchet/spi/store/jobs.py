@@ -37,8 +37,13 @@ class JobCrudStore(Protocol):
           holder in the same transaction (reason ``superseded``, ``superseded_by`` set) and take the
           key. REPLACE of a holder that is RUNNING cancels it, but its key stays taken until its code
           has ended: then `BusinessKeyBusy` is raised.
+          Who holds a key is decided before anything is canceled: one that is freed by what a
+          replacement cancels is free for the next call.
         - A spec with an id that is already stored is the same submission sent again after a lost
-          answer: it is left alone and answered ``created=True``.
+          answer: it is left alone, with the edges into it, and answered ``created=True``. So are a job
+          in the archive (ids of the last five minutes are not looked for there) and, where the batch
+          is there, its children: what is gone of them was deleted. A deleted job whose
+          ``idempotency_key`` is in the ledger is not stored again: ``created=False``, with its own id.
         - An edge whose parent has already ended is settled at once (released, or canceled).
         - *within* is the caller's own connection, session or transaction: everything is written on
           it and nothing is committed. Only statements that cannot fail on a duplicate are used, so

@@ -34,7 +34,7 @@ class JobTerminalStore(Protocol):
         For each whose claim still holds its job: the queue row is deleted (or, for decisions that
         lead to PENDING, changed and its claim cleared), the cold row gets status, attempts, error,
         result, times; the execution row is written under (job_id, claim_id); outgoing edges are
-        settled (see `WorkflowConditionStore`) and dependants released or canceled depth-first; batch
+        settled (see `WorkflowConditionStore`) and dependants released or canceled; batch
         counters move, and a batch that reaches its total releases its parent, once; ``callback`` is
         inserted; the business key and permit are freed (not when ``lingers``); for Fail the
         dead-letter alert is recorded unless one of the same job and error hash is younger than
@@ -51,9 +51,9 @@ class JobTerminalStore(Protocol):
 
     def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
         """
-        Cancel a PENDING, PAUSED, WAITING or RUNNING job and, depth-first, all its dependants.
+        Cancel a PENDING, PAUSED, WAITING or RUNNING job and all its dependants.
 
-        The first entry is the job itself, the cascade follows. Empty: it is in another state. A
+        The first entry is the job itself, the cascade follows, depth-first. Empty: it is in another state. A
         RUNNING job's key and permit stay taken until `settle`, or until its node is dead.
         """
         ...

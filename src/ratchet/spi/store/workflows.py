@@ -22,7 +22,11 @@ class WorkflowConditionStore(Protocol):
     ``parent_failed``, ``parent_canceled`` or ``not_taken``, and remembers the job whose end caused
     it: the retry of a parent that makes it reachable again revives it, and a parent that is retried
     while it still waits counts again. A verdict ERROR fails the child (dead letter,
-    `ConditionFailed`). Both cascade to the child's own edges, depth-first.
+    `ConditionFailed`), whatever its other edges say. Both cascade to the child's own edges.
+
+    Level by level: first what waits for the jobs that a call ends, then what waits for those that ended thereby.
+    So the parent that is nearest to the beginning is a child's cause, and of several on one level the one with
+    the lowest id, in whatever order the call names them. Answers tell of it depth-first.
     """
 
     def conditions_of(self, parent_id: UUID) -> list[Edge]:

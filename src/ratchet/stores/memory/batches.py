@@ -13,7 +13,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, finish_batch, is_complete
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.insertion import Submission
 from ratchet.stores.memory.rows import Cost, Row
 from ratchet.stores.memory.state import Part, State, atomic
@@ -69,12 +69,10 @@ class MemoryBatches(Part):
             cancel(
                 state, parent, effects, reason=reason, now=now
             )  # first, or the last child would release it
-        for child in _children(state, batch):
-            row = state.jobs[child.job_id]  # a cascade may have reached it meanwhile
-            if row.ended_as is None:
-                cancel(state, row, effects, reason=reason, now=now)
+        children = [child for child in _children(state, batch) if child.ended_as is None]
+        canceled = cancel_all(state, children, reason=reason, now=now)
         finish_batch(state, state.batches[batch_id], effects, now=now)
-        return effects.canceled
+        return effects.canceled + canceled
 
     @atomic
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:

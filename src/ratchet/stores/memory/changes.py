@@ -157,6 +157,8 @@ def wait_again(state: State, row: Row, effects: Effects, *, now: datetime) -> No
         effects,
         now=now,
         status=JobStatus.WAITING,
+        held_claim_id=None,
+        held_until=None,
         finished_at=None,
         node_id=None,
         error=None,

@@ -279,11 +279,12 @@ def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
     if key.breaker is not None and breaker_closes(state, key, now):
         until = state.breakers[key.breaker].until
         reasons.append(("breaker_open", f"the circuit breaker {key.breaker!r} is open", until))
-    return reasons or _why_no_permit(state, row, now)
+    reasons += Allowances(state, now=now).refusals(key)
+    return reasons or _why_no_turn(state, row, now)
 
 
-def _why_no_permit(state: State, row: Row, now: datetime) -> list[Reason]:
-    """What keeps the job out of a claim of any size, by trying one."""
+def _why_no_turn(state: State, row: Row, now: datetime) -> list[Reason]:
+    """What keeps the job out of a claim of any size though its gates are open: those before it use them up."""
     request = ClaimRequest(node_id="", claim_id=row.job_id, limit=0, lane=row.stream.lane)
     allowances = Allowances(state, now=now)
     chosen = _select(

@@ -16,6 +16,7 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, requeue, settle_run
 from ratchet.stores.memory.completion import count_crash
+from ratchet.stores.memory.ends import Ended, settle_edges
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import record_run
 from ratchet.stores.memory.state import Part, State, atomic
@@ -112,6 +113,8 @@ class MemoryCluster(Part):
         else:
             state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
         rescued = [_count_crash(state, row, effects, max_crashes, now) for row in running]
+        dead = [job_id for job_id in rescued if state.jobs[job_id].ended_as is not None]
+        settle_edges(state, [Ended(job_id, effects) for job_id in dead], now=now)
         if node.rescued_at is None:
             _free(state, node_id, effects, now)
         after = [state.jobs[job_id] for job_id in rescued]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import (
@@ -21,7 +24,7 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import Effects, change, requeue, stream_after_crash
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.ends import end, fail
+from ratchet.stores.memory.ends import Ended, end, fail, settle_edges
 from ratchet.stores.memory.insertion import Submission
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import record_run
@@ -36,10 +39,64 @@ def held_by(state: State, claim: JobClaim) -> Row | None:
     return row if row.claim_id == claim.claim_id else None  # fence
 
 
-def apply_completion(
+class _Won(NamedTuple):
+    """A completion whose claim held its job: what that brought, and whether an alert was recorded (None: no end)."""
+
+    job_id: UUID
+    effects: Effects
+    alerted: bool | None
+
+    def answer(self) -> CompletionAnswer:
+        effects = self.effects
+        return CompletionAnswer(
+            job_id=self.job_id,
+            won=True,
+            alerted=bool(self.alerted),
+            dead_lettered=self.alerted is not None,
+            released=tuple(effects.released),
+            canceled=tuple(effects.canceled),
+            finished_batches=tuple(effects.finished_batches),
+        )
+
+
+def apply_completions(
+    state: State, completions: Sequence[Completion], now: datetime, alert_window: timedelta
+) -> list[CompletionAnswer]:
+    """
+    Completions, each whole, where its claim still holds its job; the answers in order.
+
+    First all the ends, then what they mean for others. A job that is named again finds what was done before.
+    """
+    answers: dict[int, CompletionAnswer] = {}
+    waiting = list(enumerate(completions))
+    while waiting:
+        first: dict[UUID, int] = {}
+        for position, one in waiting:
+            first.setdefault(one.claim.job_id, position)
+        now_on = [(position, one) for position, one in waiting if first[one.claim.job_id] == position]
+        waiting = [(position, one) for position, one in waiting if first[one.claim.job_id] != position]
+        written = [(position, one, _apply(state, one, now, alert_window)) for position, one in now_on]
+        ended = [
+            Ended(won.job_id, won.effects, {verdict.child_id: verdict for verdict in one.verdicts})
+            for _, one, won in written
+            if isinstance(won, _Won)
+        ]
+        settle_edges(state, [one for one in ended if _has_ended(state, one.job_id)], now=now)
+        answers.update(
+            (position, won.answer() if isinstance(won, _Won) else won) for position, _, won in written
+        )
+    return [answers[position] for position in range(len(completions))]
+
+
+def _has_ended(state: State, job_id: UUID) -> bool:
+    row = state.jobs.get(job_id)
+    return row is not None and row.ended_as is not None
+
+
+def _apply(
     state: State, completion: Completion, now: datetime, alert_window: timedelta
-) -> CompletionAnswer:
-    """One completion, whole, if its claim still holds the job."""
+) -> CompletionAnswer | _Won:
+    """One completion, without what its end means for others; an answer where its claim is lost."""
     claim, decision = completion.claim, completion.decision
     row = held_by(state, claim)
     if row is None:
@@ -88,15 +145,7 @@ def apply_completion(
             requeue(state, row, effects, now=now, at=row.due_at, lingers=completion.lingers)
     if completion.callback is not None:
         Submission(state, effects, now=now).store([completion.callback])
-    return CompletionAnswer(
-        job_id=claim.job_id,
-        won=True,
-        alerted=bool(alerted),
-        dead_lettered=alerted is not None,
-        released=tuple(effects.released),
-        canceled=tuple(effects.canceled),
-        finished_batches=tuple(effects.finished_batches),
-    )
+    return _Won(claim.job_id, effects, alerted)
 
 
 def _succeed(
@@ -109,7 +158,6 @@ def _succeed(
         effects,
         now=now,
         lingers=completion.lingers,
-        verdicts={verdict.child_id: verdict for verdict in completion.verdicts},
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
         error=None,
@@ -138,7 +186,6 @@ def _fail(
         alert_window=alert_window,
         now=now,
         lingers=completion.lingers,
-        verdicts={verdict.child_id: verdict for verdict in completion.verdicts},
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
     )
@@ -157,7 +204,7 @@ def count_crash(
     calls_back: bool = True,
 ) -> bool | None:
     """
-    One crash more: back to the queue, or a dead letter where the budget is used up.
+    One crash more: back to the queue, or a dead letter where the budget is used up, without what depends on it.
 
     None: the job goes on. Otherwise whether an alert was recorded.
     """

@@ -1,10 +1,15 @@
-"""Ends of jobs, and what they bring: edges settled, dependants released, canceled or failed, depth-first."""
+"""
+Ends of jobs, and what they bring: edges settled, dependants released, canceled or failed.
+
+Level by level: first all that waits for the jobs that a call ends, then what waits for those that ended thereby. So
+it does not depend on the order in which a call names its jobs which of several parents is a job's cause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -23,6 +28,23 @@ from ratchet.stores.memory.state import State
 NO_VERDICTS: Mapping[UUID, Verdict] = {}
 
 
+class Ended(NamedTuple):
+    """A job that has just ended, and where is noted what that brings."""
+
+    job_id: UUID
+    effects: Effects
+    verdicts: Mapping[UUID, Verdict] = NO_VERDICTS
+
+
+class _Arrival(NamedTuple):
+    """What one edge says to its child: from which end, satisfied or broken, and why the child would be canceled."""
+
+    parent: Ended
+    state: EdgeState
+    reason: str
+    raised: Verdict | None  # its condition's, where that failed
+
+
 def end(
     state: State,
     row: Row,
@@ -31,24 +53,9 @@ def end(
     *,
     now: datetime,
     lingers: bool = False,
-    verdicts: Mapping[UUID, Verdict] = NO_VERDICTS,
     **fields: Any,
 ) -> None:
-    """End a job, and settle what depends on it."""
-    _leave(state, row, status, effects, now=now, lingers=lingers, **fields)
-    settle_edges(state, row.job_id, effects, now=now, verdicts=verdicts)
-
-
-def _leave(
-    state: State,
-    row: Row,
-    status: JobStatus,
-    effects: Effects,
-    *,
-    now: datetime,
-    lingers: bool,
-    **fields: Any,
-) -> None:
+    """End a job, without what depends on it."""
     leave_run(state, row, lingers=lingers)
     leave_key(state, row, lingers=lingers)
     ended = {
@@ -69,9 +76,19 @@ def _leave(
 def cancel(
     state: State, row: Row, effects: Effects, *, reason: str, now: datetime, superseded_by: UUID | None = None
 ) -> None:
-    """Cancel a job and, depth-first, all that depends on it. The code of a RUNNING one goes on for a while."""
+    """Cancel a job and all that depends on it. The code of a RUNNING one goes on for a while."""
     cancel_row(state, row, effects, reason=reason, now=now, superseded_by=superseded_by)
-    settle_edges(state, row.job_id, effects, now=now)
+    settle_edges(state, [Ended(row.job_id, effects)], now=now)
+
+
+def cancel_all(state: State, rows: Iterable[Row], *, reason: str, now: datetime) -> list[CanceledJob]:
+    """Cancel jobs, each for this reason and not for another of them, and all that depends on them."""
+    ended: list[Ended] = []
+    for row in rows:
+        ended.append(Ended(row.job_id, Effects()))
+        cancel_row(state, row, ended[-1].effects, reason=reason, now=now)
+    settle_edges(state, ended, now=now)
+    return [job for one in ended for job in one.effects.canceled]
 
 
 def cancel_row(
@@ -106,7 +123,7 @@ def cancel_row(
             node_id=row.node_id if running else None,
         )
     )
-    _leave(
+    end(
         state,
         row,
         JobStatus.CANCELED,
@@ -131,40 +148,10 @@ def fail(
     error_hash: str | None = None,
     alert_window: timedelta = ALERT_WINDOW,
     lingers: bool = False,
-    verdicts: Mapping[UUID, Verdict] = NO_VERDICTS,
     **fields: Any,
 ) -> bool:
-    """End a job as a dead letter, with all that depends on it; True where an alert was recorded."""
-    alerted = _fail_row(
-        state,
-        row,
-        effects,
-        error=error,
-        reason=reason,
-        now=now,
-        error_hash=error_hash,
-        alert_window=alert_window,
-        lingers=lingers,
-        **fields,
-    )
-    settle_edges(state, row.job_id, effects, now=now, verdicts=verdicts)
-    return alerted
-
-
-def _fail_row(
-    state: State,
-    row: Row,
-    effects: Effects,
-    *,
-    error: ErrorRecord,
-    reason: str,
-    now: datetime,
-    error_hash: str | None = None,
-    alert_window: timedelta = ALERT_WINDOW,
-    lingers: bool = False,
-    **fields: Any,
-) -> bool:
-    _leave(
+    """End a job as a dead letter, without what depends on it; True where an alert was recorded."""
+    end(
         state,
         row,
         JobStatus.FAILED,
@@ -187,44 +174,76 @@ def _fail_row(
 # --- dependants ---------------------------------------------------------------------------------
 
 
-def settle_edges(
-    state: State,
-    job_id: UUID,
-    effects: Effects,
-    *,
-    now: datetime,
-    verdicts: Mapping[UUID, Verdict] = NO_VERDICTS,
-) -> None:
-    """A job has ended: settle its open edges; release, cancel or fail its dependants, depth-first."""
-    waiting = outgoing(state, job_id)[::-1]
-    while waiting:
-        edge = waiting.pop()
-        verdict = verdicts.get(edge.child_id) if edge.parent_id == job_id else None
-        if settle_edge(state, edge, verdict, effects, now=now):
-            waiting.extend(outgoing(state, edge.child_id)[::-1])
+def settle_edges(state: State, ended: Sequence[Ended], *, now: datetime) -> None:
+    """
+    Jobs have ended: settle their open edges; release, cancel or fail their dependants, and so on below those.
+
+    What was canceled is noted depth-first below each of them, though it is decided level by level.
+    """
+    below: dict[UUID, list[CanceledJob]] = {}
+    level: Sequence[Ended] = ended
+    while level:
+        level = _settle_level(state, level, below, now=now)
+    for origin in ended:
+        waiting = below.pop(origin.job_id, [])[::-1]
+        while waiting:
+            job = waiting.pop()
+            origin.effects.canceled.append(job)
+            waiting.extend(below.pop(job.job_id, [])[::-1])
 
 
-def settle_edge(
-    state: State, edge: Edge, verdict: Verdict | None, effects: Effects, *, now: datetime
-) -> bool:
-    """Settle one edge of an ended parent; True where that ended the child."""
-    parent = state.jobs.get(edge.parent_id)
-    if parent is None or parent.ended_as is None or edge.state is not EdgeState.OPEN:
-        return False
-    settled, reason = _outcome(edge, parent.ended_as, verdict)
-    state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=settled))
-    child = state.jobs.get(edge.child_id)
-    if child is None or child.status is not JobStatus.WAITING:
-        return False
-    if verdict is not None and verdict.kind is VerdictKind.ERROR and edge.kind is EdgeKind.CONDITION:
-        _fail_for_condition(state, child, verdict, effects, now=now)
-        return True
+def _settle_level(
+    state: State, ended: Sequence[Ended], below: dict[UUID, list[CanceledJob]], *, now: datetime
+) -> list[Ended]:
+    """Settle the edges of these jobs; the jobs that ended thereby."""
+    arrivals: dict[UUID, list[_Arrival]] = {}
+    for one in sorted(ended, key=lambda one: one.job_id.int):
+        parent = state.jobs.get(one.job_id)
+        if parent is None or parent.ended_as is None:
+            continue
+        for edge in outgoing(state, one.job_id):
+            if edge.state is EdgeState.OPEN:
+                arrival = _arrival(one, edge, parent.ended_as)
+                state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=arrival.state))
+                arrivals.setdefault(edge.child_id, []).append(arrival)
+    following: list[Ended] = []
+    for child_id, seen in arrivals.items():
+        child = state.jobs.get(child_id)
+        cause = None if child is None else _end_child(state, child, seen, now=now)
+        if cause is not None:
+            below.setdefault(cause.job_id, []).append(cause.effects.canceled.pop())
+            following.append(Ended(child_id, cause.effects))
+    return following
+
+
+def _end_child(state: State, child: Row, arrivals: Sequence[_Arrival], *, now: datetime) -> Ended | None:
+    """
+    Release, cancel or fail a job that waits; the end that caused its own, None: it has not ended.
+
+    Of several causes in one step the parent with the lowest id counts, mostly the one that was submitted first.
+    """
+    if child.status is not JobStatus.WAITING:
+        return None
+    for arrival in arrivals:
+        if arrival.raised is not None:
+            _fail_for_condition(state, child, arrival.raised, arrival.parent.effects, now=now)
+            return arrival.parent
     satisfied, still_open, needed = tally(state, child)
-    if satisfied + still_open < needed:
-        cancel_row(state, child, effects, reason=reason, now=now, canceled_by=parent.job_id)
-        return True
-    release(state, child, effects, now=now)
-    return False
+    cause = next((arrival for arrival in arrivals if arrival.state is EdgeState.BROKEN), None)
+    if satisfied + still_open < needed and cause is not None:
+        parent = cause.parent
+        cancel_row(state, child, parent.effects, reason=cause.reason, now=now, canceled_by=parent.job_id)
+        return parent
+    last = next((one for one in reversed(arrivals) if one.state is EdgeState.SATISFIED), arrivals[0])
+    release(state, child, last.parent.effects, now=now)
+    return None
+
+
+def _arrival(parent: Ended, edge: Edge, ended_as: JobStatus) -> _Arrival:
+    verdict = parent.verdicts.get(edge.child_id)
+    settled, reason = _outcome(edge, ended_as, verdict)
+    failed = verdict is not None and verdict.kind is VerdictKind.ERROR and edge.kind is EdgeKind.CONDITION
+    return _Arrival(parent, settled, reason, verdict if failed else None)
 
 
 def _outcome(edge: Edge, ended_as: JobStatus, verdict: Verdict | None) -> tuple[EdgeState, str]:
@@ -261,7 +280,7 @@ def _fail_for_condition(
             status=JobStatus.FAILED,
         )
     )
-    _fail_row(
+    fail(
         state,
         child,
         effects,

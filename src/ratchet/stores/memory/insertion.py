@@ -13,7 +13,7 @@ from ratchet.model.errors import BusinessKeyBusy, InvalidJob
 from ratchet.model.job import Insertion, JobSpec, refuse_repeated_keys
 from ratchet.model.status import Busy, JobStatus
 from ratchet.stores.memory.changes import Effects, add_job, finish_batch
-from ratchet.stores.memory.ends import cancel, settle_edges
+from ratchet.stores.memory.ends import Ended, cancel_row, settle_edges
 from ratchet.stores.memory.signals import take_kept_signal
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.values import check, check_spec, in_utc
@@ -37,6 +37,7 @@ class Submission:
         self._effects = effects
         self._now = now
         self._answers: dict[UUID, Insertion] = {}
+        self._replaced: list[Ended] = []
 
     def store(
         self, specs: Sequence[JobSpec], *, edges: Sequence[Edge] = (), batch: BatchSpec | None = None
@@ -49,8 +50,14 @@ class Submission:
             _check(spec)
             graphs.setdefault(spec.root_id or spec.job_id, []).append(spec)
         refuse_repeated_keys(everything)
+        if batch is not None and batch.batch_id in self._state.batches:
+            # the same submission again: what is gone of it was deleted since, and the batch counts on nobody new
+            again = [spec.job_id for spec in everything if spec.idempotency_key is None]
+            self._answers.update({job_id: Insertion(job_id=job_id, created=True) for job_id in again})
         for graph in graphs.values():
             self._store_graph(graph)
+        # only now: a key that is freed by what a replacement cancels is free for the next call
+        settle_edges(self._state, self._replaced, now=self._now)
         if batch is not None and batch.parent.job_id in self.new:
             self._store_batch(batch, specs)
         self._store_edges(edges)
@@ -109,9 +116,10 @@ class Submission:
             raise BusinessKeyBusy(spec.business_key, held.job_id)
         if holder.status is JobStatus.RUNNING:
             raise RunningHolder(spec.business_key, held.job_id)
-        cancel(
+        cancel_row(
             self._state, holder, self._effects, reason="superseded", now=self._now, superseded_by=spec.job_id
         )
+        self._replaced.append(Ended(holder.job_id, self._effects))
         if spec.business_key in self._state.reservations:  # the code of an earlier run of it goes on
             raise RunningHolder(spec.business_key, held.job_id)
         return holder.job_id
@@ -150,8 +158,7 @@ class Submission:
                 stored = replace(edge, parent_id=parent_id, state=EdgeState.OPEN)
                 self._state.edges.put((parent_id, edge.child_id), stored)
                 parents[parent_id] = None
-        for parent_id in parents:
-            settle_edges(self._state, parent_id, self._effects, now=self._now)
+        settle_edges(self._state, [Ended(parent_id, self._effects) for parent_id in parents], now=self._now)
 
 
 def _check_business_keys(graph: Iterable[JobSpec]) -> None:

@@ -13,7 +13,7 @@ from ratchet.model.errors import BusinessKeyBusy, InvalidJob, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.history import forget, is_needed
 from ratchet.stores.memory.insertion import RunningHolder, Submission
 from ratchet.stores.memory.rows import Row
@@ -116,13 +116,8 @@ class MemoryJobs(Part):
         self, where: JobFilter, *, limit: int, reason: str, now: datetime
     ) -> list[CanceledJob]:
         where.require_criterion("cancel_matching")
-        effects, canceled = Effects(), 0
-        for found in _oldest(matching(self._state, where)):
-            row = self._state.jobs[found.job_id]  # a cascade may have reached it meanwhile
-            if canceled < limit and not row.status.is_terminal:
-                cancel(self._state, row, effects, reason=reason, now=now)
-                canceled += 1
-        return effects.canceled
+        live = [row for row in _oldest(matching(self._state, where)) if not row.status.is_terminal]
+        return cancel_all(self._state, live[:limit], reason=reason, now=now)
 
     @atomic
     def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
@@ -176,13 +171,11 @@ def _delete(state: State, job_id: UUID, now: datetime) -> bool:
     row = state.jobs.get(job_id)
     if row is None or row.status is JobStatus.RUNNING:
         return False
-    effects = Effects()
     if row.ended_as is None:
-        cancel(state, row, effects, reason="deleted", now=now)
-    for edge in outgoing(state, job_id):  # those that wait for another parent, too
-        child = state.jobs.get(edge.child_id)
-        if child is not None and child.status is JobStatus.WAITING:
-            cancel(state, child, effects, reason="parent_canceled", now=now)
+        cancel(state, row, Effects(), reason="deleted", now=now)
+    children = (state.jobs.get(edge.child_id) for edge in outgoing(state, job_id))
+    waiting = [child for child in children if child is not None and child.status is JobStatus.WAITING]
+    cancel_all(state, waiting, reason="parent_canceled", now=now)  # also who waits for another parent
     forget(state, job_id)
     return True
 

@@ -15,13 +15,15 @@ from ratchet.model.job import Progress
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import Effects, change, enqueue, requeue, revive, settle_run
-from ratchet.stores.memory.completion import apply_completion, held_by
+from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.ends import cancel, fail
+from ratchet.stores.memory.ends import Ended, cancel, cancel_all, fail, settle_edges
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import reserve
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.values import check
+
+_EXPIRES = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING})
 
 
 class MemoryTransitions(Part):
@@ -40,7 +42,7 @@ class MemoryTransitions(Part):
         for completion in completions:
             check(completion)
         return state.run(
-            lambda: [apply_completion(state, completion, now, alert_window) for completion in completions],
+            lambda: apply_completions(state, completions, now, alert_window),
             within=within,
         )
 
@@ -59,13 +61,16 @@ class MemoryTransitions(Part):
 
     @atomic
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
-        state, effects, ended = self._state, Effects(), 0
-        due = [(_first_deadline(state.jobs[job_id]), job_id) for job_id in state.expiring.of(True)]
-        for deadline, job_id in sorted(due, key=lambda item: (item[0], item[1].int)):
-            if deadline > now or ended == limit:
-                break
-            ended += _expire(state, state.jobs[job_id], effects, now=now)
-        return effects.canceled
+        state = self._state
+        rows = [state.jobs[job_id] for job_id in state.expiring.of(True)]
+        due = [(at, row) for row in rows if row.status in _EXPIRES and (at := _first_deadline(row)) <= now]
+        due.sort(key=lambda item: (item[0], item[1].job_id.int))
+        chosen = [row for _, row in due[:limit]]
+        expired = [row for row in chosen if row.expiry_due_at is not None and row.expiry_due_at <= now]
+        gone = {row.job_id for row in expired}
+        ended = cancel_all(state, expired, reason="expired", now=now)
+        waiting = [row.job_id for row in chosen if row.job_id not in gone]
+        return ended + _fail_unsignaled(state, waiting, now=now)
 
     @atomic
     def retry(self, job_id: UUID, *, now: datetime) -> bool:
@@ -77,7 +82,11 @@ class MemoryTransitions(Part):
         if row is None or row.archived_at is not None:
             return False
         if row.status in (JobStatus.PENDING, JobStatus.FAILED):
-            change(self._state, row, Effects(), now=now, status=JobStatus.PAUSED, paused_from=row.status)
+            # it waits for nobody's code while it is paused: what it waited for at most is its due time
+            held = {"scheduled_at": row.due_at, "held_claim_id": None, "held_until": None}
+            change(
+                self._state, row, Effects(), now=now, status=JobStatus.PAUSED, paused_from=row.status, **held
+            )
             return True
         return row.status is JobStatus.PAUSED
 
@@ -176,30 +185,27 @@ def _first_deadline(row: Row) -> datetime:
     return min(deadline for deadline in (row.expiry_due_at, row.signal_due_at) if deadline is not None)
 
 
-def _expire(state: State, row: Row, effects: Effects, *, now: datetime) -> bool:
-    """Expire one job, if it still can; True where that ended it."""
-    if row.status not in (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING):
-        return False
-    if row.expiry_due_at is not None and row.expiry_due_at <= now:
-        cancel(state, row, effects, reason="expired", now=now)
-        return True
-    if (
-        not row.awaits_signal
-        or row.spec.signal is None
-        or row.signal_due_at is None
-        or row.signal_due_at > now
-    ):
-        return False
-    effects.canceled.append(
-        CanceledJob(
-            job_id=row.job_id,
-            target=row.spec.target,
-            previous=row.status,
-            reason="signal_timeout",
-            status=JobStatus.FAILED,
+def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) -> list[CanceledJob]:
+    """Fail what has waited for its signal too long, but for what has ended meanwhile with one that has expired."""
+    ended: list[Ended] = []
+    for row in (state.jobs[job_id] for job_id in job_ids):
+        if row.status is not JobStatus.WAITING or not row.awaits_signal or row.spec.signal is None:
+            continue
+        error = ErrorRecord(
+            message=f"no signal {row.spec.signal.key!r} arrived in time", type="SignalTimeout"
         )
-    )
-    error = ErrorRecord(message=f"no signal {row.spec.signal.key!r} arrived in time", type="SignalTimeout")
-    fail(state, row, effects, error=error, reason="signal timeout", now=now)
-    insert_failure_callback(state, row, error, reason="signal timeout", now=now)
-    return True
+        effects = Effects()
+        effects.canceled.append(
+            CanceledJob(
+                job_id=row.job_id,
+                target=row.spec.target,
+                previous=row.status,
+                reason="signal_timeout",
+                status=JobStatus.FAILED,
+            )
+        )
+        fail(state, row, effects, error=error, reason="signal timeout", now=now)
+        insert_failure_callback(state, row, error, reason="signal timeout", now=now)
+        ended.append(Ended(row.job_id, effects))
+    settle_edges(state, ended, now=now)
+    return [job for one in ended for job in one.effects.canceled]

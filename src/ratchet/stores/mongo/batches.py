@@ -12,7 +12,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, is_complete
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.rows import Cost
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.codecs import BATCHES, COSTS
@@ -120,14 +120,11 @@ class MongoBatches:
         while after is not None:
 
             def portion(work: Work, after: UUID = after) -> tuple[list[CanceledJob], UUID | None]:
-                effects = Effects()
                 ids = _children(work, batch_id, after, _UNENDED)
                 work.load_jobs(ids)
-                for job_id in ids:
-                    row = work.jobs[job_id]  # a cascade may have reached it meanwhile
-                    if row.ended_as is None:
-                        cancel(work, row, effects, reason=reason, now=now)
-                return effects.canceled, ids[-1] if ids else None
+                rows = [work.jobs[job_id] for job_id in ids]
+                unended = [row for row in rows if row.ended_as is None]
+                return cancel_all(work, unended, reason=reason, now=now), ids[-1] if ids else None
 
             more, after = self._database.run(portion)
             canceled += more

@@ -16,7 +16,7 @@ from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page
 from ratchet.model.status import LIVE, JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
@@ -115,15 +115,14 @@ class MongoJobs:
 
         def work(work: Work) -> bool:
             work.load_jobs([job_id])
-            row, effects = work.jobs.get(job_id), Effects()
+            row = work.jobs.get(job_id)
             if row is None or row.status is JobStatus.RUNNING:
                 return False
             if row.ended_as is None:
-                cancel(work, row, effects, reason="deleted", now=now)
-            for edge in outgoing(work, job_id):  # those that wait for another parent, too
-                child = work.jobs.get(edge.child_id)
-                if child is not None and child.status is JobStatus.WAITING:
-                    cancel(work, child, effects, reason="parent_canceled", now=now)
+                cancel(work, row, Effects(), reason="deleted", now=now)
+            children = (work.jobs.get(edge.child_id) for edge in outgoing(work, job_id))
+            waiting = [child for child in children if child is not None and child.status is JobStatus.WAITING]
+            cancel_all(work, waiting, reason="parent_canceled", now=now)  # also who waits for another parent
             work.jobs.remove(job_id)
             forget(work, [job_id])
             return True
@@ -154,14 +153,12 @@ class MongoJobs:
         check((now, reason), "the reason")
 
         def work(work: Work) -> list[CanceledJob]:
-            effects = Effects()
             ids = self._oldest(work, where, LIVE, limit)
             work.load_jobs(ids)
-            for job_id in ids:
-                row = work.jobs[job_id]  # a cascade may have reached it meanwhile
-                if not row.status.is_terminal:
-                    cancel(work, row, effects, reason=reason, now=now)
-            return effects.canceled
+            live = [work.jobs[job_id] for job_id in ids]
+            return cancel_all(
+                work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
+            )
 
         return self._database.run(work)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -25,6 +26,8 @@ Reason = tuple[str, str, datetime | None]
 #: The node that the question is about: any, with nothing running.
 _ASKING = UUID(int=0)
 
+NOTHING_TAKEN: Mapping[str, int] = {}
+
 
 def reasons(collections: Collections, database: Database, job_id: UUID, now: datetime) -> list[Reason]:
     """Everything that keeps a claim at *now* from returning this job; empty: it would."""
@@ -45,8 +48,8 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
     key = row.stream
     asking = ClaimRequest(node_id="", claim_id=_ASKING, limit=1, lane=key.lane, suspects=key.suspect)
     gates, _ = read_gates(collections, asking, now)
-    found = list(_of_stream(row, gates, now))
-    return found or list(_of_limits(collections, row, gates, asking, now))
+    found = [*_of_stream(row, gates, now), *_of_limits(collections, row, gates)]
+    return found or list(_of_turn(collections, row, gates, asking, now))
 
 
 def _of_waiting(collections: Collections, row: Row) -> Iterator[Reason]:
@@ -78,32 +81,32 @@ def _of_stream(row: Row, gates: Gates, now: datetime) -> Iterator[Reason]:
 
 
 def _of_limits(
-    collections: Collections, row: Row, gates: Gates, asking: ClaimRequest, now: datetime
+    collections: Collections, row: Row, gates: Gates, taken: Mapping[str, int] = NOTHING_TAKEN
 ) -> Iterator[Reason]:
-    names = gates.limits_of(row.stream_id) if row.stream_id in gates.streams else ()
-    closed = [name for name in names if gates.allowance(name) <= 0]
-    if names and not closed and not _has_its_turn(collections, row, gates, asking, now):
-        closed = [min(names, key=gates.allowance)]  # open, but for fewer jobs than wait
-    for name in closed:
+    """Why limits let nothing through, when so many before it have *taken* of them."""
+    for name in gates.limits_of(row.stream_id) if row.stream_id in gates.streams else ():
+        gone, meter = taken.get(name, 0), gates.meters.get(name)
+        until = None if meter is None or meter.starts > gone else meter.opens_at(gone)
         if name.startswith(BREAKER_GATE):
-            text = f"the circuit breaker {row.stream.breaker!r} waits for what its probes say"
-            yield "breaker_open", text, gates.next_token_at(name)
-        elif gates.slots(name) <= gates.allowance(name):
+            if until is not None:
+                text = f"the circuit breaker {row.stream.breaker!r} waits for what its probes say"
+                yield "breaker_open", text, until
+            continue
+        if gates.slots(name) <= gone:
             held = find_holders(collections, name, NAMED_HOLDERS + 1)
             yield "no_permit", no_permit(name, held), None
-        else:
-            text = f"as many jobs of {name!r} have started as its rate allows"
-            yield "rate_limited", text, gates.next_token_at(name)
+        if until is not None:
+            yield "rate_limited", f"as many jobs of {name!r} have started as its rate allows", until
 
 
-def _has_its_turn(
+def _of_turn(
     collections: Collections, row: Row, gates: Gates, asking: ClaimRequest, now: datetime
-) -> bool:
-    """True where a claim of any size would reach the job before the limits are used up."""
-    if min(gates.allowance(name) for name in gates.limits_of(row.stream_id)) >= NO_LIMIT:
-        return True
+) -> Iterator[Reason]:
+    """Which limits are used up by those before it, in a claim of any size; nothing: it has its turn."""
+    names = gates.limits_of(row.stream_id) if row.stream_id in gates.streams else ()
+    if not names or min(gates.allowance(name) for name in names) >= NO_LIMIT:
+        return
     rivals = [branch for branch in gates.branches(gates.open_streams(asking)) if branch.gates]
-
     most = sum(branch.most or 0 for branch in rivals)
     asking = replace(asking, limit=most)
 
@@ -112,4 +115,6 @@ def _has_its_turn(
 
     allowances = {name: gates.allowance(name) for branch in rivals for name in branch.gates}
     chosen = choose(rivals, most, allowances, read)
-    return row.job_id in {rank[2] for rank, _ in chosen}
+    if row.job_id not in {rank[2] for rank, _ in chosen}:
+        taken = Counter(name for _, branch in chosen for name in branch.gates)
+        yield from _of_limits(collections, row, gates, taken)

@@ -8,7 +8,7 @@ keys, edges, a batch or a signal goes through the rules.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, Conflict, SubmissionBlocked
-from ratchet.model.identifiers import timestamp_of
+from ratchet.model.identifiers import old_ids
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change
@@ -37,8 +37,6 @@ from ratchet.stores.validation import validate
 
 #: Seconds that a submission waits for a key that another open transaction holds.
 KEY_PATIENCE: Final = 5.0
-#: Ids that are younger than this are new, or those of a submission that is sent again right now.
-_YOUNG: Final = timedelta(minutes=5)
 
 _AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 
@@ -171,7 +169,7 @@ def load_submission(
 def _is_fresh(spec: JobSpec) -> bool:
     """True for a job without keys whose id is so young that it can hardly be stored, and not in the archive."""
     keyless = spec.idempotency_key is None and spec.business_key is None
-    return keyless and spec.job_id.version == 7 and datetime.now(UTC) - timestamp_of(spec.job_id) < _YOUNG
+    return keyless and not old_ids([spec.job_id])
 
 
 def _stands_alone(spec: JobSpec) -> bool:

@@ -22,7 +22,7 @@ from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, Co
 from ratchet.model.errors import Conflict
 from ratchet.model.job import Progress, StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.completion import apply_completion, held_by
+from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
@@ -247,11 +247,13 @@ def _apply(
     ended = {one.claim.job_id.int for one in plain}
     if plain:
         write_successes(work, plain, now=now)
-    load_completions(work, [one for one in completions if one.claim.job_id.int not in ended])
+    others = [one for one in completions if one.claim.job_id.int not in ended]
+    load_completions(work, others)
+    answers = iter(apply_completions(work, others, now, alert_window))
     return [
         CompletionAnswer(job_id=one.claim.job_id, won=True)
         if one.claim.job_id.int in ended
-        else apply_completion(work, one, now, alert_window)
+        else next(answers)
         for one in completions
     ]
 

@@ -137,7 +137,7 @@ class SqlBatches(SqlPart):
         parent = self.database.run(stop)
         if parent is None:
             return []
-        canceled: list[CanceledJob] = []
+        canceled = parent
         after: UUID | None = _NIL
         while after is not None:
 
@@ -148,7 +148,7 @@ class SqlBatches(SqlPart):
             more, after = self.database.run(portion)
             canceled += more
         self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
-        return canceled + parent
+        return canceled
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
         """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""

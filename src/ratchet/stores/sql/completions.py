@@ -28,7 +28,8 @@ from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.counters import BatchDeltas
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import LEAVE_QUEUE, write_alerts, write_runs
-from ratchet.stores.sql.holdings import free_keys, free_permits, keep_keys
+from ratchet.stores.sql.holdings import free_permits
+from ratchet.stores.sql.kept_keys import Run, free_keys, keep_keys, remember_runs
 from ratchet.stores.sql.locked import QueueRow, lock_cold_rows, lock_held_rows
 from ratchet.stores.sql.requeues import count_crashes, requeue
 from ratchet.stores.sql.runs import WRITTEN_AS, ended_row, execution_row, requeued, resting_row, status_after
@@ -89,8 +90,12 @@ class Won(Struct):
     batch_id: UUID | None = None
     has_dependants: bool = False
     target: str = ""  # known where an alert needs it
-    effects: Effects | None = None  # where they were settled already
     alerted: bool = False
+
+    @property
+    def has_crashed(self) -> bool:
+        """True where key, permit, alert and run have been written with the crash."""
+        return isinstance(self.completion.decision, CountCrash)
 
 
 class Round:
@@ -119,7 +124,7 @@ class Round:
         self._insert_callbacks(won, settlement)
         self._let_go(won)
         answers = {
-            number: _answer(one, one.effects or settlement.find(one.completion.claim.job_id))
+            number: _answer(one, settlement.find(one.completion.claim.job_id))
             for number, one in self.won.items()
         }
         answers.update(self._find_replayed())
@@ -197,10 +202,10 @@ class Round:
             now=self.now,
             window=alert_window,
             started_at={row.job_id: completion.started_at},
+            lingers=completion.lingers,
         )
-        won = self.won[row.job_id.int]
-        won.effects = crashes.settlement.of(row.job_id)
         if crashes.dead_lettered:
+            won = self.won[row.job_id.int]
             won.status = JobStatus.FAILED
             won.alerted = row.job_id in crashes.alerted
 
@@ -224,7 +229,7 @@ class Round:
             completion = one.completion
             if one.batch_id is not None and isinstance(completion.decision, Succeed | Retry | Fail):
                 deltas.count_run(one.batch_id, completion.started_at, completion.finished_at or self.now)
-            if one.status.is_terminal and one.effects is None:
+            if one.status.is_terminal:
                 ended.append(
                     Ended(
                         job_id=completion.claim.job_id,
@@ -254,23 +259,31 @@ class Round:
         # those whose failure no worker has seen coming: their condition raised, or a crash was one too many
         unseen = [job.job_id for job in settlement.canceled if job.status is JobStatus.FAILED]
         for one in won:
-            if one.effects is not None and one.status is JobStatus.FAILED and one.completion.callback is None:
+            if one.has_crashed and one.status is JobStatus.FAILED and one.completion.callback is None:
                 unseen.append(one.completion.claim.job_id)
         insert_failure_callbacks(self.session, self.streams, unseen, now=self.now)
 
     def _let_go(self, won: Sequence[Won]) -> None:
         freed: list[UUID] = []
-        kept: list[tuple[UUID, UUID, str]] = []
+        kept: list[Run] = []
+        remembered: list[Run] = []
         for one in won:
-            if one.business_key is not None and one.status.is_terminal and one.effects is None:
-                claim = one.completion.claim
+            if one.business_key is None:
+                continue
+            claim = one.completion.claim
+            run = (claim.job_id, claim.claim_id, claim.node_id)
+            if not one.status.is_terminal:
                 if one.completion.lingers:
-                    kept.append((claim.job_id, claim.claim_id, claim.node_id))
+                    remembered.append(run)
+            elif not one.has_crashed:
+                if one.completion.lingers:
+                    kept.append(run)
                 else:
                     freed.append(claim.job_id)
+        remember_runs(self.session, remembered, self.now)
         keep_keys(self.session, kept)
         free_keys(self.session, freed)
-        ended = (one.completion.claim for one in won if not one.completion.lingers and one.effects is None)
+        ended = (one.completion.claim for one in won if not one.completion.lingers and not one.has_crashed)
         free_permits(self.session, self.streams, ended)
 
     def _find_replayed(self) -> dict[int, CompletionAnswer]:

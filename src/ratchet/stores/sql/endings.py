@@ -12,7 +12,7 @@ from msgspec import Struct
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.identifiers import new_id
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.holdings import free_keys, keep_keys
+from ratchet.stores.sql.kept_keys import free_keys, keep_keys
 from ratchet.stores.sql.locked import LockedJob
 
 #: How long a second alert of the same job and error is suppressed.
@@ -86,6 +86,7 @@ class Failure(Struct, frozen=True):
     reason: str
     error_hash: str
     crashed: bool = False  # counts one crash
+    lingers: bool = False  # the code of its run goes on
 
 
 def hash_of(*parts: str) -> str:
@@ -127,7 +128,7 @@ def write_failed(
     Make locked jobs FAILED, with alerts and everything but the cascade; the jobs whose alert was not suppressed.
 
     A job that has a queue row leaves it; for a RUNNING one the caller writes the run. Its node is dead
-    or was told, so keys are freed.
+    or was told, so keys are freed, but for the key of one that ``lingers``.
     """
     if not failures:
         return set()
@@ -141,7 +142,12 @@ def write_failed(
             "now": now,
         },
     )
-    free_keys(session, [job.job_id for job in jobs if job.business_key is not None])
+    keyed = [one for one in failures if one.job.business_key is not None]
+    keep_keys(
+        session,
+        [(one.job.job_id, *one.job.lingering) for one in keyed if one.lingers and one.job.lingering],
+    )
+    free_keys(session, [one.job.job_id for one in keyed if not one.lingers])
     alerts = [
         (one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures
     ]

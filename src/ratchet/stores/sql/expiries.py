@@ -9,7 +9,7 @@ from ratchet.model.decision import CanceledJob, ErrorRecord
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.cancellations import cancel_locked, fail_jobs
-from ratchet.stores.sql.database import Database, Session
+from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.endings import Cancellation, Failure, hash_of
 from ratchet.stores.sql.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.streams import StreamRegistry
@@ -19,7 +19,7 @@ SIGNAL_TIMEOUT = "signal_timeout"
 
 # A RUNNING job has started: it keeps its mark until its run ends, and is passed over.
 FIND_EXPIRED = """
-    SELECT j.job_id
+    SELECT j.job_id, j.expiry_due_at
       FROM scheduler_job j LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id
      WHERE j.expiry_due_at IS NOT NULL AND j.expiry_due_at <= :now
        AND (q.status IS NULL OR q.status = 'PENDING')
@@ -28,7 +28,7 @@ FIND_EXPIRED = """
 """
 
 FIND_UNSIGNALED = """
-    SELECT job_id
+    SELECT job_id, signal_due_at
       FROM scheduler_job
      WHERE signal_due_at IS NOT NULL AND signal_due_at <= :now AND status = 'WAITING'
      ORDER BY signal_due_at, job_id
@@ -50,17 +50,15 @@ def expire_jobs(
     Cancel what has expired and fail what waited for its signal too long, at most *limit*, with all that follows.
 
     Looks first without a lock, so that a sweep that finds nothing writes nothing; jobs that somebody
-    else is changing at this moment are left to the next sweep.
+    else is changing at this moment are left to the next sweep. The longest overdue go first.
     """
     due = {"now": now, "limit": limit}
 
-    def find(session: Session) -> tuple[list[UUID], list[UUID]]:
-        expired = [job_id for (job_id,) in session.rows(FIND_EXPIRED, due)]
-        unsignaled = [job_id for (job_id,) in session.rows(FIND_UNSIGNALED, due)]
-        return expired, unsignaled
+    def find(session: Session) -> list[Row]:
+        return [*session.rows(FIND_EXPIRED, due), *session.rows(FIND_UNSIGNALED, due)]
 
-    expired, unsignaled = database.read(find)
-    ids = list(dict.fromkeys([*expired, *unsignaled]))[:limit]
+    found = sorted(database.read(find), key=lambda row: (row[1], row[0]))
+    ids = list(dict.fromkeys(job_id for job_id, _ in found))[:limit]
     if not ids:
         return []
     return database.run(lambda session: _end(session, streams, ids, now))
@@ -70,9 +68,9 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
     jobs = lock_jobs(session, ids, skip_locked=True)
     cancellations: list[Cancellation] = []
     failures: list[Failure] = []
-    for job_id, expiry_due_at, signal_due_at in (
-        session.rows(FIND_STILL_DUE, {"ids": list(jobs)}) if jobs else []
-    ):
+    rows = session.rows(FIND_STILL_DUE, {"ids": list(jobs)}) if jobs else []
+    place = {job_id: number for number, job_id in enumerate(ids)}
+    for job_id, expiry_due_at, signal_due_at in sorted(rows, key=lambda row: place[row[0]]):
         job = jobs[job_id]
         if (
             expiry_due_at is not None

@@ -1,8 +1,8 @@
 """
 What a job holds besides its row: its business key, and for a run a permit.
 
-Both are freed by the transaction that ends the job, except where the code of its last run may still be
-at work: then they stay, marked with that run's claim and node, until `settle` or the node's death.
+Both are freed by the transaction that ends the job, except where the code of a run may still be at work: then
+they stay, marked with that run's claim and node, until `settle` or the node's death (keys: see `kept_keys`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from uuid import UUID
 
 from ratchet.model.claim import JobClaim
 from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.kept_keys import LINGERING, REMEMBERED, lock_keys, settle_keys
 from ratchet.stores.sql.streams import StreamRegistry
 
 RESERVE_KEYS = """
@@ -25,11 +26,11 @@ RESERVE_KEYS = """
     RETURNING business_key
 """
 
-FIND_HOLDERS = """
-    SELECT business_key, job_id, claim_id
+FIND_HOLDERS = f"""
+    SELECT business_key, job_id, claim_id, {REMEMBERED} AS remembered
       FROM scheduler_business_key_reservation
-     WHERE business_key {in keys text}
-    {current}
+     WHERE business_key {{in keys text}}
+    {{current}}
 """
 
 TAKE_OVER_KEYS = """
@@ -40,32 +41,11 @@ TAKE_OVER_KEYS = """
        AND scheduler_business_key_reservation.job_id = taken.holder
 """
 
-# A reservation that is marked belongs to a run whose code has not ended.
-FREE_KEYS = """
-    DELETE FROM scheduler_business_key_reservation
-     WHERE job_id {in ids uuid} AND claim_id IS NULL
-"""
-
-KEEP_KEYS = """
-    UPDATE scheduler_business_key_reservation
-       SET claim_id = run.claim_id, node_id = run.node_id
-      FROM {rows run (job_id, claim_id, node_id)}
-     WHERE scheduler_business_key_reservation.job_id = run.job_id
-"""
-
-SETTLE_KEYS = """
-    DELETE FROM scheduler_business_key_reservation
-     WHERE job_id {in ids uuid}
-       AND claim_id IS NOT NULL
-       AND /* fence */ ((job_id, claim_id) IN (SELECT run.job_id, run.claim_id
-                                                 FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
-"""
-
-FREE_PERMITS = """
+FREE_PERMITS = f"""
     DELETE FROM scheduler_resource_permit
-     WHERE job_id {in ids uuid}
+     WHERE job_id {{in ids uuid}} AND resource <> '{LINGERING}'
        AND /* fence */ ((job_id, claim_id) IN (SELECT run.job_id, run.claim_id
-                                                 FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
+                                                 FROM {{rows run (job_id, claim_id)}})) IS TRUE /* end fence */
 """
 
 # A run that goes on keeps its permit, whatever is said of its code.
@@ -100,7 +80,7 @@ LOCK_HELD_BACK = """
 
 
 class Holder:
-    """Who holds a business key; ``lingers``: the job has ended, the code of its last run has not."""
+    """Who holds a business key; ``lingers``: the code of a run of it that has ended on record goes on."""
 
     __slots__ = ("job_id", "lingers")
 
@@ -124,24 +104,15 @@ def reserve_keys(session: Session, wanted: Mapping[str, UUID], now: datetime) ->
 def find_holders(session: Session, keys: Iterable[str]) -> dict[str, Holder]:
     """Who holds which of these keys; a key that nobody holds is left out."""
     rows = session.rows(FIND_HOLDERS, {"keys": sorted(keys)})
-    return {key: Holder(job_id, claim_id is not None) for key, job_id, claim_id in rows}
+    return {
+        key: Holder(job_id, claim_id is not None or remembered > 0)
+        for key, job_id, claim_id, remembered in rows
+    }
 
 
 def take_over_keys(session: Session, taken: Sequence[tuple[str, UUID, UUID]], now: datetime) -> None:
     """Pass keys on: (key, its present holder, its new holder)."""
     session.execute(TAKE_OVER_KEYS, {"taken": taken, "now": now})
-
-
-def free_keys(session: Session, job_ids: Iterable[UUID]) -> None:
-    """Free the business keys of jobs that have ended; a key that waits for the code of a run stays."""
-    if ids := sorted(job_ids):
-        session.execute(FREE_KEYS, {"ids": ids})
-
-
-def keep_keys(session: Session, runs: Iterable[tuple[UUID, UUID, str]]) -> None:
-    """Keep the keys of ended jobs for (job, claim, node) until that run's code has ended."""
-    if kept := sorted(runs):
-        session.execute(KEEP_KEYS, {"run": kept})
 
 
 def free_permits(session: Session, streams: StreamRegistry, claims: Iterable[JobClaim]) -> None:
@@ -181,5 +152,6 @@ def settle_runs(session: Session, claims: Sequence[JobClaim]) -> None:
     if held_back := session.rows(LOCK_HELD_BACK, {"ids": ids}):
         session.backdated({stream_id for _, stream_id in held_back})
         session.execute(BRING_FORWARD, {"ids": ids, "run": runs})
-    session.execute(SETTLE_KEYS, {"ids": ids, "run": runs})
+    held = lock_keys(session, ids)
     session.execute(SETTLE_PERMITS, {"ids": ids, "run": runs})
+    settle_keys(session, held, runs)

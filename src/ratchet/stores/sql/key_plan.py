@@ -70,8 +70,7 @@ class KeyPlan:
 
     def _entry_of(self, spec: JobSpec) -> UUID | None:
         key = spec.idempotency_key
-        entry = None if key is None else self._ledger.get(key) or self.entries.get(key)
-        return None if entry == spec.job_id else entry
+        return None if key is None else self._ledger.get(key) or self.entries.get(key)
 
     def _holder_of(self, spec: JobSpec) -> UUID | None:
         if spec.business_key is None or spec.busy is not Busy.RETURN:

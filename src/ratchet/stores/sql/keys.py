@@ -7,7 +7,7 @@ whatever the answer is. A key that another open transaction is just taking is wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from ratchet.stores.sql.endings import Cancellation
 from ratchet.stores.sql.holdings import Holder, find_holders, reserve_keys, take_over_keys
 from ratchet.stores.sql.key_plan import KeyPlan, root_of
 from ratchet.stores.sql.locked import LockedJob, lock_jobs
-from ratchet.stores.sql.specs import FIND_STORED
+from ratchet.stores.sql.specs import find_known
 
 SUPERSEDED = "superseded"
 
@@ -59,10 +59,12 @@ class Keys:
 
     ``originals``: the root ids whose specs are not stored, each with the older job that stands for
     them. ``replaced``: the jobs that were canceled for a spec. ``busy``: nothing may be stored, but
-    a RUNNING holder was canceled, and that must be committed before this is raised.
+    a RUNNING holder was canceled, and that must be committed before this is raised. ``known``: the specs
+    that were found to have been stored before, by a submission whose answer was lost; they are left alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known: Iterable[UUID] = ()) -> None:
+        self.known = set(known)
         self.originals: dict[UUID, UUID] = {}
         self.replaced: dict[UUID, UUID] = {}
         self.busy: BusinessKeyBusy | None = None
@@ -78,19 +80,21 @@ class Keys:
         return [spec for spec in specs if root_of(spec) not in self.originals]
 
 
-def take_keys(session: Session, specs: Sequence[JobSpec], now: datetime) -> Keys:
+def take_keys(session: Session, specs: Sequence[JobSpec], known: Iterable[UUID], now: datetime) -> Keys:
     """
     Enter the ledger and reserve business keys for *specs*, before anything else of them is written.
 
     First each key is taken for the first spec that names it, so that nobody else takes it meanwhile; then it is
     decided who gets it. Raises `BusinessKeyBusy` where a spec says so.
     """
-    keys = Keys()
+    keys = Keys(known)
     ledger = _enter_ledger(session, specs, keys, now)
-    answered = {root_of(spec) for spec in specs if _is_older(ledger, spec)}
+    own = {spec.job_id for spec in specs if ledger.get(spec.idempotency_key or "") == spec.job_id}
+    keys.known |= find_known(session, own - keys.known)
+    answered = {root_of(spec) for spec in specs if _is_older(ledger, spec, keys.known)}
     wanted: dict[str, UUID] = {}
     for spec in specs:
-        if spec.business_key is not None and root_of(spec) not in answered:
+        if spec.business_key is not None and root_of(spec) not in answered and spec.job_id not in keys.known:
             wanted.setdefault(spec.business_key, spec.job_id)
     plan = _reserve(session, specs, ledger, wanted, keys, now)
     keys.originals = plan.originals
@@ -115,7 +119,7 @@ def _enter_ledger(
     """Enter the keys that are new; the jobs that the others name."""
     wanted: dict[str, UUID] = {}
     for spec in specs:
-        if spec.idempotency_key is not None:
+        if spec.idempotency_key is not None and spec.job_id not in keys.known:
             wanted.setdefault(spec.idempotency_key, spec.job_id)
     keys.entered = _enter(session, wanted, now)
     others = wanted.keys() - keys.entered.keys()
@@ -129,8 +133,9 @@ def _enter(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[
     return {key: wanted[key] for (key,) in rows}
 
 
-def _is_older(ledger: Mapping[str, UUID], spec: JobSpec) -> bool:
-    return spec.idempotency_key is not None and ledger.get(spec.idempotency_key, spec.job_id) != spec.job_id
+def _is_older(ledger: Mapping[str, UUID], spec: JobSpec, known: Collection[UUID]) -> bool:
+    """True where the key of a spec stands for another job, or for this one, which was deleted since."""
+    return spec.idempotency_key in ledger and spec.job_id not in known
 
 
 def _reserve(
@@ -149,7 +154,7 @@ def _reserve(
         missing = {key: job_id for key, job_id in wanted.items() if key not in keys.reserved}
         taken = find_holders(session, missing) if missing else {}
         if len(taken) == len(missing):
-            plan = _decide(session, specs, ledger, taken, now)
+            plan = _decide(session, specs, ledger, taken, keys.known, now)
             if plan is not None:
                 return plan
     raise SubmissionBlocked(
@@ -162,12 +167,13 @@ def _decide(
     specs: Sequence[JobSpec],
     ledger: Mapping[str, UUID],
     taken: Mapping[str, Holder],
+    known: Collection[UUID],
     now: datetime,
 ) -> KeyPlan | None:
     """What becomes of *specs*, with the holders that have to go canceled; None: a holder has changed meanwhile."""
     # Sent again after a lost answer: the job was stored, and may have ended, and somebody else has its key now.
-    again = sorted(spec.job_id for spec in specs if spec.business_key in taken)
-    stored = {job_id for (job_id,) in session.rows(FIND_STORED, {"ids": again})} if again else set()
+    again = {spec.job_id for spec in specs if spec.business_key in taken}
+    stored = find_known(session, again.difference(known)).union(known)
     plan = KeyPlan(ledger, taken, stored)
     try:
         plan.decide(specs)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.holdings import BRING_FORWARD
+from ratchet.stores.sql.kept_keys import jobs_of_node, lock_keys, settle_keys
 
 # Not "= 'PENDING'": without statistics PostgreSQL would then walk the index of everything that waits.
 LOCK_HELD_BACK_FOR_NODE = """
@@ -15,10 +16,6 @@ LOCK_HELD_BACK_FOR_NODE = """
      WHERE picked_by = :node_id AND status <> 'RUNNING' AND held_claim_id {not in known uuid}
      ORDER BY job_id
     {for update skip locked}
-"""
-
-FREE_KEYS_OF_NODE = """
-    DELETE FROM scheduler_business_key_reservation WHERE node_id = :node_id AND claim_id {not in known uuid}
 """
 
 FREE_PERMITS_OF_NODE = """
@@ -38,5 +35,7 @@ def free_lingering(session: Session, node_id: str, known: Sequence[UUID] = ()) -
         session.backdated({row[1] for row in held_back})
         runs = [(job_id, claim_id) for job_id, _, claim_id in held_back]
         session.execute(BRING_FORWARD, {"ids": [job_id for job_id, _ in runs], "run": runs})
-    session.execute(FREE_KEYS_OF_NODE, binds)
+    keys = lock_keys(session, jobs_of_node(session, node_id))
     session.execute(FREE_PERMITS_OF_NODE, binds)
+    ended = [(job_id, claim) for job_id, (claim, node) in keys.items() if claim and node == node_id]
+    settle_keys(session, keys, [run for run in ended if run[1] not in known])

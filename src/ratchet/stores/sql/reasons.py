@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
 from ratchet.model.status import Lane
-from ratchet.stores.sql.claim_order import choose
+from ratchet.stores.sql.claim_order import choose, owners
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.gates import (
     BREAKER_OPEN,
@@ -67,7 +68,7 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
         job["stream_id"], job["resource"], job["limit_key"], job["breaker"], job["fairness_key"]
     )
     if stream.limits:
-        found += _of_limits(session, job, stream, job_id, now)
+        found += _of_limits(session, job, stream, job_id, now, may_have_its_turn=not found)
     return found
 
 
@@ -110,34 +111,48 @@ def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
 
 
 def _of_limits(
-    session: Session, job: dict[str, Any], stream: OpenStream, job_id: UUID, now: datetime
+    session: Session,
+    job: dict[str, Any],
+    stream: OpenStream,
+    job_id: UUID,
+    now: datetime,
+    *,
+    may_have_its_turn: bool,
 ) -> Iterator[Reason]:
     asking = ClaimRequest(
         node_id="", claim_id=_ASKING, limit=1, lane=Lane(job["lane"]), suspects=job["suspect"]
     )
     rivals = [rival for rival in open_streams(session, asking, now) if rival.limits]
     limits = Limits.seen(session, [*rivals, stream], now)
-    closed = [limit for limit in limits.of(stream) if limit.allowance <= 0]
-    if not closed and limits.of(stream) and job["scheduled_time"] <= now and stream in rivals:
-        # open, but for fewer jobs than wait: does its turn come?
-        branches = [branch for branch in gated_branches(rivals, limits) if branch.gates]
-        plan = session.dialect.claim_plan
-        most = sum(branch.most or 0 for branch in branches)
-        chosen = choose(
-            branches, most, limits.allowances(), lambda wanted: plan.read(session, wanted, asking, now)
-        )
-        if str(job_id) not in {str(rank[2]) for rank in chosen}:
-            closed = [min(limits.of(stream), key=lambda limit: limit.allowance)]
-    for limit in closed:
-        yield _of_limit(session, limit)
+    closed = [reason for limit in limits.of(stream) for reason in _of_limit(session, limit)]
+    yield from closed
+    if closed or not limits.of(stream) or not may_have_its_turn:
+        return
+    # open, but perhaps for fewer jobs than wait: does its turn come?
+    branches = [branch for branch in gated_branches(rivals, limits) if branch.gates]
+    plan = session.dialect.claim_plan
+    most = sum(branch.most or 0 for branch in branches)
+    chosen = choose(
+        branches, most, limits.allowances(), lambda wanted: plan.read(session, wanted, asking, now)
+    )
+    if str(job_id) not in {str(rank[2]) for rank in chosen}:
+        gates = owners(branches)
+        taken = Counter(name for rank in chosen for name in gates[rank[2]].gates)
+        for limit in limits.of(stream):
+            yield from _of_limit(session, limit, taken[limit.name])
 
 
-def _of_limit(session: Session, limit: Limit) -> Reason:
-    until = limit.next_start_at
+def _of_limit(session: Session, limit: Limit, taken: int = 0) -> Iterator[Reason]:
+    """Why a limit lets nothing through, when so many before it have *taken* of it."""
+    meter = limit.meter
+    until = None if meter is None or meter.starts > taken else meter.opens_at(taken)
     if limit.name.startswith(BREAKER_GATE):
-        service = limit.name.removeprefix(BREAKER_GATE)
-        return ("breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until)
-    if limit.concurrent is not None and limit.concurrent <= limit.allowance:
+        if until is not None:
+            service = limit.name.removeprefix(BREAKER_GATE)
+            yield "breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until
+        return
+    if limit.concurrent is not None and limit.concurrent <= taken:
         held = find_holders(session, limit.name, NAMED_HOLDERS + 1)
-        return ("no_permit", no_permit(limit.name, held), None)
-    return ("rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until)
+        yield "no_permit", no_permit(limit.name, held), None
+    if until is not None:
+        yield "rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until

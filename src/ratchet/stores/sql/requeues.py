@@ -12,14 +12,17 @@ from msgspec.structs import replace
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
+from ratchet.model.status import JobStatus
 from ratchet.stores.sql.backdating import tell_backdated
-from ratchet.stores.sql.cancellations import fail_jobs
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_runs
+from ratchet.stores.sql.endings import ALERT_WINDOW, Failure, hash_of, write_failed, write_runs
 from ratchet.stores.sql.holdings import free_permits_of
 from ratchet.stores.sql.locked import QueueRow, lock_cold_rows
-from ratchet.stores.sql.settlement import Settlement
+from ratchet.stores.sql.settlement import Ended
 from ratchet.stores.sql.streams import StreamRegistry
+
+#: How long a job waits at most for the code of the run before it to end.
+LONGEST_HOLD = timedelta(seconds=60)
 
 REQUEUE = """
     UPDATE scheduler_job_queue
@@ -37,6 +40,14 @@ CLEAR_EXPIRY = """
      WHERE job_id {in ids uuid} AND expiry_due_at IS NOT NULL
 """
 
+# What a job that is held back is due at by itself.
+REMEMBER_DUE_TIMES = """
+    UPDATE scheduler_job
+       SET scheduled_at = back.due_at
+      FROM {rows back (job_id, due_at)}
+     WHERE scheduler_job.job_id = back.job_id
+"""
+
 
 class Crashes(Struct, frozen=True, kw_only=True):
     """What became of the jobs of crashed runs."""
@@ -45,7 +56,7 @@ class Crashes(Struct, frozen=True, kw_only=True):
     suspects: tuple[UUID, ...] = ()
     dead_lettered: tuple[UUID, ...] = ()
     alerted: frozenset[UUID] = frozenset()
-    settlement: Settlement
+    ended: tuple[Ended, ...] = ()  # what that means for others is to be settled (see `settle_edges`)
 
 
 def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = None) -> None:
@@ -94,25 +105,31 @@ def count_crashes(
     now: datetime,
     window: timedelta = ALERT_WINDOW,
     started_at: Mapping[UUID, datetime | None] | None = None,
+    lingers: bool = False,
 ) -> Crashes:
     """
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
-    *max_crashes*, FAILED with everything that brings. The runs get CRASHED rows and lose their permits;
-    *started_at* says when they started, where that is known better than by the claim.
+    *max_crashes*, FAILED with everything but the cascade. The runs get CRASHED rows and lose their permits;
+    *started_at* says when they started, where that is known better than by the claim. *lingers*: the code of these
+    runs goes on, so what they hold stays theirs, and the jobs are held back until it ends.
     """
     dead = {job_id: row for job_id, row in held.items() if row.crashes + 1 >= max_crashes}
     back: list[QueueRow] = []
     suspects: list[UUID] = []
     for job_id, row in sorted(held.items()):
         if job_id not in dead:
-            back.append(_crashed(session, streams, row))
+            crashed = _crashed(session, streams, row)
+            back.append(held_back(crashed, now) if lingers else crashed)
             if row.crashes + 1 >= SUSPECT_AFTER:
                 suspects.append(job_id)
     requeue(session, back)
     if back:
         session.execute(CLEAR_EXPIRY, {"ids": [row.job_id for row in back]})
+    if back and lingers:
+        due_at = [(row.job_id, held[row.job_id].scheduled_at) for row in back]
+        session.execute(REMEMBER_DUE_TIMES, {"back": due_at})
     jobs = lock_cold_rows(session, dead)
     failures = [
         Failure(
@@ -121,10 +138,11 @@ def count_crashes(
             f"crashed {job.crashes + 1} times",
             hash_of("Crashed", job.target),
             crashed=True,
+            lingers=lingers,
         )
         for job in jobs.values()
     ]
-    settlement, alerted = fail_jobs(session, failures, now=now, window=window)
+    alerted = write_failed(session, failures, now, window=window)
     starts = started_at or {}
     write_runs(
         session,
@@ -146,14 +164,21 @@ def count_crashes(
             for job_id, row in sorted(held.items())
         ],
     )
-    free_permits_of(session, streams, _runs(held))
+    if not lingers:
+        free_permits_of(session, streams, _runs(held))
     return Crashes(
         requeued=tuple(row.job_id for row in back),
         suspects=tuple(suspects),
         dead_lettered=tuple(jobs),
         alerted=frozenset(alerted),
-        settlement=settlement,
+        ended=tuple(Ended.of(job, JobStatus.FAILED) for job in jobs.values()),
     )
+
+
+def held_back(row: QueueRow, now: datetime) -> QueueRow:
+    """A row of a job that waits for the code of the run that it leaves; ``scheduled_at`` is its own due time."""
+    held_until = max(row.scheduled_at, now + LONGEST_HOLD)
+    return replace(row, scheduled_at=held_until, held_claim_id=row.claim_id)
 
 
 def _crashed(session: Session, streams: StreamRegistry, row: QueueRow) -> QueueRow:

@@ -17,6 +17,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.lingering import free_lingering
 from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.requeues import count_crashes
+from ratchet.stores.sql.settlement import settle_edges
 from ratchet.stores.sql.streams import StreamRegistry
 
 # The beat that was seen is compared in the statement itself: a node that has beaten since then, even
@@ -84,6 +85,7 @@ def take_back_from(
         max_crashes=max_crashes,
         now=now,
     )
+    settlement = settle_edges(session, crashes.ended, now=now)
     insert_failure_callbacks(session, streams, crashes.dead_lettered, now=now)
     free_lingering(session, node_id, left)
     if died_at is None:
@@ -93,8 +95,8 @@ def take_back_from(
         requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
         suspects=crashes.suspects,
         dead_lettered=crashes.dead_lettered,
-        canceled=tuple(crashes.settlement.canceled),
-        released=tuple(crashes.settlement.released),
+        canceled=tuple(settlement.canceled),
+        released=tuple(settlement.released),
         held_up=tuple(job_id for job_id in claims if job_id not in locked),
     )
     return rescue, died_at is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from ratchet.stores.sql.counters import BatchDeltas
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.endings import LEAVE_QUEUE
 from ratchet.stores.sql.holdings import find_holders, reserve_keys
+from ratchet.stores.sql.kept_keys import keep_own_keys
 from ratchet.stores.sql.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
 from ratchet.stores.sql.releases import enqueue, release_ready
 from ratchet.stores.sql.settlement import COUNT_EDGES
@@ -31,19 +32,13 @@ RETRY_JOBS = """
      WHERE scheduler_job.job_id = again.job_id
 """
 
-# A reservation of its own that waits for the code of the failed run is simply its own again.
-KEEP_OWN_KEYS = """
-    UPDATE scheduler_business_key_reservation
-       SET claim_id = NULL, node_id = NULL
-     WHERE job_id {in ids uuid}
-"""
-
 FIND_CHILDREN = "SELECT DISTINCT child_id FROM scheduler_dependency WHERE parent_id {in ids uuid}"
 
+# An edge that is satisfied matters only where its child may still have to wait.
 REOPEN_EDGES = """
     UPDATE scheduler_dependency
        SET state = 'OPEN'
-     WHERE parent_id {in ids uuid} AND child_id {in children uuid} AND state <> 'OPEN'
+     WHERE parent_id {in ids uuid} AND state <> 'OPEN' AND (state = 'BROKEN' OR child_id {in children uuid})
 """
 
 REVIVE = """
@@ -120,7 +115,7 @@ def revive_dependants(
         canceled = lock_canceled_jobs(session, children)
         # A join that can do without this parent has not been canceled: it counts on it again.
         reachable = [*canceled, *lock_waiting_jobs(session, children)]
-        if not reachable:
+        if not children:
             break
         session.execute(REOPEN_EDGES, {"ids": frontier, "children": reachable})
         if not canceled:
@@ -155,11 +150,7 @@ def _take_keys_again(
             wanted.setdefault(job.business_key, job.job_id)
     if not wanted:
         return list(jobs)
-    others = wanted.keys() - reserve_keys(session, wanted, now)
-    holders = find_holders(session, others) if others else {}
-    if own := sorted(holder.job_id for key, holder in holders.items() if holder.job_id == wanted[key]):
-        session.execute(KEEP_OWN_KEYS, {"ids": own})
-    taken = {key: holders[key].job_id if key in holders else job_id for key, job_id in wanted.items()}
+    taken = _reserve_again(session, wanted, now)
     able: list[LockedJob] = []
     for job in jobs:
         if job.business_key is None or taken[job.business_key] == job.job_id:
@@ -167,6 +158,16 @@ def _take_keys_again(
         elif not pass_over_busy:
             raise BusinessKeyBusy(job.business_key, taken[job.business_key])
     return able
+
+
+def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[str, UUID]:
+    """Reserve each of these keys for its job, where nobody else has it; who has it now."""
+    while True:  # until nobody frees one of them between our looks
+        others = wanted.keys() - reserve_keys(session, wanted, now)
+        holders = find_holders(session, others) if others else {}
+        own = sorted(holder.job_id for key, holder in holders.items() if holder.job_id == wanted[key])
+        if len(holders) == len(others) and (not own or keep_own_keys(session, own, now)):
+            return {key: holders[key].job_id if key in holders else job_id for key, job_id in wanted.items()}
 
 
 def _ordinary_stream(session: Session, streams: StreamRegistry, stream_id: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -20,9 +20,7 @@ from ratchet.model.decision import (
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.locked import QueueRow
-
-#: How long a retry waits at most for the code of the run before it to end.
-LONGEST_HOLD = timedelta(seconds=60)
+from ratchet.stores.sql.requeues import held_back
 
 #: The columns of a successful run; the others are empty.
 SUCCESS_RUN_COLUMNS = (
@@ -99,10 +97,8 @@ def ended_row(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ..
 def requeued(one: Completion, row: QueueRow, due_at: datetime, now: datetime) -> QueueRow:
     """The queue row of a job that goes back: due at *due_at*, or held back while the code of this run lingers."""
     attempts = row.attempts + isinstance(one.decision, Retry)
-    if one.lingers:
-        held_until = max(due_at, now + LONGEST_HOLD)
-        return replace(row, attempts=attempts, scheduled_at=held_until, held_claim_id=one.claim.claim_id)
-    return replace(row, attempts=attempts, scheduled_at=due_at, held_claim_id=None)
+    back = replace(row, attempts=attempts, scheduled_at=due_at, held_claim_id=None)
+    return held_back(back, now) if one.lingers else back
 
 
 def resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[object, ...]:

@@ -250,12 +250,13 @@ def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None)
     if child is not None:
         if child.origin is None or state is EdgeState.SATISFIED:
             child.origin = parent.origin or parent.job_id
+        # of several causes on one level that of the parent with the lowest id, whose edges come first
         if error is not None:
-            child.error = (parent, error)
+            child.error = child.error or (parent, error)
         elif state is EdgeState.SATISFIED:
             child.newly_satisfied += 1
         else:
-            child.broken_by = (parent, reason)
+            child.broken_by = child.broken_by or (parent, reason)
     return state
 
 

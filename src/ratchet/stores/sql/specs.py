@@ -8,7 +8,7 @@ ten values, not thirty.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import compress
@@ -37,6 +37,12 @@ ENQUEUE_STORED = """
 """
 
 FIND_STORED = "SELECT job_id FROM scheduler_job WHERE job_id {in ids uuid}"
+
+FIND_KNOWN = """
+    SELECT job_id FROM scheduler_job WHERE job_id {in ids uuid}
+     UNION ALL
+    SELECT job_id FROM scheduler_job_archive WHERE job_id {in ids uuid}
+"""
 
 _FUSED = """
     WITH cold AS (
@@ -172,6 +178,12 @@ def store_specs(
     session.insert_rows("scheduler_job", columns, rows, on_conflict_do_nothing=True)
     session.execute(ENQUEUE_STORED, {"ids": ids})
     return set(ids) - known
+
+
+def find_known(session: Session, job_ids: Iterable[UUID]) -> set[UUID]:
+    """Those of these jobs that were stored before, and may be in the archive."""
+    ids = sorted(job_ids)
+    return {job_id for (job_id,) in session.rows(FIND_KNOWN, {"ids": ids})} if ids else set()
 
 
 def lone_insert(

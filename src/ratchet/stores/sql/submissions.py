@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob
+from ratchet.model.identifiers import old_ids
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.counters import finish_batches
@@ -18,7 +19,7 @@ from ratchet.stores.sql.keys import Keys, drop_reservations, take_keys
 from ratchet.stores.sql.releases import release_ready
 from ratchet.stores.sql.settlement import Ended, Settlement, settle_edges
 from ratchet.stores.sql.signals import consume_kept_signals
-from ratchet.stores.sql.specs import Flags, store_specs
+from ratchet.stores.sql.specs import Flags, find_known, store_specs
 from ratchet.stores.sql.streams import StreamRegistry
 
 LOCK_PARENTS = """
@@ -32,6 +33,8 @@ LOCK_PARENTS = """
 FIND_ARCHIVED_PARENTS = (
     "SELECT job_id, status FROM scheduler_job_archive WHERE job_id {in ids uuid} {current}"
 )
+
+FIND_BATCH = "SELECT batch_id FROM scheduler_batch WHERE batch_id = :batch_id"
 
 MARK_PARENTS = """
     UPDATE scheduler_job
@@ -85,12 +88,13 @@ def insert_specs(
     everything = [*specs, batch.parent] if batch is not None else list(specs)
     if not everything:
         return Submission([])
-    keys = take_keys(session, everything, now) if _have_keys(everything) else Keys()
+    known = _find_known(session, everything, batch)
+    keys = take_keys(session, everything, known, now) if _have_keys(everything) else Keys(known)
     submission = Submission([_insertion(spec, keys) for spec in specs])
     if keys.busy is not None:
         submission.busy = keys.busy
         return submission
-    kept = keys.kept(everything)
+    kept = [spec for spec in keys.kept(everything) if spec.job_id not in keys.known]
     edges = _kept_edges(edges, kept, keys)
     ended = _meet_parents(session, edges, {spec.job_id for spec in kept})
     if kept:
@@ -101,11 +105,26 @@ def insert_specs(
     _write_tags(session, kept)
     _write_edges(session, edges)
     if batch is not None and keys.original_of(batch.parent) is None:
-        _write_batch(session, batch, keys.kept(specs), dropped=len(specs) - len(keys.kept(specs)), now=now)
+        _write_batch(session, batch, kept, dropped=len(specs) - len(keys.kept(specs)), now=now)
     _deliver_kept_signals(session, kept, submission.stored, now)
     if ended:
         submission.settlement = settle_edges(session, ended, now=now)
     return submission
+
+
+def _find_known(session: Session, specs: Sequence[JobSpec], batch: BatchSpec | None) -> set[UUID]:
+    """
+    The jobs that were stored before, as far as their ids are old enough: only then somebody looks.
+
+    Of a batch that is there all is known: what is gone was deleted since, and the batch counts on nobody new.
+    """
+    old = old_ids([spec.job_id for spec in specs])
+    if not old:
+        return set()
+    if batch is not None and session.row(FIND_BATCH, {"batch_id": batch.batch_id}) is not None:
+        keyless = {spec.job_id for spec in specs if spec.idempotency_key is None}.intersection(old)
+        return keyless | find_known(session, set(old) - keyless)
+    return find_known(session, old)
 
 
 def is_plain(spec: JobSpec) -> bool:
@@ -120,14 +139,14 @@ def _have_keys(specs: Iterable[JobSpec]) -> bool:
 
 def _insertion(spec: JobSpec, keys: Keys) -> Insertion:
     original = keys.original_of(spec)
-    if original is not None:
+    if original is not None and spec.job_id not in keys.known:
         return Insertion(job_id=original, created=False)
     return Insertion(job_id=spec.job_id, created=True, replaced=keys.replaced.get(spec.job_id))
 
 
 def _kept_edges(edges: Sequence[Edge], kept: Sequence[JobSpec], keys: Keys) -> list[Edge]:
-    """The edges of stored children; a parent that was not stored gives way to the job that stands for it."""
-    if not edges or not keys.originals:
+    """The edges of new children; a parent that was not stored gives way to the job that stands for it."""
+    if not edges or not (keys.originals or keys.known):
         return list(edges)
     ids = {spec.job_id for spec in kept}
     return [

@@ -99,6 +99,37 @@ class TestExplain:
                 explained[job_id],
             )
 
+    def test_a_closed_gate_besides_other_reasons(self, harness: Harness) -> None:
+        """A job that is not due is told of the permit that it will not get, too."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        harness.running(resource="gateway")
+        job_id = harness.submit(resource="gateway", scheduled_at=harness.after(hours=1))
+        assert self.codes(harness, job_id) == {"not_due", "no_permit"}
+
+    def test_every_closed_gate(self, harness: Harness) -> None:
+        """Two limits let nothing through, one of them for two reasons: all three are named, with what is known."""
+        minute = timedelta(minutes=1)
+        harness.store.set_limit("gateway", concurrent=1, rate=1, period=minute, now=harness.now)
+        harness.store.set_limit("tenant", rate=1, period=minute, now=harness.now)
+        harness.running(resource="gateway", limit_key="tenant")
+        job_id = harness.submit(resource="gateway", limit_key="tenant")
+        found = [(code, until) for code, _, until in harness.store.explain(job_id, now=harness.now)]
+        until = harness.after(minutes=1)
+        assert found == [("no_permit", None), ("rate_limited", until), ("rate_limited", until)]
+
+    def test_the_gates_that_others_use_up(self, harness: Harness) -> None:
+        """Open, but those before it take all there is: only what they use up is named, and until when."""
+        minute = timedelta(minutes=1)
+        harness.store.set_limit("gateway", concurrent=9, now=harness.now)
+        harness.store.set_limit("tenant", rate=2, period=minute, now=harness.now)
+        ids = harness.submit_many(4, resource="gateway", limit_key="tenant")
+        assert [self.codes(harness, job_id) for job_id in ids[:2]] == [set(), set()]
+        for job_id in ids[2:]:
+            ((code, _, until),) = harness.store.explain(job_id, now=harness.now)
+            assert code == "rate_limited"
+            assert until is not None
+            assert until > harness.now
+
     def test_more_jobs_than_permits(self, harness: Harness) -> None:
         """Two permits are free and five jobs wait: the two that a large claim returns need no explanation."""
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)

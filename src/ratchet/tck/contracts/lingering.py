@@ -63,6 +63,19 @@ class TestLingeringRun:
         harness.end(again)
         assert key_is_free(harness)
 
+    def test_a_paused_job_does_not_wait_for_it(self, harness: Harness) -> None:
+        """It is due when it would have waited long enough, however early the code ends."""
+        claim = harness.running()
+        harness.end(claim, harness.another_try(), lingers=True)
+        due_at = harness.after(minutes=1)
+        assert harness.store.pause(claim.job_id, now=harness.now)
+        harness.store.settle([claim], now=harness.now)
+        assert harness.record(claim.job_id).scheduled_at == due_at
+        assert harness.store.resume(claim.job_id, now=harness.now)
+        assert harness.record(claim.job_id).scheduled_at == due_at
+        harness.advance(minutes=1)
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
     def test_a_deleted_job_leaves_what_its_code_uses(self, harness: Harness) -> None:
         """Key and permit are free when the code has ended, not when the job is forgotten."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)

@@ -1,0 +1,143 @@
+"""Causes: which of several parents ends a job, and for what reason, however many of them end in one call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ratchet.model.composition import EdgeKind
+from ratchet.model.decision import CountCrash, Decision, VerdictKind
+from ratchet.model.job import JobFilter, JobSpec, SignalWait
+from ratchet.model.status import JobStatus
+from ratchet.tck.harness import Harness
+
+
+def reason(harness: Harness, spec: JobSpec) -> str | None:
+    """Why a job was canceled."""
+    record = harness.record(spec.job_id)
+    assert record.status is JobStatus.CANCELED
+    return record.canceled_reason
+
+
+def join(harness: Harness, *kinds: EdgeKind, **changes: Any) -> tuple[list[JobSpec], JobSpec]:
+    """Parents that are due, in the order of their ids, and a job that needs them all, or so many."""
+    parents = [harness.spec() for _ in kinds]
+    child = harness.child(**{"needs": len(kinds), **changes})
+    edges = [
+        harness.edge(parent, child, kind, position=len(kinds) - place)
+        for place, (parent, kind) in enumerate(zip(parents, kinds, strict=True))
+    ]
+    harness.insert([*parents, child], edges)
+    return parents, child
+
+
+class TestCauseOfAnEnd:
+    def test_the_nearest_parent(self, harness: Harness) -> None:
+        """A job that waits for the failed job and for one that ends with it is canceled by the failure itself."""
+        root, step, last = harness.spec(), harness.child(), harness.child(needs=2)
+        edges = [harness.edge(root, step), harness.edge(step, last), harness.edge(root, last, position=9)]
+        harness.insert([root, step, last], edges)
+        answer = harness.end(harness.claim_job(root.job_id), harness.failure())
+        assert (reason(harness, step), reason(harness, last)) == ("parent_failed", "parent_failed")
+        assert [one.job_id for one in answer.canceled] == [step.job_id, last.job_id]
+
+    def test_a_condition_that_raised(self, harness: Harness) -> None:
+        """It fails its job, also where that waits for another job which the same end cancels."""
+        root, step, last = harness.spec(), harness.child(), harness.child(needs=2)
+        edges = [
+            harness.edge(root, step, EdgeKind.FAILURE),
+            harness.edge(step, last, position=1),
+            harness.edge(root, last, EdgeKind.CONDITION, position=2),
+        ]
+        harness.insert([root, step, last], edges)
+        raised = harness.verdict(last, VerdictKind.ERROR)
+        harness.end(harness.claim_job(root.job_id), verdicts=(raised,))
+        assert reason(harness, step) == "not_taken"
+        assert harness.status(last.job_id) is JobStatus.FAILED
+
+    @pytest.mark.parametrize("backwards", [False, True])
+    def test_the_oldest_of_those_that_end_in_one_call(self, harness: Harness, backwards: bool) -> None:
+        """Two parents end, each would cancel it: the one with the lower id is the cause, in whatever order they come."""
+        parents, child = join(harness, EdgeKind.SUCCESS, EdgeKind.FAILURE)
+        claims = {claim.job_id: claim for claim in harness.claim()}
+        failed = harness.completion(claims[parents[0].job_id], harness.failure())
+        fine = harness.completion(claims[parents[1].job_id])
+        ends = [fine, failed] if backwards else [failed, fine]
+        assert all(answer.won for answer in harness.store.complete(ends, now=harness.now))
+        assert reason(harness, child) == "parent_failed"
+
+    def test_the_last_of_those_that_end_one_after_the_other(self, harness: Harness) -> None:
+        """One of two is enough: the second end is the one that cancels, though its parent is the younger one."""
+        parents, child = join(harness, EdgeKind.FAILURE, EdgeKind.SUCCESS, needs=1)
+        harness.end(harness.claim_job(parents[0].job_id))
+        assert harness.status(child.job_id) is JobStatus.WAITING
+        harness.end(harness.claim_job(parents[1].job_id), harness.failure())
+        assert reason(harness, child) == "parent_failed"
+
+    @pytest.mark.parametrize(
+        "decision", [None, CountCrash(detail="boom", max_crashes=1)], ids=["failure", "crash"]
+    )
+    def test_a_level_at_a_time(self, harness: Harness, decision: Decision | None) -> None:
+        """What waits for a job of the call goes before what waits for one of those: also after a last crash."""
+        first, second, step = harness.spec(), harness.spec(), harness.child()
+        last = harness.child(needs=2)
+        edges = [
+            harness.edge(first, step),
+            harness.edge(step, last, position=1),
+            harness.edge(second, last, EdgeKind.FAILURE, position=2),
+        ]
+        harness.insert([first, second, step, last], edges)
+        claims = {claim.job_id: claim for claim in harness.claim()}
+        ends = [
+            harness.completion(claims[first.job_id], decision or harness.failure()),
+            harness.completion(claims[second.job_id]),
+        ]
+        harness.store.complete(ends, now=harness.now)
+        assert (reason(harness, step), reason(harness, last)) == ("parent_failed", "not_taken")
+
+    def test_of_those_that_a_person_names(self, harness: Harness) -> None:
+        """All that a call cancels by itself has the reason of the call, not that of a cascade."""
+        specs = [harness.spec(tags=("red",)), harness.child(tags=("red",)), harness.child()]
+        harness.insert(specs, [harness.edge(specs[0], specs[1]), harness.edge(specs[1], specs[2])])
+        where = JobFilter(tags=["red"])
+        canceled = harness.store.cancel_matching(where, limit=9, reason="why not", now=harness.now)
+        assert {one.job_id: one.reason for one in canceled} == {
+            specs[0].job_id: "why not",
+            specs[1].job_id: "why not",
+            specs[2].job_id: "parent_canceled",
+        }
+
+    def test_of_those_that_expire_in_one_sweep(self, harness: Harness) -> None:
+        """Each has expired, and is not canceled by another that has."""
+        soon = harness.after(minutes=1)
+        specs = [harness.spec(expires_at=soon), harness.child(expires_at=soon)]
+        harness.insert(specs, [harness.edge(*specs)])
+        harness.advance(minutes=2)
+        harness.store.expire(now=harness.now, limit=9)
+        assert [reason(harness, spec) for spec in specs] == ["expired", "expired"]
+
+    def test_of_those_that_get_no_signal_in_one_sweep(self, harness: Harness) -> None:
+        """Each has waited too long by itself; one that also waits for a job that has expired ends with that."""
+        soon, later = harness.after(minutes=1), harness.after(minutes=2)
+        expired = harness.spec(expires_at=later)
+        first = harness.spec(status=JobStatus.WAITING, signal=SignalWait(key="go", deadline=soon))
+        second = harness.child(signal=SignalWait(key="go", deadline=later))
+        third = harness.child(signal=SignalWait(key="go", deadline=soon))
+        harness.insert(
+            [expired, first, second, third], [harness.edge(first, second), harness.edge(expired, third)]
+        )
+        harness.advance(minutes=5)
+        harness.store.expire(now=harness.now, limit=9)
+        statuses = harness.statuses(one.job_id for one in (first, second))
+        assert statuses == [JobStatus.FAILED, JobStatus.FAILED]
+        assert (reason(harness, expired), reason(harness, third)) == ("expired", "parent_canceled")
+
+    def test_of_those_that_a_dead_node_ran(self, harness: Harness) -> None:
+        """Two jobs crash once too often in one rescue; who waits for both is canceled once."""
+        harness.register()
+        parents, child = join(harness, EdgeKind.SUCCESS, EdgeKind.SUCCESS)
+        assert len(harness.claim()) == len(parents)
+        rescue = harness.rescue(max_crashes=1)
+        assert [one.job_id for one in rescue.canceled] == [child.job_id]
+        assert reason(harness, child) == "parent_failed"

@@ -1,0 +1,221 @@
+"""Kept keys: a business key stays with a job that has ended while the code of any of its runs goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ratchet.model.claim import JobClaim
+from ratchet.model.decision import CountCrash, Decision, HandBack
+from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.status import Busy, JobStatus
+from ratchet.tck.contracts.lingering import held, key_is_free
+from ratchet.tck.harness import Harness
+from ratchet.tck.race import ROUNDS, results
+
+
+def goes_on(harness: Harness, decision: Decision | None = None, **spec: Any) -> tuple[JobClaim, JobClaim]:
+    """Two runs of one job with a key: the code of the first goes on, the second holds the job now."""
+    first = harness.running(business_key="k", max_retries=9, node="node-1", **spec)
+    return first, again(harness, first, decision)
+
+
+def again(harness: Harness, run: JobClaim, decision: Decision | None = None) -> JobClaim:
+    """End a run whose code goes on, and claim its job once more."""
+    harness.end(run, decision or harness.another_try(), lingers=True)
+    harness.advance(minutes=2)
+    return harness.claim_job(run.job_id, node_id="node-2")
+
+
+class TestKeyOfEarlierRuns:
+    def test_it_is_kept_until_that_code_has_ended(self, harness: Harness) -> None:
+        """The retry has succeeded; the run that timed out before it may still act under the key."""
+        first, second = goes_on(harness)
+        harness.end(second)
+        assert not key_is_free(harness)
+        harness.store.settle([second], now=harness.now)
+        assert not key_is_free(harness)
+        harness.store.settle([first], now=harness.now)
+        assert key_is_free(harness)
+
+    def test_code_that_has_ended_meanwhile_keeps_nothing(self, harness: Harness) -> None:
+        """The first run's code ends while the second run goes on: the end of the job frees the key."""
+        first, second = goes_on(harness)
+        harness.store.settle([first], now=harness.now)
+        assert not key_is_free(harness)
+        harness.end(second)
+        assert key_is_free(harness)
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+    def test_of_several_runs_the_last_to_end(self, harness: Harness, order: tuple[int, ...]) -> None:
+        """Three runs time out and cannot be stopped; the key is free when all three have ended, in any order."""
+        first, second = goes_on(harness)
+        third = again(harness, second)
+        harness.end(third, harness.failure(), lingers=True)
+        runs = (first, second, third)
+        for place in order:
+            assert not key_is_free(harness)
+            harness.store.settle([runs[place]], now=harness.now)
+        assert key_is_free(harness)
+
+    def test_all_of_them_in_one_call(self, harness: Harness) -> None:
+        """Told of together, nothing is left."""
+        first, second = goes_on(harness)
+        harness.end(second, harness.failure(), lingers=True)
+        harness.store.settle([first, second], now=harness.now)
+        assert key_is_free(harness)
+
+    def test_also_after_a_retry_by_hand(self, harness: Harness) -> None:
+        """The job has its key again at once, but gives it to nobody else before the old code has ended."""
+        claim = harness.running(business_key="k", node="node-1")
+        harness.end(claim, harness.failure(), lingers=True)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        harness.end(harness.claim_job(claim.job_id, node_id="node-2"))
+        assert not key_is_free(harness)
+        harness.store.settle([claim], now=harness.now)
+        assert key_is_free(harness)
+
+    @pytest.mark.parametrize(
+        "decision", [HandBack(), CountCrash(detail="boom", max_crashes=3)], ids=["hand back", "crash"]
+    )
+    def test_however_the_run_has_ended(self, harness: Harness, decision: Decision) -> None:
+        """Handed back or counted as a crash: the job waits for the code at most a minute, the key until it ends."""
+        harness.store.set_limit("gateway", concurrent=5, now=harness.now)
+        first = harness.running(business_key="k", resource="gateway")
+        due_at = harness.record(first.job_id).scheduled_at
+        harness.end(first, decision, lingers=True)
+        assert harness.record(first.job_id).scheduled_at == harness.after(minutes=1)
+        assert (harness.claim(), held(harness)) == ([], 1)
+        harness.advance(minutes=2)
+        second = harness.claim_job(first.job_id)
+        harness.end(second)
+        assert (key_is_free(harness), held(harness)) == (False, 1)
+        harness.store.settle([first], now=harness.now)
+        assert (key_is_free(harness), held(harness)) == (True, 0)
+        assert due_at < harness.record(first.job_id).scheduled_at
+
+    @pytest.mark.parametrize(
+        "decision", [HandBack(), CountCrash(detail="boom", max_crashes=3)], ids=["hand back", "crash"]
+    )
+    def test_a_job_that_waits_for_it_is_due_as_before(self, harness: Harness, decision: Decision) -> None:
+        """Its own due time is kept, and counts again when the code has ended."""
+        claim = harness.running()
+        due_at = harness.record(claim.job_id).scheduled_at
+        harness.end(claim, decision, lingers=True)
+        harness.store.settle([claim], now=harness.now)
+        assert harness.record(claim.job_id).scheduled_at == due_at
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
+    def test_a_crash_that_is_one_too_many(self, harness: Harness) -> None:
+        """A dead letter whose last run's code goes on keeps key and permit for it."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        claim = harness.running(business_key="k", resource="gateway")
+        harness.end(claim, CountCrash(detail="boom", max_crashes=1), lingers=True)
+        assert harness.status(claim.job_id) is JobStatus.FAILED
+        assert (key_is_free(harness), held(harness)) == (False, 1)
+        harness.store.settle([claim], now=harness.now)
+        assert (key_is_free(harness), held(harness)) == (True, 0)
+
+    def test_nobody_replaces_such_a_job(self, harness: Harness) -> None:
+        """A job that waits is canceled for its replacement, but its key is not free yet."""
+        first, second = goes_on(harness)
+        harness.end(second, harness.another_try())
+        spec = harness.spec(business_key="k", busy=Busy.REPLACE)
+        with pytest.raises(BusinessKeyBusy):
+            harness.store.insert([spec], now=harness.now)
+        assert harness.status(first.job_id) is JobStatus.CANCELED
+        assert harness.store.get(spec.job_id) is None
+        harness.store.settle([first], now=harness.now)
+        assert harness.store.insert([spec], now=harness.now)[0].created
+
+    def test_a_dead_node_frees_it(self, harness: Harness) -> None:
+        """No key is kept forever: the code ends with its node at the latest."""
+        harness.register("node-1")
+        _, second = goes_on(harness)
+        harness.end(second)
+        assert not key_is_free(harness)
+        harness.rescue("node-1")
+        assert key_is_free(harness)
+
+    def test_a_dead_node_frees_it_for_a_job_that_lives(self, harness: Harness) -> None:
+        """The node of the first run dies while the second runs: the end of the job frees the key."""
+        harness.register("node-1")
+        _, second = goes_on(harness)
+        harness.rescue("node-1")
+        assert not key_is_free(harness)
+        harness.end(second)
+        assert key_is_free(harness)
+
+    @pytest.mark.parametrize("nodes", [("node-1", "node-2"), ("node-2", "node-1")])
+    def test_one_of_two_nodes_dies(self, harness: Harness, nodes: tuple[str, str]) -> None:
+        """The code on the other one goes on."""
+        harness.register("node-1")
+        harness.register("node-2")
+        _, second = goes_on(harness)
+        harness.end(second, harness.failure(), lingers=True)
+        harness.rescue(nodes[0])
+        assert not key_is_free(harness)
+        harness.store.deregister(nodes[1], now=harness.now)
+        assert key_is_free(harness)
+
+    def test_it_is_no_permit(self, harness: Harness) -> None:
+        """Giving back permits ends no code."""
+        first, second = goes_on(harness)
+        assert harness.store.release_permits([first]) == 0
+        harness.end(second)
+        assert not key_is_free(harness)
+        assert harness.store.release_permits([first]) == 0
+        assert not key_is_free(harness)
+
+    def test_both_end_at_the_same_moment(self, harness: Harness) -> None:
+        """The later run on record, the code of the earlier one in fact: whoever is first, the key is free."""
+        one, other = harness.reopen_many(2)
+        for _ in range(ROUNDS):
+            first, second = goes_on(harness)
+            results(
+                [
+                    partial(harness.end, second, store=one),
+                    partial(other.settle, [first], now=harness.now),
+                ]
+            )
+            assert key_is_free(harness)
+
+    def test_a_retry_by_hand_at_the_same_moment(self, harness: Harness) -> None:
+        """The code ends while its job gets another chance: the job has its key, and its end frees it."""
+        one, other = harness.reopen_many(2)
+        for _ in range(ROUNDS):
+            claim = harness.running(business_key="k")
+            harness.end(claim, harness.failure(), lingers=True)
+            results(
+                [
+                    partial(one.retry, claim.job_id, now=harness.now),
+                    partial(other.settle, [claim], now=harness.now),
+                ]
+            )
+            assert not key_is_free(harness)
+            harness.end(harness.claim_job(claim.job_id))
+            assert key_is_free(harness)
+
+
+class TestKeysOfOneCall:
+    def test_a_key_that_is_freed_in_the_same_call(self, harness: Harness) -> None:
+        """A replacement cancels a job and with it one that holds another key: that is free for the next call."""
+        holder, behind = harness.spec(business_key="a"), harness.child(business_key="b")
+        harness.insert([holder, behind], [harness.edge(holder, behind)])
+        specs = [harness.spec(business_key="a", busy=Busy.REPLACE), harness.spec(business_key="b")]
+        with pytest.raises(BusinessKeyBusy):
+            harness.store.insert(specs, now=harness.now)
+        assert harness.statuses([holder.job_id, behind.job_id]) == [JobStatus.PENDING, JobStatus.WAITING]
+        assert harness.store.insert(specs[:1], now=harness.now)[0].replaced == holder.job_id
+        assert harness.store.insert(specs[1:], now=harness.now)[0].created
+
+    def test_of_two_replaced_jobs_one_behind_the_other(self, harness: Harness) -> None:
+        """Both are superseded, each by its own replacement."""
+        holder, behind = harness.spec(business_key="a"), harness.child(business_key="b")
+        harness.insert([holder, behind], [harness.edge(holder, behind)])
+        specs = [harness.spec(business_key=key, busy=Busy.REPLACE) for key in "ab"]
+        answers = harness.store.insert(specs, now=harness.now)
+        assert [answer.replaced for answer in answers] == [holder.job_id, behind.job_id]
+        assert harness.record(behind.job_id).canceled_reason == "superseded"
