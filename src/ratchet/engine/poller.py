@@ -155,9 +155,12 @@ class Poller:
         hints, self._hints = self._hints, frozenset()
         known = {lane for lane, nap in self._naps.items() if nap.due_at is not None and nap.due_at <= now}
         first = [lane for lane in asked if lane in hints or lane in known]
-        if not first and (self._hungry or wakeups != self._polled_wakeups):
-            return [lane for lane in asked if lane is self._favourite] or list(asked)[:1]
-        return first
+        woken = wakeups != self._polled_wakeups
+        if first or not (self._hungry or woken):
+            return first
+        likely = [lane for lane in asked if lane is self._favourite]
+        # where there may be more is no reason to claim for others: they are looked at
+        return likely or (list(asked)[:1] if woken or self._favourite is None else [])
 
     def _claim_for(self, lane: Lane, wanted: int, now: datetime, tally: Tally) -> None:
         jobs = self._claim(lane, wanted, now)
@@ -228,7 +231,9 @@ class Poller:
 
     def _settle(self, delay: timedelta, naps: Mapping[Lane, Nap], now: datetime) -> None:
         """Nothing more to claim: rest as the strategy says, until the next job is due."""
-        self._hungry = False
+        # a lane that had as much as it wanted, and has enough for now, goes on without a look
+        sated = self._favourite is not None and self._favourite not in self._naps
+        self._hungry = self._hungry and sated
         if len(self._naps) < len(self._coordinator.lanes):
             delay = self._sated_rest(min(delay, SATED_REST))
         self._rest = self._until_naps_end(delay, now)

@@ -147,10 +147,13 @@ _PEEK = f"""
 """
 
 
-_HEADS = find_heads(
-    start=f"CROSS JOIN LATERAL (SELECT {FLOORED} AS place OFFSET 0) f",
-    bound=f"""AND (q.scheduled_time, q.job_id)
+# Of fifty keys with jobs of one priority, four in five branches are empty.
+_HEADS = "SELECT * FROM ({} OFFSET 0) h WHERE h.scheduled_time IS NOT NULL".format(
+    find_heads(
+        start=f"CROSS JOIN LATERAL (SELECT {FLOORED} AS place OFFSET 0) f",
+        bound=f"""AND (q.scheduled_time, q.job_id)
                    >= ({floor_at("f.place", "p.column1")}, {floor_id("f.place", "p.column1")})""",
+    )
 )
 
 

@@ -43,6 +43,9 @@ MOST_BRANCHES = 2_500
 #: costs less than to tell of every branch again.
 FEW, TELLING = 25, 0.2
 
+#: The priority of which every stream is told.
+LOWEST = min(PRIORITIES)
+
 #: The stream, the priority, the stream's epoch, and the first job that may be waiting: due time and id.
 Floor = tuple[int, int, int, datetime, UUID]
 
@@ -88,6 +91,22 @@ def floor_params(floors: Sequence[Floor]) -> dict[str, object]:
         "floor_at": binary_array([at for at, _ in starts], "time"),
         "floor_id": binary_array([job_id for _, job_id in starts], "uuid"),
     }
+
+
+def with_empty(seen: Sequence[Floor]) -> list[Floor]:
+    """
+    What was told of some streams, and that their other branches are empty.
+
+    Of a stream all branches are told that have a job, and the lowest one, which says how late a floor may be.
+    """
+    latest = max((floor[3] for floor in seen), default=EDGE[0])
+    found = {
+        (stream, priority): (stream, priority, epoch, latest, EDGE[1])
+        for stream, _, epoch, *_ in seen
+        for priority in PRIORITIES
+    }
+    found.update((floor[:2], floor) for floor in seen)
+    return list(found.values())
 
 
 class Floors:

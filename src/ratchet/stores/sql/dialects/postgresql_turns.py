@@ -22,11 +22,13 @@ from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.postgresql_floors import (
     FLOORED,
+    LOWEST,
     MOST_BRANCHES,
     Floor,
     Floors,
     floor_at,
     floor_id,
+    with_empty,
 )
 from ratchet.stores.sql.dialects.postgresql_parts import BODIES, SEEN, TAKE_LOCKED, in_place_of
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
@@ -122,11 +124,12 @@ _CLAIM = f"""
         SELECT h.job_id
           FROM further b CROSS JOIN LATERAL ({_LOOK}
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
-    ), locked AS MATERIALIZED (
+    ), locked AS NOT MATERIALIZED (
         SELECT job_id FROM second
      UNION ALL
         SELECT f.job_id FROM first f
-         WHERE NOT EXISTS (SELECT 1 FROM further b WHERE b.stream_id = f.stream_id AND b.priority = f.priority)
+         WHERE (SELECT jobs FROM missing) = 0
+            OR NOT EXISTS (SELECT 1 FROM further b WHERE b.stream_id = f.stream_id AND b.priority = f.priority)
     ), claimed AS MATERIALIZED (
         {TAKE_LOCKED}
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
@@ -134,19 +137,21 @@ _CLAIM = f"""
     (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
       ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT -t.turn, <turns> FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
-     WHERE (SELECT parties FROM size) > 1
+    SELECT -1, <turns> FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+    SELECT h.epoch, <seen> FROM heads h
+     WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
      UNION ALL
     SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
      UNION ALL
     SELECT 0, <nobody> WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
 """
+# One row and one text: as many rows as there are streams would cost here as much as so many jobs.
 _TURNS = {
-    "stream_id": "t.stream_id",
-    "priority": "CAST(NULL AS int)",
-}  # as the others: else all rows are made twice
+    "stream_id": "0",
+    "priority": "CAST(NULL AS int)",  # the type that the others have: else all rows are made twice
+    "job_type": "CAST(string_agg(concat_ws(' ', t.stream_id, t.turn), ' ') AS varchar)",
+}
 _PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
 
 # a whole number of microseconds, so that the division is exact
@@ -203,7 +208,7 @@ CLAIM = {
 TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
 
 _BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
-_TIME = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
+_TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_COLUMNS, after the first three
 
 
 class PostgresqlTurns:
@@ -240,15 +245,15 @@ class PostgresqlTurns:
                 self._expected.discard(kind)
                 return None
             if epoch < 0:
-                turn_of[stream_id] = -epoch
+                turn_of = _turns(row[_TURN])
             elif row[_TIME] is None:
                 due.add((stream_id, priority))
             else:
                 seen.append((stream_id, priority, epoch, row[_TIME], job_id))
         if tell:
-            self._floors.learn(request, seen, swept_since=None if start else begun)
+            self._floors.learn(request, with_empty(seen), swept_since=None if start else begun)
         if not due:
-            return _in_turns(rows, turn_of) if turn_of else rows
+            return _in_turns(rows, turn_of)
         return database.run(
             lambda session: _counted(session, request, now, due, bodies=bodies), claiming=True
         )
@@ -264,6 +269,12 @@ def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
         "most": request.limit,
         "after": request.after,
     }
+
+
+def _turns(told: str | None) -> dict[int, int]:
+    """The turns of the streams that gave something."""
+    numbers = [int(number) for number in (told or "").split()]
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _in_turns(rows: Sequence[Row], turn_of: Mapping[int, int]) -> list[Row]:
