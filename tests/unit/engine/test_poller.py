@@ -308,6 +308,46 @@ class TestWakeups:
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
 
 
+class TestFullBatches:
+    def test_a_lane_that_has_enough_for_now_goes_on_without_a_look(self) -> None:
+        """
+        There is more where a full batch came from: as soon as there is room, the next claim. In the meantime the
+        other lanes are looked at, and not claimed for.
+        """
+        stand = Stand(slots=2)
+        (node,) = stand.nodes
+        poller = node.assembly.poller
+        stand.poll()  # has the look for suspects, which is made once a second
+        stand.submit(6)
+        stand.wake(Lane.THREAD)
+        for _ in range(3):
+            stand.store.calls.clear()
+            poller.run_once(stand.clock.now())
+            assert stand.store.lanes == [Lane.THREAD]
+            assert set(Lane) not in stand.store.calls
+            stand.clock.advance(60 * MILLISECOND)  # the others are not looked at more often
+            stand.store.calls.clear()
+            poller.run_once(stand.clock.now())
+            assert stand.store.calls == [{Lane.ASYNC, Lane.PROCESS}]
+            stand.work(node)
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 6
+        stand.poll()
+        assert stand.store.calls == [Lane.THREAD, {Lane.THREAD}]
+        stand.clock.advance(10 * SECOND)
+        stand.poll()
+        assert stand.store.calls == [set(Lane)], "nothing came of it, so it looks first"
+
+    def test_what_another_lane_has_is_found_meanwhile(self) -> None:
+        """A lane that is full all the time does not hide the others."""
+        stand = Stand(slots=2)
+        (node,) = stand.nodes
+        stand.submit(2)
+        stand.submit(1, lane=Lane.ASYNC)
+        node.assembly.poller.run_once(stand.clock.now())
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 3
+
+
 class TestPlannedStarts:
     def test_a_node_that_stops_hands_back_what_has_not_started(self) -> None:
         """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
