@@ -44,14 +44,16 @@ _GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
 
-# 1. `heads`: the first job of every branch. 2. `live`: who has work, in the order of their turns. 3. `asked`: an even
-# share for each, and `even`: how much of it each branch gives; only where a party has several is that a question.
-# 4. `first`: take so much. 5. Where some had less: what those can give instead that gave all they were asked for
-# (`deep`), the rounds (`chosen`), and how much of each branch that is (`further`, `second`). The shares are a beginning of
-# the rounds, so that they only grow. 6. `claimed`: in claim order; the turns are few, and are put together here.
-# After the jobs, which have no epoch: below zero, the turn of a stream; where the next claim begins to look (`Floor`);
-# without a time, the places with due jobs, where limits have to be counted first; without a stream, that no open
-# stream has a key.
+# 1. `heads`: the first job of every branch. 2. `live`: who has work, in the order of their turns. 3. `asked`: an even share
+# of each party; `even`: how much of it each branch gives, for which only parties with several are looked at (`peek`).
+# 4. `first`: lock so much. 5. Where that is not enough: of those who gave all they were asked for, what they can give
+# instead (`deep`), the rounds (`chosen`), and how much of each branch that makes (`further`); lock that (`second`). Even
+# shares are the beginning of the rounds, so it is what they gave and more. It counts in place of what they gave: where
+# another claim gave up its locks in between, both together may be too much. 6. `claimed`: in claim order; the turns come
+# in a row of their own, and are taken in Python, where it costs less than to sort whole rows once more.
+# After the jobs, which have no epoch: below zero, the turns; where the next claim begins to look (`Floor`), for the
+# branches that have jobs and the lowest of each stream; without a time, the places with due jobs, where limits have
+# to be counted first; without a stream, that no open stream has a key.
 _CLAIM = f"""
     WITH opened AS MATERIALIZED (
         SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') COLLATE "C" AS party, {_GATED} AS gated,
@@ -278,7 +280,7 @@ def _turns(told: str | None) -> dict[int, int]:
 
 
 def _in_turns(rows: Sequence[Row], turn_of: Mapping[int, int]) -> list[Row]:
-    """Rows in claim order, round after round of those who take turns; as `take_turns`, at a quarter of its time."""
+    """Rows in claim order, put into rounds of those who take turns; `take_turns` for lines that are all there."""
     lines: dict[int, list[Row]] = {turn: [] for turn in sorted(turn_of.values())}
     for row in rows:
         lines[turn_of[row[1]]].append(row)
