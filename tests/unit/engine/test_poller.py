@@ -362,6 +362,15 @@ class TestFullBatches:
             stand.poll()
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 14 * 5 + 1
 
+    def test_what_another_lane_has_is_found_meanwhile(self) -> None:
+        """A lane that is full all the time does not hide the others."""
+        stand = Stand(slots=2)
+        stand.submit(2)
+        stand.submit(1, lane=Lane.ASYNC)
+        stand.nodes[0].assembly.poller.run_once(stand.clock.now())
+        stand.poll()
+        assert stand.store.counts()[JobStatus.SUCCEEDED] == 3
+
 
 class TestPlannedStarts:
     def test_a_node_that_stops_hands_back_what_has_not_started(self) -> None:

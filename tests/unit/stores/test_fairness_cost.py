@@ -87,7 +87,7 @@ def rows_read(store: SqlStore, text: str, params: dict[str, object]) -> tuple[in
 
 class TestPostgresql:
     def test_rows_follow_from_the_claim(self, postgresql: SqlStore, postgresql_url: str) -> None:
-        """A head of each live key, an even share, what others give instead, and the take; by index only."""
+        """A head of each live key, an even share and what others give instead, and the take; by index only."""
         make_empty_keys(postgresql)
         asked = request(LIMIT)
         params = {**postgresql_turns.claim_params(asked, NOW), **Floors().params(()), "tell": True}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ratchet.stores.sql.dialects.postgresql_floors import MARGIN
+from ratchet.stores.sql.dialects.postgresql_floors import MARGIN, NO_ID
 
-#: Before every id.
-NO_ID = "'00000000-0000-0000-0000-000000000000'"
 #: What is due after this moment may still be joined by jobs that are due before it.
 HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
 

@@ -9,8 +9,9 @@ and a take.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +20,17 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql_floors import FLOORS, MOST_BRANCHES, Floor, Floors
-from ratchet.stores.sql.dialects.postgresql_parts import BODIES, NO_ID, SEEN, TAKE_LOCKED, in_place_of
+from ratchet.stores.sql.dialects.postgresql_floors import (
+    FLOORED,
+    LOWEST,
+    MOST_BRANCHES,
+    Floor,
+    Floors,
+    floor_at,
+    floor_id,
+    with_empty,
+)
+from ratchet.stores.sql.dialects.postgresql_parts import BODIES, SEEN, TAKE_LOCKED, in_place_of
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 from ratchet.stores.turns import Rank
 
@@ -34,89 +44,116 @@ _GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
 
-# 1. `heads`: the first job of every branch. 2. `parties`: who has work, in the order of their turns. 3. `peek`: an even
-# share for each, which is enough where all have that much. 4. `deep`: where some have less, what the others can give
-# instead. 5. `chosen`: the rounds. 6. `shares`, `locked`, `claimed`: take so many of each branch, in its order.
-# After the jobs, which have no epoch: where the next claim begins to look (`Floor`); without a time, the places with
-# due jobs, where limits have to be counted first; without a stream, that no open stream has a key.
+# 1. `heads`: the first job of every branch. 2. `live`: who has work, in the order of their turns. 3. `asked`: an even share
+# of each party; `even`: how much of it each branch gives, for which only parties with several are looked at (`peek`).
+# 4. `first`: lock so much. 5. Where that is not enough: of those who gave all they were asked for, what they can give
+# instead (`deep`), the rounds (`chosen`), and how much of each branch that makes (`further`); lock that (`second`). Even
+# shares are the beginning of the rounds, so it is what they gave and more. It counts in place of what they gave: where
+# another claim gave up its locks in between, both together may be too much. 6. `claimed`: in claim order; the turns come
+# in a row of their own, and are taken in Python, where it costs less than to sort whole rows once more.
+# After the jobs, which have no epoch: below zero, the turns; where the next claim begins to look (`Floor`), for the
+# branches that have jobs and the lowest of each stream; without a time, the places with due jobs, where limits have
+# to be counted first; without a stream, that no open stream has a key.
 _CLAIM = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') AS party, {_GATED} AS gated
+        SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') COLLATE "C" AS party, {_GATED} AS gated,
+               {FLOORED} AS place
           FROM scheduler_stream s
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
-        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, COALESCE(f.at, '-infinity') AS floor_at,
-               COALESCE(f.id, {NO_ID}) AS floor_id
+        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, {floor_at("o.place", "p.priority")} AS floor_at,
+               {floor_id("o.place", "p.priority")} AS floor_id
           FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
-          LEFT JOIN {FLOORS}
-            ON f.stream_id = o.stream_id AND f.priority = p.priority AND f.epoch = o.epoch
          WHERE EXISTS (SELECT 1 FROM opened WHERE party <> '')
     ), heads AS MATERIALIZED (
         SELECT b.stream_id, b.priority, b.epoch, b.party, b.gated, h.scheduled_time, h.job_id
           FROM ready b LEFT JOIN LATERAL ({_LOOK}
                 ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
-    ), counted AS MATERIALIZED (
-        SELECT COALESCE(bool_or(gated), false) AS first FROM heads WHERE job_id IS NOT NULL
-    ), parties AS MATERIALIZED (
-        SELECT party, row_number() OVER (
-                   ORDER BY CAST(:after AS text) IS NOT NULL AND party COLLATE "C" <= CAST(:after AS text), party COLLATE "C") AS turn
-          FROM (SELECT DISTINCT party FROM heads WHERE job_id IS NOT NULL) h
+         WHERE :tell OR h.job_id IS NOT NULL
     ), live AS MATERIALIZED (
-        SELECT h.stream_id, h.priority, h.scheduled_time AS floor_at, h.job_id AS floor_id, p.turn
-          FROM heads h JOIN parties p ON p.party = h.party
-         WHERE h.job_id IS NOT NULL AND NOT (SELECT first FROM counted)
-    ), share AS MATERIALIZED (
-        SELECT CAST(ceil(CAST(:most AS float8) / GREATEST(count(*), 1)) AS bigint) AS jobs FROM parties
+        SELECT stream_id, priority, scheduled_time AS floor_at, job_id AS floor_id, gated,
+               dense_rank() OVER (ORDER BY is_served, party) AS turn, count(*) OVER (PARTITION BY is_served, party) AS branches
+          FROM (SELECT h.*, CAST(:after AS text) IS NOT NULL AND h.party <= CAST(:after AS text) AS is_served
+                  FROM heads h WHERE h.job_id IS NOT NULL) h
+    ), size AS MATERIALIZED (
+        SELECT COALESCE(bool_or(gated), false) AS counted, COALESCE(max(turn), 1) AS parties FROM live
+    ), asked AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, b.branches,
+               (:most - b.turn + s.parties) / s.parties AS share
+          FROM live b CROSS JOIN size s
+         WHERE NOT s.counted
     ), peek AS MATERIALIZED (
-        SELECT b.turn, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
-          FROM live b CROSS JOIN LATERAL ({_LOOK}
-                ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM share)) h
+        SELECT b.turn, b.share, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM asked b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.share) h
+         WHERE b.branches > 1
+    ), even AS MATERIALIZED (
+        SELECT stream_id, priority, floor_at, floor_id, turn, share AS jobs FROM asked WHERE branches = 1 AND share > 0
+     UNION ALL
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs
+                  FROM (SELECT row_number() OVER (PARTITION BY turn ORDER BY effective DESC, scheduled_time, job_id) AS round,
+                               share, stream_id, priority
+                          FROM peek) k
+                 WHERE round <= share GROUP BY stream_id, priority) n
+          JOIN asked b ON b.stream_id = n.stream_id AND b.priority = n.priority
+    ), first AS MATERIALIZED (
+        SELECT b.turn, b.stream_id, b.priority, h.job_id
+          FROM even b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
     ), missing AS MATERIALIZED (
-        SELECT :most - COALESCE(sum(LEAST(n.jobs, s.jobs)), 0) AS jobs
-          FROM share s LEFT JOIN (SELECT count(*) AS jobs FROM peek GROUP BY turn) n ON true
+        SELECT :most - count(*) AS jobs FROM first
+    ), able AS MATERIALIZED (
+        SELECT a.turn, a.share
+          FROM (SELECT DISTINCT turn, share FROM asked WHERE (SELECT jobs FROM missing) > 0) a
+          LEFT JOIN (SELECT turn, count(*) AS jobs FROM first GROUP BY turn) f ON f.turn = a.turn
+         WHERE COALESCE(f.jobs, 0) = a.share AND a.turn <= :most + (SELECT jobs FROM missing)
     ), deep AS MATERIALIZED (
         SELECT b.turn, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
-          FROM (SELECT stream_id, priority FROM peek GROUP BY stream_id, priority
-                HAVING count(*) = (SELECT jobs FROM share) AND (SELECT jobs FROM missing) > 0) more
-          JOIN live b ON b.stream_id = more.stream_id AND b.priority = more.priority
-         CROSS JOIN LATERAL ({_LOOK}
-                ORDER BY q.scheduled_time, q.job_id
-                LIMIT (SELECT m.jobs + s.jobs FROM missing m CROSS JOIN share s)) h
-    ), known AS MATERIALIZED (
-        SELECT turn, effective, scheduled_time, job_id, stream_id, priority FROM deep
-     UNION ALL
-        SELECT p.turn, p.effective, p.scheduled_time, p.job_id, p.stream_id, p.priority FROM peek p
-         WHERE NOT EXISTS (SELECT 1 FROM deep d WHERE d.stream_id = p.stream_id AND d.priority = p.priority)
+          FROM able a JOIN asked b ON b.turn = a.turn CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.share + (SELECT jobs FROM missing)) h
     ), chosen AS MATERIALIZED (
         SELECT k.stream_id, k.priority
           FROM (SELECT row_number() OVER (PARTITION BY turn ORDER BY effective DESC, scheduled_time, job_id) AS round,
                        turn, stream_id, priority
-                  FROM known) k
-         ORDER BY k.round, k.turn LIMIT :most
-    ), shares AS MATERIALIZED (
-        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, n.jobs
+                  FROM deep) k
+         ORDER BY k.round, k.turn LIMIT (SELECT sum(share) FROM able) + (SELECT jobs FROM missing)
+    ), further AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, n.jobs
           FROM (SELECT stream_id, priority, count(*) AS jobs FROM chosen GROUP BY stream_id, priority) n
-          JOIN live b ON b.stream_id = n.stream_id AND b.priority = n.priority
-    ), locked AS MATERIALIZED (
+          JOIN asked b ON b.stream_id = n.stream_id AND b.priority = n.priority
+    ), second AS MATERIALIZED (
         SELECT h.job_id
-          FROM shares b CROSS JOIN LATERAL ({_LOOK}
+          FROM further b CROSS JOIN LATERAL ({_LOOK}
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), locked AS NOT MATERIALIZED (
+        SELECT job_id FROM second
+     UNION ALL
+        SELECT f.job_id FROM first f
+         WHERE (SELECT jobs FROM missing) = 0
+            OR NOT EXISTS (SELECT 1 FROM further b WHERE b.stream_id = f.stream_id AND b.priority = f.priority)
     ), claimed AS MATERIALIZED (
         {TAKE_LOCKED}
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
-    ), given AS MATERIALIZED (
-        SELECT row_number() OVER (
-                   PARTITION BY l.turn ORDER BY c.effective DESC, c.scheduled_time, c.job_id) AS round, l.turn, c.*
-          FROM claimed c JOIN (SELECT DISTINCT stream_id, turn FROM live) l ON l.stream_id = c.stream_id
     )
-    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM given q <bodies> ORDER BY q.round, q.turn)
+    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
+      ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+    SELECT -1, <turns> FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
      UNION ALL
-    SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT first FROM counted)
+    SELECT h.epoch, <seen> FROM heads h
+     WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+     UNION ALL
+    SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
      UNION ALL
     SELECT 0, <nobody> WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
 """
+# One row and one text: as many rows as there are streams would cost here as much as so many jobs.
+_TURNS = {
+    "stream_id": "0",
+    "priority": "CAST(NULL AS int)",  # the type that the others have: else all rows are made twice
+    "job_type": "CAST(string_agg(concat_ws(' ', t.stream_id, t.turn), ' ') AS varchar)",
+}
 _PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
 
 # a whole number of microseconds, so that the division is exact
@@ -154,6 +191,7 @@ def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
         "<effective q q>": _EFFECTIVE[boosted].format(priority="q", job="q"),
         "<columns>": columns,
         "<bodies>": BODIES if bodies else "",
+        "<turns>": in_place_of(columns, _TURNS),
         "<seen>": in_place_of(columns, SEEN),
         "<places>": in_place_of(columns, _PLACES),
         "<nobody>": in_place_of(columns, {}),
@@ -172,7 +210,7 @@ CLAIM = {
 TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
 
 _BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
-_TIME = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
+_TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_COLUMNS, after the first three
 
 
 class PostgresqlTurns:
@@ -203,18 +241,21 @@ class PostgresqlTurns:
         rows = [row[1:] for row in answer if row[0] is None]
         seen: list[Floor] = []
         due: set[Place] = set()
+        turn_of: dict[int, int] = {}
         for epoch, job_id, stream_id, priority, *row in answer[len(rows) :]:
             if stream_id is None:
                 self._expected.discard(kind)
                 return None
-            if row[_TIME] is None:
+            if epoch < 0:
+                turn_of = _turns(row[_TURN])
+            elif row[_TIME] is None:
                 due.add((stream_id, priority))
             else:
                 seen.append((stream_id, priority, epoch, row[_TIME], job_id))
         if tell:
-            self._floors.learn(request, seen, swept_since=None if start else begun)
+            self._floors.learn(request, with_empty(seen), swept_since=None if start else begun)
         if not due:
-            return rows
+            return _in_turns(rows, turn_of)
         return database.run(
             lambda session: _counted(session, request, now, due, bodies=bodies), claiming=True
         )
@@ -230,6 +271,20 @@ def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
         "most": request.limit,
         "after": request.after,
     }
+
+
+def _turns(told: str | None) -> dict[int, int]:
+    """The turns of the streams that gave something."""
+    numbers = [int(number) for number in (told or "").split()]
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _in_turns(rows: Sequence[Row], turn_of: Mapping[int, int]) -> list[Row]:
+    """Rows in claim order, put into rounds of those who take turns; `take_turns` for lines that are all there."""
+    lines: dict[int, list[Row]] = {turn: [] for turn in sorted(turn_of.values())}
+    for row in rows:
+        lines[turn_of[row[1]]].append(row)
+    return [row for round_ in zip_longest(*lines.values()) for row in round_ if row is not None]
 
 
 def _kind(request: ClaimRequest) -> Any:
