@@ -23,6 +23,7 @@ from ratchet.stores.sql.dialects.postgresql_floors import (
     EDGE,
     FLOORED,
     MOST_BRANCHES,
+    NO_ID,
     Floor,
     Floors,
     floor_at,
@@ -31,7 +32,6 @@ from ratchet.stores.sql.dialects.postgresql_floors import (
 from ratchet.stores.sql.dialects.postgresql_parts import (
     BODIES,
     HORIZON,
-    NO_ID,
     SEEN,
     TAKE_LOCKED,
     in_place_of,
