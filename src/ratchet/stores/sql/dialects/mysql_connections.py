@@ -8,9 +8,7 @@ that read see one moment for the whole transaction (REPEATABLE READ).
 from __future__ import annotations
 
 import math
-import os
 import re
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +19,7 @@ from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.stores.sql.dialects.mysql_processes import sign
+from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
 
 if TYPE_CHECKING:  # generic in the stubs only
@@ -29,9 +28,6 @@ else:
     _DriverConnection = pymysql.connections.Connection
 
 Purpose = Literal["write", "read"]
-
-#: Connections inherited by a fork; closing them would end the parent's sessions.
-_abandoned: list[Any] = []
 
 #: TLS contexts by what was asked for; they can be shared.
 _contexts: dict[Any, Any] = {}
@@ -133,8 +129,10 @@ class Address:
         return cls(host, port, database, user, password, options)
 
 
-class Connections:
+class Connections(Pool[Connection, Purpose]):
     """Opens, lends and closes connections; a forked child gets its own."""
+
+    server = "MySQL"
 
     def __init__(
         self, address: Address, *, size: int, connect_timeout: float, statement_timeout: float
@@ -145,69 +143,26 @@ class Connections:
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
-        self._connect_timeout = connect_timeout
-        self._size = size
-        self._start()
+        super().__init__(size=size, connect_timeout=connect_timeout)
 
     def _start(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        super()._start()
         self._lent = 0
-        self._slots = threading.Semaphore(self._size)
-        # blocks of user code may last; the engine's own calls must not wait for them
-        self._user_slots = threading.Semaphore(max(self._size - 2, 1))
 
     def take(self, purpose: Purpose, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
-        if self._pid != os.getpid():
-            _abandoned.append(self._idle)
-            self._start()
-        if for_user and not self._user_slots.acquire(timeout=self._connect_timeout):
-            raise self._exhausted()
-        try:
-            if not self._slots.acquire(timeout=self._connect_timeout):
-                raise self._exhausted()
-            try:
-                return self._idle_one(purpose) or self._connect(purpose)
-            except BaseException:
-                self._returned()
-                raise
-        except BaseException:
-            if for_user:
-                self._user_slots.release()
-            raise
-
-    def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
-        """Return what `take` lent; one that is broken, or still in a transaction, is closed."""
-        try:
-            if connection.open and not connection.in_transaction:
-                connection.used_at = time.monotonic()
-                with self._lock:
-                    self._idle.append(connection)
-            else:
-                connection.shut()
-        finally:
-            self._returned()
-            if for_user:
-                self._user_slots.release()
+        return self._take(purpose, for_user)
 
     def _returned(self) -> None:
         with self._lock:
             self._lent -= 1
-        self._slots.release()
+        super()._returned()
 
-    def discard_idle(self) -> None:
-        """Close the connections that nobody uses: after one was lost, the others are not trusted."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.shut()
+    def _is_free(self, connection: Connection) -> bool:
+        return connection.open and not connection.in_transaction
 
-    def close(self) -> None:
-        """Close what is idle; what is lent is closed by whoever uses it last, or reused."""
-        if self._pid == os.getpid():
-            self.discard_idle()
+    def _shut(self, connection: Connection) -> None:
+        connection.shut()
 
     def _idle_one(self, purpose: Purpose) -> Connection | None:
         with self._lock:
@@ -295,9 +250,3 @@ class Connections:
                 f"{self.address} is {product} {connection.server_version}; Ratchet needs {product} {oldest} or newer"
             )
         return product
-
-    def _exhausted(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"all {self._size} connections of this process to MySQL have been in use for "
-            f"{self._connect_timeout:g} s; raise pool_size, or keep transactions short"
-        )

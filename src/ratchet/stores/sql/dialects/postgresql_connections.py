@@ -8,12 +8,9 @@ one dead connection after another. Here the caller connects, and gets the reason
 
 from __future__ import annotations
 
-import os
 import select
-import threading
 import time
 from collections.abc import Generator
-from queue import Empty, SimpleQueue
 from typing import Any
 
 import psycopg
@@ -23,12 +20,10 @@ from psycopg.postgres import register_default_adapters, types
 from psycopg.pq import TransactionStatus
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.dialects.postgresql_arrays import register
 from ratchet.stores.sql.dialects.postgresql_processes import connection_name
 from ratchet.stores.sql.errors import redacted
-
-#: Connections inherited by a fork; closing them would end the parent's sessions.
-_abandoned: list[Any] = []
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _IDLE_LIMIT = 300.0  # seconds after which an unused connection is closed
@@ -86,66 +81,19 @@ def _until(deadline: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any
         return end.value
 
 
-class Slots:
-    """A semaphore; threading's is written in Python, and every submission takes one."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self, size: int) -> None:
-        self._free: SimpleQueue[None] = SimpleQueue()
-        for _ in range(size):
-            self._free.put(None)
-
-    def acquire(self, timeout: float) -> bool:
-        """Take a slot; False if there was none for *timeout* seconds."""
-        try:
-            self._free.get(timeout=timeout)
-        except Empty:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Give a slot back."""
-        self._free.put(None)
-
-
-class Connections:
+class Connections(Pool[Connection, None]):
     """Opens, lends and closes connections; a forked child gets its own."""
+
+    server = "PostgreSQL"
 
     def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
         self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
         self.patience = statement_timeout + _GRACE
-        self._connect_timeout = connect_timeout
-        self._size = size
-        self._start()
-
-    def _start(self) -> None:
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._idle: list[Connection] = []
-        self._slots = Slots(self._size)
-        # blocks of user code may last; the engine's own calls must not wait for them
-        self._user_slots = Slots(max(self._size - 2, 1))
+        super().__init__(size=size, connect_timeout=connect_timeout)
 
     def take(self, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
-        if self._pid != os.getpid():
-            _abandoned.append(self._idle)
-            self._start()
-        if for_user and not self._user_slots.acquire(timeout=self._connect_timeout):
-            raise self._exhausted()
-        try:
-            if not self._slots.acquire(timeout=self._connect_timeout):
-                raise self._exhausted()
-            try:
-                return self._idle_one() or self._connect()
-            except BaseException:
-                self._slots.release()
-                raise
-        except BaseException:
-            if for_user:
-                self._user_slots.release()
-            raise
+        return self._take(None, for_user)
 
     def take_live(self) -> Connection:
         """`take`, for a statement that must not be sent twice: no connection that the server has ended meanwhile."""
@@ -157,33 +105,13 @@ class Connections:
             connection = self.take()
         return connection
 
-    def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
-        """Return what `take` lent; one that is broken, or still in a transaction, is closed."""
-        try:
-            if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # UNKNOWN where it is closed
-                connection.used_at = time.monotonic()
-                with self._lock:
-                    self._idle.append(connection)
-            else:
-                connection.close()
-        finally:
-            self._slots.release()
-            if for_user:
-                self._user_slots.release()
+    def _is_free(self, connection: Connection) -> bool:
+        return connection.pgconn.transaction_status == TransactionStatus.IDLE  # UNKNOWN where it is closed
 
-    def discard_idle(self) -> None:
-        """Close the connections that nobody uses: after one was lost, the others are not trusted."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    def _shut(self, connection: Connection) -> None:
+        connection.close()
 
-    def close(self) -> None:
-        """Close what is idle; what is lent is closed by whoever uses it last, or reused."""
-        if self._pid == os.getpid():
-            self.discard_idle()
-
-    def _idle_one(self) -> Connection | None:
+    def _idle_one(self, purpose: None) -> Connection | None:
         with self._lock:
             # the one used last is the warmest; those at the other end grow old and are closed
             found = self._idle.pop() if self._idle else None
@@ -197,7 +125,7 @@ class Connections:
             connection.close()
         return found
 
-    def _connect(self) -> Connection:
+    def _connect(self, purpose: None) -> Connection:
         try:
             return Connection.connect(
                 self._conninfo,
@@ -214,12 +142,6 @@ class Connections:
     def _where(self) -> str:
         known = conninfo_to_dict(self._conninfo)
         return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
-
-    def _exhausted(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"all {self._size} connections of this process to PostgreSQL have been in use for "
-            f"{self._connect_timeout:g} s; raise pool_size, or keep transactions short"
-        )
 
 
 def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:

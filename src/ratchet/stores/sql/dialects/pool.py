@@ -1,0 +1,143 @@
+"""`Pool`: lends the connections of one process to one server, so many at once and no more."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Protocol, TypeVar
+
+from ratchet.model.errors import StoreUnavailable
+
+#: Connections inherited by a fork; closing them would end the parent's sessions.
+_abandoned: list[Any] = []
+
+
+class Lendable(Protocol):
+    """A connection that says when it was last used."""
+
+    used_at: float
+
+
+C = TypeVar("C", bound=Lendable)
+P = TypeVar("P")
+
+
+class Slots:
+    """A semaphore; threading's is written in Python, and every submission takes one."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self, size: int) -> None:
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(size):
+            self._free.put(None)
+
+    def acquire(self, timeout: float) -> bool:
+        """Take a slot; False if there was none for *timeout* seconds."""
+        try:
+            self._free.get(timeout=timeout)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give a slot back."""
+        self._free.put(None)
+
+
+class Pool(ABC, Generic[C, P]):
+    """
+    Opens, lends and closes connections, each for a purpose; a forked child gets its own.
+
+    The caller connects, and so learns at once and in full why it cannot.
+    """
+
+    #: What the server is called in messages.
+    server: str
+
+    def __init__(self, *, size: int, connect_timeout: float) -> None:
+        self._connect_timeout = connect_timeout
+        self._size = size
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[C] = []
+        self._slots = Slots(self._size)
+        # blocks of user code may last; the engine's own calls must not wait for them
+        self._user_slots = Slots(max(self._size - 2, 1))
+
+    def _take(self, purpose: P, for_user: bool) -> C:
+        """A connection without a transaction; give it back."""
+        if self._pid != os.getpid():
+            _abandoned.append(self._idle)
+            self._start()
+        if for_user and not self._user_slots.acquire(timeout=self._connect_timeout):
+            raise self._exhausted()
+        try:
+            if not self._slots.acquire(timeout=self._connect_timeout):
+                raise self._exhausted()
+            try:
+                return self._idle_one(purpose) or self._connect(purpose)
+            except BaseException:
+                self._returned()
+                raise
+        except BaseException:
+            if for_user:
+                self._user_slots.release()
+            raise
+
+    def give_back(self, connection: C, *, for_user: bool = False) -> None:
+        """Return what was lent; one that is broken, or still in a transaction, is closed."""
+        try:
+            if self._is_free(connection):
+                connection.used_at = time.monotonic()
+                with self._lock:
+                    self._idle.append(connection)
+            else:
+                self._shut(connection)
+        finally:
+            self._returned()
+            if for_user:
+                self._user_slots.release()
+
+    def _returned(self) -> None:
+        self._slots.release()
+
+    def discard_idle(self) -> None:
+        """Close the connections that nobody uses: after one was lost, the others are not trusted."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            self._shut(connection)
+
+    def close(self) -> None:
+        """Close what is idle; what is lent is closed by whoever uses it last, or reused."""
+        if self._pid == os.getpid():
+            self.discard_idle()
+
+    def _exhausted(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"all {self._size} connections of this process to {self.server} have been in use for "
+            f"{self._connect_timeout:g} s; raise pool_size, or keep transactions short"
+        )
+
+    @abstractmethod
+    def _idle_one(self, purpose: P) -> C | None:
+        """One that lies idle and may be lent for *purpose*; what has lain for too long is closed."""
+
+    @abstractmethod
+    def _connect(self, purpose: P) -> C:
+        """A new one; `StoreUnavailable` says why there is none."""
+
+    @abstractmethod
+    def _is_free(self, connection: C) -> bool:
+        """True if it is open and in no transaction."""
+
+    @abstractmethod
+    def _shut(self, connection: C) -> None:
+        """Close it, whatever its state."""
