@@ -159,6 +159,7 @@ def wait_again(state: State, row: Row, effects: Effects, *, now: datetime) -> No
         status=JobStatus.WAITING,
         held_claim_id=None,
         held_until=None,
+        started_at=None,
         finished_at=None,
         node_id=None,
         error=None,
