@@ -112,7 +112,7 @@ class TestCauseOfAnEnd:
         """Each has expired, and is not canceled by another that has."""
         soon = harness.after(minutes=1)
         specs = [harness.spec(expires_at=soon), harness.child(expires_at=soon)]
-        harness.insert(specs, [harness.edge(*specs)])
+        harness.insert(specs, [harness.edge(specs[0], specs[1])])
         harness.advance(minutes=2)
         harness.store.expire(now=harness.now, limit=9)
         assert [reason(harness, spec) for spec in specs] == ["expired", "expired"]
