@@ -159,6 +159,7 @@ def wait_again(state: State, row: Row, effects: Effects, *, now: datetime) -> No
         status=JobStatus.WAITING,
         held_claim_id=None,
         held_until=None,
+        started_at=None,
         finished_at=None,
         node_id=None,
         error=None,
@@ -202,7 +203,9 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
 
 def _still_waits(child: Row | None) -> bool:
     """True for a dependant that an end has let through, but that something else holds back, or has canceled."""
-    return child is not None and (child.status is JobStatus.WAITING or child.canceled_by is not None)
+    if child is None or child.archived_at is not None:
+        return False
+    return child.status is JobStatus.WAITING or child.canceled_by is not None
 
 
 def _can_wait_again(state: State, child: Row) -> bool:

@@ -74,6 +74,9 @@ def apply_completions(
         for position, one in waiting:
             first.setdefault(one.claim.job_id, position)
         now_on = [(position, one) for position, one in waiting if first[one.claim.job_id] == position]
+        now_on.sort(
+            key=lambda item: item[1].claim.job_id.int
+        )  # of several that finish a batch the last by id
         waiting = [(position, one) for position, one in waiting if first[one.claim.job_id] != position]
         written = [(position, one, _apply(state, one, now, alert_window)) for position, one in now_on]
         ended = [

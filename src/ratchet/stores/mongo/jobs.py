@@ -168,18 +168,34 @@ class MongoJobs:
         check(now, "now")
 
         def work(work: Work) -> list[UUID]:
-            ids = self._oldest(work, where, [JobStatus.FAILED], limit)
-            work.load_jobs(ids)
-            return [job_id for job_id in ids if retried(work, job_id, now)]
+            done: list[UUID] = []
+            after: UUID | None = None
+            while (room := limit - len(done)) > 0:  # those that are skipped do not count
+                ids = self._oldest(work, where, [JobStatus.FAILED], room, after)
+                work.load_jobs(ids)
+                done += [job_id for job_id in ids if retried(work, job_id, now)]
+                if len(ids) < room:
+                    break
+                after = ids[-1]
+            return done
 
         return self._database.run(work)
 
-    def _oldest(self, work: Work, where: JobFilter, statuses: Iterable[JobStatus], limit: int) -> list[UUID]:
+    def _oldest(
+        self,
+        work: Work,
+        where: JobFilter,
+        statuses: Iterable[JobStatus],
+        limit: int,
+        after: UUID | None = None,
+    ) -> list[UUID]:
         query = query_of(self._database.collections(), where)
         states = {status.value for status in statuses}
         if "status" in query:
             states &= set(query["status"]["$in"])
         query["status"] = {"$in": sorted(states)}
+        if after is not None:
+            query = {"$and": [query, {"_id": {"$gt": after}}]}
         jobs = work.collection(Names.JOBS)
         found = jobs.find(query, {"_id": 1}, session=work.session).sort("_id", 1).limit(limit)
         return [one["_id"] for one in found] if limit > 0 else []

@@ -239,6 +239,10 @@ class Round:
                         verdicts=completion.verdicts,
                     )
                 )
+        if len(ended) > 1:
+            ended.sort(
+                key=lambda one: one.job_id.int
+            )  # of several that finish a batch the last by id is told
         return settle_edges(self.session, ended, now=self.now, deltas=deltas)
 
     def _record_alerts(self, won: Sequence[Won], window: timedelta) -> None:

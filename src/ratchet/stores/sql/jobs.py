@@ -269,8 +269,15 @@ class SqlJobs(SqlPart):
         where.require_criterion("retry_matching")
 
         def retry(session: Session) -> list[UUID]:
-            ids = find_oldest(session, where, [JobStatus.FAILED], limit=limit)
-            return retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+            done: list[UUID] = []
+            after: UUID | None = None
+            while (room := limit - len(done)) > 0:  # those that are skipped do not count
+                ids = find_oldest(session, where, [JobStatus.FAILED], limit=room, after=after)
+                done += retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                if len(ids) < room:
+                    break
+                after = ids[-1]
+            return done
 
         return self.database.run(retry)
 

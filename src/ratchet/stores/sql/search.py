@@ -134,13 +134,20 @@ def count_matching(session: Session, where: JobFilter) -> int:
 
 
 def find_oldest(
-    session: Session, where: JobFilter, statuses: Iterable[JobStatus], *, limit: int
+    session: Session,
+    where: JobFilter,
+    statuses: Iterable[JobStatus],
+    *,
+    limit: int,
+    after: UUID | None = None,
 ) -> list[UUID]:
-    """The ids of matching live jobs in one of *statuses*, oldest first."""
+    """The ids of matching live jobs in one of *statuses*, oldest first, from the one behind *after* on."""
     wanted = set(statuses)
     if where.statuses is not None:
         wanted &= {JobStatus(status) for status in where.statuses}
     criteria = Criteria(replace(where, statuses=sorted(wanted)), archived=False)
+    if after is not None:
+        criteria.add("j.job_id > :after", after=after)
     sql = f"SELECT j.job_id FROM {LIVE_JOBS} WHERE {criteria.text} ORDER BY j.job_id LIMIT :limit"
     return [job_id for (job_id,) in session.rows(sql, {**criteria.binds, "limit": limit})]
 

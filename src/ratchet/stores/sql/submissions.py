@@ -23,7 +23,7 @@ from ratchet.stores.sql.specs import Flags, find_known, store_specs
 from ratchet.stores.sql.streams import StreamRegistry
 
 LOCK_PARENTS = """
-    SELECT job_id, status, paused_from
+    SELECT job_id, status, paused_from, canceled_by
       FROM scheduler_job
      WHERE job_id {in ids uuid}
      ORDER BY job_id
@@ -176,11 +176,13 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
     if not parents:
         return []
     ended: dict[UUID, JobStatus] = {}
+    causes: dict[UUID, UUID | None] = {}  # whose retry would revive a parent, and with it what waits for that
     live: set[UUID] = set()
-    for job_id, status, paused_from in session.rows(LOCK_PARENTS, {"ids": sorted(parents)}):
+    for job_id, status, paused_from, canceled_by in session.rows(LOCK_PARENTS, {"ids": sorted(parents)}):
         state = JobStatus(paused_from if status == "PAUSED" and paused_from == "FAILED" else status)
         if state.is_terminal:
             ended[job_id] = state
+            causes[job_id] = canceled_by
         live.add(job_id)
     if missing := parents - live:
         ended.update(
@@ -193,7 +195,10 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
         session.execute(MARK_PARENTS, {"ids": sorted(live)})
         if asked := {edge.parent_id for edge in edges if edge.condition is not None} & live:
             session.execute(MARK_CONDITIONS, {"ids": sorted(asked)})
-    return [Ended(job_id=job_id, status=status) for job_id, status in sorted(ended.items())]
+    return [
+        Ended(job_id=job_id, status=status, cause=causes.get(job_id))
+        for job_id, status in sorted(ended.items())
+    ]
 
 
 def _write_tags(session: Session, specs: Iterable[JobSpec]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.model.composition import EdgeKind
+from ratchet.model.composition import EdgeKind, EdgeState
 from ratchet.model.decision import CountCrash, Decision, VerdictKind
 from ratchet.model.job import JobFilter, JobSpec, SignalWait
 from ratchet.model.status import JobStatus
@@ -112,7 +112,7 @@ class TestCauseOfAnEnd:
         """Each has expired, and is not canceled by another that has."""
         soon = harness.after(minutes=1)
         specs = [harness.spec(expires_at=soon), harness.child(expires_at=soon)]
-        harness.insert(specs, [harness.edge(*specs)])
+        harness.insert(specs, [harness.edge(specs[0], specs[1])])
         harness.advance(minutes=2)
         harness.store.expire(now=harness.now, limit=9)
         assert [reason(harness, spec) for spec in specs] == ["expired", "expired"]
@@ -141,3 +141,65 @@ class TestCauseOfAnEnd:
         rescue = harness.rescue(max_crashes=1)
         assert [one.job_id for one in rescue.canceled] == [child.job_id]
         assert reason(harness, child) == "parent_failed"
+
+    def test_the_longest_overdue_first(self, harness: Harness) -> None:
+        """A sweep of one takes the one whose time was over first, whatever it waited for."""
+        late = harness.submit(expires_at=harness.after(minutes=2))
+        signal = SignalWait(key="go", deadline=harness.after(minutes=1))
+        early = harness.waiting(signal=signal)
+        harness.advance(minutes=5)
+        swept = [harness.store.expire(now=harness.now, limit=1) for _ in range(3)]
+        assert [[one.job_id for one in ended] for ended in swept] == [[early], [late], []]
+
+
+class TestWhoIsTold:
+    def test_of_several_ends_that_finish_a_batch(self, harness: Harness) -> None:
+        """Its children end in one call: the last of them by id is told, in whatever order they come."""
+        batch, children = harness.batch_of(3)
+        claims = sorted(harness.claim(), key=lambda claim: claim.job_id.int, reverse=True)
+        ends = [harness.completion(claims[0]), harness.completion(claims[1], harness.failure())]
+        ends.append(harness.completion(claims[2]))
+        answers = harness.store.complete(ends, now=harness.now)
+        assert answers[0].job_id == max(child.job_id for child in children)
+        assert [one.finished_batches for one in answers] == [(batch.batch_id,), (), ()]
+
+    def test_of_a_batch_the_parent_first(self, harness: Harness) -> None:
+        """It is canceled before its children, which cannot release it then, and told of first."""
+        batch, children = harness.batch_of(2)
+        canceled = harness.store.cancel_batch(batch.batch_id, reason="stop", now=harness.now)
+        ids = [batch.parent.job_id, *sorted(child.job_id for child in children)]
+        assert [one.job_id for one in canceled] == ids
+
+
+class TestRetriedCause:
+    def test_a_job_behind_one_that_was_canceled_before(self, harness: Harness) -> None:
+        """It is submitted behind a victim of a failure: while that can be retried, it is not archived."""
+        root, step = harness.spec(), harness.child()
+        harness.insert([root, step], [harness.edge(root, step)])
+        harness.end(harness.claim_job(root.job_id), harness.failure())
+        late = harness.child()
+        harness.insert([late], [harness.edge(step.job_id, late)])
+        assert reason(harness, late) == "parent_canceled"
+        harness.advance(days=1)
+        assert harness.store.archive(before=harness.now, limit=9, now=harness.now) == 0
+        assert harness.store.retry(root.job_id, now=harness.now)
+        assert harness.statuses([step.job_id, late.job_id]) == [JobStatus.WAITING] * 2
+
+    def test_the_edge_to_a_job_that_stays_canceled(self, harness: Harness) -> None:
+        """A person has canceled it, so it does not wait again; but its parent has not ended any more."""
+        root, step = harness.spec(), harness.child()
+        harness.insert([root, step], [harness.edge(root, step)])
+        assert harness.store.cancel(step.job_id, reason="by hand", now=harness.now)
+        harness.end(harness.claim_job(root.job_id), harness.failure())
+        assert harness.store.retry(root.job_id, now=harness.now)
+        assert [edge.state for edge in harness.store.edges_of(step.job_id)] == [EdgeState.OPEN]
+        assert reason(harness, step) == "by hand"
+
+    def test_a_batch_that_opens_again(self, harness: Harness) -> None:
+        """Its parent has run, and waits again as if it had not."""
+        batch, (child,) = harness.batch_of(1)
+        harness.end(harness.claim_job(child.job_id), harness.failure())
+        harness.end(harness.claim_job(batch.parent.job_id))
+        assert harness.store.retry(child.job_id, now=harness.now)
+        record = harness.record(batch.parent.job_id)
+        assert (record.status, record.started_at, record.attempts) == (JobStatus.WAITING, None, 0)

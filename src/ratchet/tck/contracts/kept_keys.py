@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -174,12 +175,11 @@ class TestKeyOfEarlierRuns:
         one, other = harness.reopen_many(2)
         for _ in range(ROUNDS):
             first, second = goes_on(harness)
-            results(
-                [
-                    partial(harness.end, second, store=one),
-                    partial(other.settle, [first], now=harness.now),
-                ]
-            )
+            calls: list[Callable[[], object]] = [
+                partial(harness.end, second, store=one),
+                partial(other.settle, [first], now=harness.now),
+            ]
+            results(calls)
             assert key_is_free(harness)
 
     def test_a_retry_by_hand_at_the_same_moment(self, harness: Harness) -> None:
@@ -188,12 +188,11 @@ class TestKeyOfEarlierRuns:
         for _ in range(ROUNDS):
             claim = harness.running(business_key="k")
             harness.end(claim, harness.failure(), lingers=True)
-            results(
-                [
-                    partial(one.retry, claim.job_id, now=harness.now),
-                    partial(other.settle, [claim], now=harness.now),
-                ]
-            )
+            calls: list[Callable[[], object]] = [
+                partial(one.retry, claim.job_id, now=harness.now),
+                partial(other.settle, [claim], now=harness.now),
+            ]
+            results(calls)
             assert not key_is_free(harness)
             harness.end(harness.claim_job(claim.job_id))
             assert key_is_free(harness)

@@ -238,6 +238,16 @@ class TestRetryMatching:
         record = harness.record(ids[0])
         assert (record.attempts, record.error, record.scheduled_at) == (0, None, harness.now)
 
+    def test_busy_keys_do_not_use_up_the_limit(self, harness: Harness) -> None:
+        """Many that cannot be retried come first: those behind them are reached all the same."""
+        busy = [harness.failed(tags=("x",), business_key=key) for key in "abc"]
+        free = [harness.failed(tags=("x",)) for _ in range(3)]
+        for key in "abc":
+            harness.submit(business_key=key, scheduled_at=harness.after(days=1))
+        assert harness.store.retry_matching(JobFilter(tags=["x"]), limit=2, now=harness.now) == free[:2]
+        assert harness.store.retry_matching(JobFilter(tags=["x"]), limit=2, now=harness.now) == free[2:]
+        assert harness.statuses(busy) == [JobStatus.FAILED] * 3
+
     def test_a_busy_key_is_passed_over(self, harness: Harness) -> None:
         """A job whose key another live job has taken stays FAILED; the others are retried."""
         busy = harness.failed(tags=("x",), business_key="k")
