@@ -16,6 +16,7 @@ from ratchet.stores.memory.changes import Effects, change, outgoing
 from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.history import forget, is_needed
 from ratchet.stores.memory.insertion import RunningHolder, Submission
+from ratchet.stores.memory.replacement import AT_REST, replace_job, supersede
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.search import matching
 from ratchet.stores.memory.state import LockTimeout, Part, State, atomic
@@ -23,7 +24,6 @@ from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
 
 #: What `replace`, `reschedule` and `delete` may touch.
-_AT_REST = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 
 
 class MemoryJobs(Part):
@@ -48,7 +48,7 @@ class MemoryJobs(Part):
         except RunningHolder as busy:
             holder = busy.holder
             # nothing of the call is stored, but the holder was asked to make room
-            state.run(lambda: _supersede(state, holder, now), within=within)
+            state.run(lambda: supersede(state, holder, now=now), within=within)
             raise BusinessKeyBusy(busy.key, holder) from None
         except LockTimeout as timeout:
             raise SubmissionBlocked(f"this submission was not stored: {timeout}") from timeout
@@ -87,7 +87,7 @@ class MemoryJobs(Part):
     @atomic
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
         row = self._state.jobs.get(job_id)
-        if row is None or row.status not in _AT_REST:
+        if row is None or row.status not in AT_REST:
             return False
         after = change(self._state, row, Effects(), now=now, scheduled_at=require_aware(at, "the new time"))
         if after.status is JobStatus.PENDING and after.due_at < now:
@@ -96,18 +96,7 @@ class MemoryJobs(Part):
 
     @atomic
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
-        state, effects = self._state, Effects()
-        row = state.jobs.get(job_id)
-        if row is None or row.status not in _AT_REST:
-            return None
-        cancel(state, row, effects, reason="superseded", now=now)
-        try:
-            (answer,) = Submission(state, effects, now=now).store([spec])
-        except RunningHolder as busy:
-            raise BusinessKeyBusy(busy.key, busy.holder) from None
-        require_new(job_id, spec, answer)
-        change(state, state.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
-        return effects.canceled[0]
+        return replace_job(self._state, job_id, spec, now=now)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
@@ -150,21 +139,6 @@ class MemoryJobs(Part):
             for tag in row.tags:
                 counts[tag] = counts.get(tag, 0) + 1
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit])
-
-
-def require_new(job_id: UUID, spec: JobSpec, answer: Insertion) -> None:
-    """Refuse to replace a job by one whose keys stand for another."""
-    if not answer.created:
-        raise InvalidJob(
-            f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
-            f"{answer.job_id}, so that nothing new would be stored"
-        )
-
-
-def _supersede(state: State, job_id: UUID, now: datetime) -> None:
-    row = state.jobs.get(job_id)
-    if row is not None and not row.status.is_terminal:
-        cancel(state, row, Effects(), reason="superseded", now=now)
 
 
 def _delete(state: State, job_id: UUID, now: datetime) -> bool:

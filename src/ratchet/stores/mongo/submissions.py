@@ -20,10 +20,9 @@ from ratchet.model.errors import BusinessKeyBusy, Conflict, SubmissionBlocked
 from ratchet.model.identifiers import old_ids
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.changes import Effects, change
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.changes import Effects
 from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.jobs import require_new
+from ratchet.stores.memory.replacement import replace_job, supersede
 from ratchet.stores.memory.values import check, check_spec, in_utc
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
@@ -37,8 +36,6 @@ from ratchet.stores.validation import validate
 
 #: Seconds that a submission waits for a key that another open transaction holds.
 KEY_PATIENCE: Final = 5.0
-
-_AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 
 
 class MongoSubmissions:
@@ -78,7 +75,7 @@ class MongoSubmissions:
                 return work.run(lambda: submission.store(specs, edges=edges, batch=batch))
             except RunningHolder as busy:
                 # nothing of the call is stored, but the holder is asked to make room
-                _supersede(work, busy.holder, now)
+                supersede(work, busy.holder, now=now)
                 return BusinessKeyBusy(busy.key, busy.holder)
 
         try:
@@ -121,20 +118,9 @@ class MongoSubmissions:
         self._prepare([spec], (), None, now)
 
         def work(work: Work) -> CanceledJob | None:
-            effects = Effects()
             work.load_jobs([job_id])
             load_submission(work, [spec], (), None)
-            row = work.jobs.get(job_id)
-            if row is None or row.status not in _AT_REST:
-                return None
-            cancel(work, row, effects, reason="superseded", now=now)
-            try:
-                (answer,) = Submission(work, effects, now=now).store([spec])
-            except RunningHolder as busy:
-                raise BusinessKeyBusy(busy.key, busy.holder) from None
-            require_new(job_id, spec, answer)
-            change(work, work.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
-            return effects.canceled[0]
+            return replace_job(work, job_id, spec, now=now)
 
         return self._database.run(work)
 
@@ -175,9 +161,3 @@ def _is_fresh(spec: JobSpec) -> bool:
 def _stands_alone(spec: JobSpec) -> bool:
     """True for a keyless job without parents, batch and signal."""
     return spec.status is JobStatus.PENDING and spec.batch_id is None and spec.signal is None
-
-
-def _supersede(work: Work, job_id: UUID, now: datetime) -> None:
-    row = work.jobs.get(job_id)
-    if row is not None and not row.status.is_terminal:
-        cancel(work, row, Effects(), reason="superseded", now=now)
