@@ -208,13 +208,19 @@ def many_ids(source: IdSource, count: int) -> list[UUID]:
     return [source() for _ in range(count)]
 
 
-def old_ids(identifiers: Iterable[UUID]) -> list[UUID]:
+def is_young(identifier: UUID) -> bool:
     """
-    Those that were not made in the last five minutes, by the system's clock.
+    True for an id that was made in the last five minutes, by the system's clock.
 
     A submission whose answer was lost is sent again long before that. Whoever sends an older id may mean a job that
     is history by now, and only then somebody has to look for it there.
     """
+    number = identifier.int >> 76
+    return number & 0xF == 7 and -_YOUNG < _system_milliseconds() - (number >> 4) < _YOUNG
+
+
+def old_ids(identifiers: Iterable[UUID]) -> list[UUID]:
+    """Those that are not young."""
     now = _system_milliseconds()
     first, last = now - _YOUNG << 80, now + _YOUNG << 80
     return [one for one in identifiers if not first < one.int < last or one.int >> 76 & 0xF != 7]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID, uuid4
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from ratchet.model.clock import ManualClock
 from ratchet.model.errors import InvalidJob
-from ratchet.model.identifiers import IdFactory, many_ids, new_id, timestamp_of
+from ratchet.model.identifiers import IdFactory, is_young, many_ids, new_id, old_ids, timestamp_of
 
 
 def ticking(times: list[int]) -> Callable[[], int]:
@@ -252,3 +253,16 @@ class TestTimestampOf:
         """48 bits reach beyond the year 9999: an InvalidJob, not an OverflowError."""
         with pytest.raises(InvalidJob, match="year 9999"):
             timestamp_of(UUID("ffffffff-ffff-7000-8000-000000000000"))
+
+
+class TestYoung:
+    def test_an_id_is_young_for_five_minutes(self) -> None:
+        """Made now or a moment ago, here or by a clock that is a little ahead; not yesterday, and not a random one."""
+        now = time.time_ns() // 1_000_000
+        minute = 60_000
+        ages = {0: True, minute: True, -minute: True, 10 * minute: False, -10 * minute: False}
+        made = {age: IdFactory(ticking([now - age]))() for age in ages}
+        assert {age: is_young(one) for age, one in made.items()} == ages
+        other = uuid4()
+        assert not is_young(other)
+        assert old_ids([*made.values(), other]) == [made[10 * minute], made[-10 * minute], other]

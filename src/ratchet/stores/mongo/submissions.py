@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, Conflict, SubmissionBlocked
-from ratchet.model.identifiers import old_ids
+from ratchet.model.identifiers import is_young
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects
@@ -155,7 +155,7 @@ def load_submission(
 def _is_fresh(spec: JobSpec) -> bool:
     """True for a job without keys whose id is so young that it can hardly be stored, and not in the archive."""
     keyless = spec.idempotency_key is None and spec.business_key is None
-    return keyless and not old_ids([spec.job_id])
+    return keyless and is_young(spec.job_id)
 
 
 def _stands_alone(spec: JobSpec) -> bool:

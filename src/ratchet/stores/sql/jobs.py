@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import InvalidJob, SubmissionBlocked
-from ratchet.model.identifiers import old_ids
+from ratchet.model.identifiers import is_young, old_ids
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.backdating import LATE, tell_backdated
@@ -140,11 +140,10 @@ class SqlJobs(SqlPart):
         That finds those that are stored already, by an earlier try whose answer was lost.
         """
         dialect = self.database.dialect
-        if old_ids([spec.job_id for spec in specs]):
-            return False  # it may be in the archive
         if len(specs) == 1:
-            return dialect.fuses_writes and self._insert_alone(specs[0], now)
-        if len(specs) < COPY_FROM or not dialect.copies:
+            # an older one may be in the archive
+            return dialect.fuses_writes and is_young(specs[0].job_id) and self._insert_alone(specs[0], now)
+        if len(specs) < COPY_FROM or not dialect.copies or old_ids([spec.job_id for spec in specs]):
             return False
         bare = all(map(has_only_defaults, specs))
         if not bare and not all(map(is_plain, specs)):

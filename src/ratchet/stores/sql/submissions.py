@@ -106,9 +106,11 @@ def insert_specs(
     _write_edges(session, edges)
     if batch is not None and keys.original_of(batch.parent) is None:
         _write_batch(session, batch, kept, dropped=len(specs) - len(keys.kept(specs)), now=now)
-    _deliver_kept_signals(session, kept, submission.stored, now)
     if ended:
         submission.settlement = settle_edges(session, ended, now=now)
+    # a job that a parent has ended by now waits for nothing: the signal is kept for another
+    waiting = submission.stored.difference(job.job_id for job in submission.settlement.canceled)
+    _deliver_kept_signals(session, kept, waiting, now)
     return submission
 
 

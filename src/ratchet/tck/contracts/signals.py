@@ -91,6 +91,15 @@ class TestKeptSignal:
         assert "one" in signals[jobs[0]]
         assert "two" in signals[jobs[1]]
 
+    def test_not_by_a_job_that_is_canceled_as_it_is_stored(self, harness: Harness) -> None:
+        """Its parent has failed before, so it waits for nothing; a job whose parent has succeeded starts with it."""
+        failed, fine = harness.failed(), harness.succeeded()
+        harness.store.send_signal(harness.signal("go"), now=harness.now)
+        lost, lucky = (harness.child(signal=SignalWait(key="go")) for _ in range(2))
+        harness.insert([lost], [harness.edge(failed, lost)])
+        harness.insert([lucky], [harness.edge(fine, lucky)])
+        assert harness.statuses([lost.job_id, lucky.job_id]) == [JobStatus.CANCELED, JobStatus.PENDING]
+
     def test_not_longer_than_it_is_kept(self, harness: Harness) -> None:
         """Past its time nobody consumes it."""
         harness.store.send_signal(harness.signal("go"), now=harness.now)
