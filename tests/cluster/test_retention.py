@@ -154,3 +154,22 @@ def test_what_may_not_go_yet_is_not_asked_for_every_minute(
     for minute in range(150):
         assert keeper.run(days=2, minutes=minute + 1) == 0
     assert len(taken) == 3
+
+
+def test_streams_of_keys_that_are_gone(scheduler: Scheduler) -> None:
+    """Kept while a job has them, also one in the archive, and then deleted; the others are as they were."""
+    for number in range(3):
+        handle = scheduler.enqueue(errands.greet, "eve").with_concurrency_key(f"order-{number}", limit=1)
+        assert handle.submit().cancel()
+    scheduler.schedule(timedelta(days=600), errands.greet, "fay").with_queue("last").submit()
+    keeper = Keeper(scheduler)
+
+    def orders() -> int:
+        return sum(stream.key.limit_key is not None for stream in scheduler.store.streams())
+
+    assert keeper.run(days=8) > 0
+    assert keeper.run(days=12) >= 0
+    assert orders() == 3
+    assert keeper.run(days=500) > 0
+    assert orders() == 0
+    assert {"default", "last"} <= {stream.key.queue for stream in scheduler.store.streams()}

@@ -24,6 +24,8 @@ BATCH = 500
 ROUNDS = 20
 #: Rows of dead nodes are kept this long, for people who ask what happened.
 DEAD_NODES_KEPT = timedelta(days=1)
+#: Streams, one for each combination of queue, lane, gates and keys, are kept this long without a job, and then once more.
+UNUSED_STREAMS_KEPT = timedelta(days=3)
 LONGEST_REST = timedelta(hours=1)
 
 
@@ -125,6 +127,10 @@ class Housekeeping:
             (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
             (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
             (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
+            (
+                UNUSED_STREAMS_KEPT,
+                lambda before: store.purge_streams(before=before, limit=BATCH, now=now),
+            ),
         ]
         total = sum(_in_rounds(step, now - keep, lease) for keep, step in steps if keep is not None)
         if lease.renew():

@@ -305,7 +305,7 @@ class Poller:
         if self._parked_at is not None and at - self._parked_at < PARKED_INTERVAL:
             return
         self._parked_at = at
-        parked = {s.key.parked_target for s in self._claims.streams() if s.key.parked_target is not None}
+        parked = self._claims.parked_targets()
         self._parked = frozenset(target for target in parked if self._can_import(target))
 
     def _can_import(self, target: str) -> bool:

@@ -104,12 +104,17 @@ class TestPostgresql:
         make_empty_keys(postgresql)
         insert(postgresql, tenants(1000))
         sent = Statements(monkeypatch)
+
+        def statements(limit: int) -> int:
+            """Without the one that counts streams, once a minute."""
+            return len([text for text in sent.of(lambda: claim(postgresql, limit)) if "count(*)" not in text])
+
         assert len(claim(postgresql, LIMIT)) == LIMIT  # the first one learns that there are keys
-        assert len(sent.of(lambda: claim(postgresql, LIMIT))) == 1
-        assert len(sent.of(lambda: claim(postgresql, 200))) == 1
+        assert statements(LIMIT) == 1
+        assert statements(200) == 1
         while claim(postgresql, 1000):
             pass
-        assert len(sent.of(lambda: claim(postgresql, LIMIT))) == 1
+        assert statements(LIMIT) == 1
 
     def test_a_claim_begins_where_the_last_one_saw_its_first_job(self, postgresql: SqlStore) -> None:
         """Not before what is claimed, nor in keys that are done; and what comes back before that is found all the same."""

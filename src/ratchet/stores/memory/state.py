@@ -83,7 +83,9 @@ class State:
         self._make_other_tables(self._journal)
         # Streams are never undone: a stream without jobs means nothing, and must not lock anybody out.
         self._stream_ids: dict[StreamKey, int] = {}
+        self._last_stream_id = 0
         self.streams: dict[int, StreamRecord] = {}
+        self.streams_used_at: dict[int, datetime] = {}
 
     def _make_job_tables(self, journal: Journal) -> None:
         self.pending = Pending()
@@ -282,9 +284,24 @@ class State:
         """The id of the stream of *key*, which is made if there is none."""
         stream_id = self._stream_ids.get(key)
         if stream_id is None:
-            stream_id = self._stream_ids[key] = len(self._stream_ids) + 1
+            self._last_stream_id += 1
+            stream_id = self._stream_ids[key] = self._last_stream_id
             self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=key, epoch=0)
+        self.streams_used_at[stream_id] = self.database_time()
         return stream_id
+
+    def set_stream_aside(self, stream_id: int, now: datetime) -> None:
+        """Nobody gets this stream any more."""
+        self.streams_used_at[stream_id] = now
+        del self._stream_ids[self.streams[stream_id].key]
+
+    def is_stream_aside(self, stream_id: int) -> bool:
+        """True where nobody gets this stream any more."""
+        return self._stream_ids.get(self.streams[stream_id].key) != stream_id
+
+    def delete_stream(self, stream_id: int) -> None:
+        """Forget a stream that was set aside."""
+        del self.streams[stream_id], self.streams_used_at[stream_id]
 
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""

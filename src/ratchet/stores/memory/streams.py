@@ -17,6 +17,27 @@ class MemoryStreams(Part):
         return sorted(self._state.streams.values(), key=lambda record: record.stream_id)
 
     @atomic
+    def parked_targets(self) -> list[str]:
+        targets = {record.key.parked_target for record in self._state.streams.values()}
+        return sorted(target for target in targets if target is not None)
+
+    @atomic
+    def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:
+        state = self._state
+        used = {row.stream_id for row in state.jobs.values()}  # the archive included
+        waiting = {state.jobs[job_id].stream_id for job_id in state.by_status.of(JobStatus.PENDING)}
+        *old, _ = sorted(state.streams) or [0]  # not the newest, as where numbers are made from it
+        old = [one for one in old if state.streams_used_at[one] < before]
+        deleted = [one for one in old if state.is_stream_aside(one) and one not in used][:limit]
+        unused = [one for one in old if not state.is_stream_aside(one) and one not in waiting]
+        for one in deleted:
+            state.delete_stream(one)
+        aside = unused[: limit - len(deleted)]
+        for one in aside:
+            state.set_stream_aside(one, now)
+        return len(deleted) + len(aside)
+
+    @atomic
     def queues(self) -> list[QueueRecord]:
         state = self._state
         used = {record.key.queue for record in state.streams.values()}

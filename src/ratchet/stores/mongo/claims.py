@@ -39,7 +39,6 @@ from ratchet.stores.mongo.gates import (
     depth_of,
     head_stages,
     read_gates,
-    read_heads,
     read_on,
     resources_of,
 )
@@ -47,7 +46,7 @@ from ratchet.stores.mongo.job_documents import body_of
 from ratchet.stores.mongo.reasons import Reason, reasons
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.ties import TIES
-from ratchet.stores.mongo.turns import Tenants
+from ratchet.stores.mongo.turns import Tenants, first_due
 from ratchet.stores.mongo.work import Work
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
@@ -81,7 +80,7 @@ class MongoClaims:
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
-        self._tenants: dict[Any, Tenants] = {}  # where open streams have fairness keys
+        self._tenants: dict[Any, Tenants] = {}  # where open streams have fairness keys, or are many
         self._avoided: dict[UUID, float] = {}
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
@@ -111,16 +110,15 @@ class MongoClaims:
         check(now, "now")
 
         def ask(collections: Collections) -> list[datetime]:
-            gates, _ = read_gates(collections, request, now)
+            gates = self._database.busy.gates(collections, request, now)
             streams = {
                 stream_id: opens_at
                 for stream_id, key in gates.streams.items()
                 if (opens_at := gates.opens_at(key, request)) is not None
                 and all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
             }
-            wanted = [(branch, 1) for stream_id in streams for branch in branches_of(stream_id)]
             found: list[datetime] = []
-            for document in read_heads(collections, wanted, None):
+            for document in first_due(collections, streams):
                 stream_id = document["stream_id"]
                 opens = [gates.next_token_at(name) for name in gates.limits_of(stream_id)]
                 if streams[stream_id] > now:
@@ -188,8 +186,11 @@ class MongoClaims:
         """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
         avoided = self._avoid() | lost
-        if (tenants := self._tenants.get(kind)) is not None:
-            chosen, gates = tenants.choose(collections, request, now, avoided)
+        busy = self._database.busy
+        tenants = self._tenants.setdefault(kind, Tenants()) if busy.are_many else self._tenants.get(kind)
+        if tenants is not None:
+            chosen, gates = tenants.choose(collections, request, now, avoided, busy)
+            busy.met(len(gates.streams))
             for _, branch in chosen:
                 self._database.streams.knows(branch.stream_id, gates.streams[branch.stream_id])
             return chosen, gates
@@ -201,6 +202,8 @@ class MongoClaims:
         depth = depth_of(len(guessed), request.limit)
         ahead = [(branch, depth) for branch in guessed.values()]
         gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
+        if busy.met(len(gates.streams)):
+            return self._choose(collections, request, now, lost)
         absorb_heads(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
         if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):

@@ -7,7 +7,7 @@ jobs of the streams that were open last time; so a claim that finds nothing is o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -115,16 +115,35 @@ def resources_of(key: StreamKey) -> list[str]:
 
 
 def read_gates(
-    collections: Collections, request: ClaimRequest, now: datetime, heads: Sequence[Document] = ()
+    collections: Collections,
+    request: ClaimRequest,
+    now: datetime,
+    heads: Sequence[Document] = (),
+    *,
+    streams: Mapping[int, StreamKey] | None = None,
 ) -> tuple[Gates, list[Document]]:
-    """Everything that may close the request's streams; and what the pipelines of *heads* bring, in the same round trip."""
+    """
+    Everything that may close the request's streams; and what the pipelines of *heads* bring, in the same round trip.
+
+    *streams* are those that count, where not all do: then neither the others are read, nor their limits.
+    """
     gates, found = Gates(now), []
+    wanted: Document = {"lane": request.lane.value, "suspect": request.suspects}
+    limits: list[Document] = []
+    if streams is not None:
+        gates.streams = {
+            stream_id: key
+            for stream_id, key in streams.items()
+            if key.lane is request.lane and key.suspect is request.suspects
+        }
+        wanted = {"_id": {"$in": []}}
+        limits = [{"$match": {"_id": {"$in": sorted(_names(gates.streams.values()))}}}]
     pipeline: list[Document] = [
-        {"$match": {"lane": request.lane.value, "suspect": request.suspects}},
+        {"$match": wanted},
         {"$unset": "key_hash"},
         {"$unionWith": {"coll": Names.QUEUES, "pipeline": [{"$match": {"paused": True}}, _kind("queue")]}},
         {"$unionWith": {"coll": Names.BREAKERS, "pipeline": [*_open_breakers(now), _kind("breaker")]}},
-        {"$unionWith": {"coll": Names.LIMITS, "pipeline": [_kind("limit")]}},
+        {"$unionWith": {"coll": Names.LIMITS, "pipeline": [*limits, _kind("limit")]}},
         *heads,
     ]
     for document in collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH):
@@ -144,6 +163,12 @@ def read_gates(
                     gates.meters[limit.name] = meter
     _count_permits(collections, gates)
     return gates, found
+
+
+def _names(streams: Iterable[StreamKey]) -> set[str]:
+    """The names of the limits that streams may have."""
+    names = {name for key in streams for name in (key.resource, key.limit_key, breaker_gate(key.breaker))}
+    return {name for name in names if name is not None}
 
 
 def _kind(name: str) -> Document:

@@ -17,7 +17,7 @@ from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.claim_order import Branch, choose
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.gates import NO_LIMIT, Gates, find_holders, read_gates, read_on
+from ratchet.stores.mongo.gates import NO_LIMIT, Gates, find_holders, read_on
 from ratchet.stores.mongo.job_documents import WITHOUT_BODY, row_of
 from ratchet.stores.mongo.schema import Names
 
@@ -47,7 +47,7 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
         return [(row.status.value.lower(), f"it has ended as {row.status}", None)]
     key = row.stream
     asking = ClaimRequest(node_id="", claim_id=_ASKING, limit=1, lane=key.lane, suspects=key.suspect)
-    gates, _ = read_gates(collections, asking, now)
+    gates = database.busy.gates(collections, asking, now)
     found = [*_of_stream(row, gates, now), *_of_limits(collections, row, gates)]
     return found or list(_of_turn(collections, row, gates, asking, now))
 

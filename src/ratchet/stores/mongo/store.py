@@ -24,6 +24,7 @@ from ratchet.stores.mongo.signals import MongoSignals
 from ratchet.stores.mongo.streams import MongoStreams
 from ratchet.stores.mongo.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
+from ratchet.stores.mongo.unused_streams import MongoUnusedStreams
 from ratchet.stores.mongo.wakeups import mongo_wakeups
 from ratchet.stores.mongo.workflows import MongoWorkflows
 
@@ -213,9 +214,11 @@ class MongoStore:
 
         streams = MongoStreams(self.database)
         self.streams = streams.all_streams
+        self.parked_targets = streams.parked_targets
         self.queues = streams.queues
         self.pause_queue = streams.pause_queue
         self.resume_queue = streams.resume_queue
+        self.purge_streams = MongoUnusedStreams(self.database).purge_streams
 
 
 if TYPE_CHECKING:

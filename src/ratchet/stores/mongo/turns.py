@@ -1,5 +1,5 @@
 """
-What a claim takes in MongoDB where open streams have fairness keys.
+What a claim takes in MongoDB where open streams have fairness keys, or are very many.
 
 There may be thousands of keys, most of them without work. The places that had some, each a stream and a
 priority, are remembered, and their heads are read in the same round trip as the gates; of all other places
@@ -8,13 +8,14 @@ together it is asked whether there is any job: one walk over the index, which le
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.status import JobStatus
+from ratchet.stores.mongo.busy import BusyStreams, strangers
 from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, choose
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents import Document, micros
@@ -38,13 +39,23 @@ class Tenants:
         self._opened: list[int] = []
 
     def choose(
-        self, collections: Collections, request: ClaimRequest, now: datetime, avoided: Collection[UUID]
+        self,
+        collections: Collections,
+        request: ClaimRequest,
+        now: datetime,
+        avoided: Collection[UUID],
+        streams: BusyStreams,
     ) -> tuple[Chosen, Gates]:
         """What the claim should take; one round trip while the same places have work."""
         depth = _share(request, self._busy.values())
         busy = _branches(self._busy)
+        known = streams.remembered()
         ahead = [*_heads(busy, depth, now, avoided), *_others(self._opened, busy, now)]
-        gates, documents = read_gates(collections, request, now, ahead)
+        ahead += [] if known is None else [strangers(known)]
+        gates, documents = read_gates(collections, request, now, ahead, streams=known)
+        if any("stranger" in one for one in documents):
+            gates, _ = read_gates(collections, request, now, streams=streams.find(collections))
+            documents = [one for one in documents if "stranger" not in one]
         _absorb(busy, (one for one in documents if "due_at" in one), depth, request, now)
         opened = gates.open_streams(request)
         found = {(one["stream_id"], one["priority"]) for one in documents if "due_at" not in one}
@@ -113,11 +124,20 @@ def _groups(places: Iterable[Place]) -> Groups:
     return groups
 
 
-def _heads(places: Collection[Place], depth: int, now: datetime, avoided: Collection[UUID]) -> list[Document]:
-    """Stages that bring the first due jobs of each of these places."""
+def first_due(collections: Collections, stream_ids: Iterable[int]) -> Iterator[Document]:
+    """The first job of each place of these streams, due or not."""
+    places = [(stream_id, priority) for stream_id in stream_ids for priority in PRIORITIES]
+    for stage in _heads(places, 1, None, ()):
+        yield from collections[Names.STREAMS].aggregate(stage["$unionWith"]["pipeline"], batchSize=BATCH)
+
+
+def _heads(
+    places: Collection[Place], depth: int, now: datetime | None, avoided: Collection[UUID]
+) -> list[Document]:
+    """Stages that bring the first jobs of each of these places; with *now* only those that are due."""
     due: Document = {
         "status": JobStatus.PENDING.value,
-        "due_at": {"$lte": micros(now)},
+        **({} if now is None else {"due_at": {"$lte": micros(now)}}),
         "$expr": {"$and": [{"$eq": ["$stream_id", "$$stream_id"]}, {"$eq": ["$priority", "$$priority"]}]},
     }
     if avoided:

@@ -41,7 +41,7 @@ def _callback(session: Session, streams: StreamRegistry, row: Row, now: datetime
         target=target,
         payload=failure_facts(error, error_type, reason, attempts),
         job_id=job_id,
-        queue=streams.key_of(stream_id, session).queue,
+        queue=streams.recorded_key(stream_id, session).queue,
         priority=Priority(priority),
         params=params,
         caller=caller,

@@ -37,43 +37,38 @@ FIND_BODIES = f"""
 FIND_CLAIMS_OF_NODE = """
     SELECT job_id, claim_id FROM scheduler_job_queue WHERE picked_by = :node_id AND status = 'RUNNING'
 """
+#: The due time of the first job of a place; where the look starts at something remembered, with a *bound*.
+FIRST_DUE = """(SELECT q.scheduled_time FROM scheduler_job_queue q
+             WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING' <bound>
+             ORDER BY q.scheduled_time LIMIT 1)"""
 _HEADS = f"""
     SELECT s.stream_id, s.resource, s.limit_key, s.breaker,
-           (SELECT q.scheduled_time FROM scheduler_job_queue q
-             WHERE q.stream_id = s.stream_id AND q.priority = p.column1 AND q.status = 'PENDING' <bound>
-             ORDER BY q.scheduled_time LIMIT 1) AS scheduled_time,
+           <first> AS scheduled_time,
            (SELECT b.open_until FROM scheduler_circuit_breaker b
              WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until,
            p.column1 AS priority, s.lane, s.suspect
-      FROM scheduler_stream s CROSS JOIN {{priorities}} <start>
+      FROM <places>
      WHERE s.lane {{in lanes text}} AND (:mixed OR s.suspect = :suspects) AND {RUNNABLE_QUEUE}
        AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
                         WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until IS NULL)
 """
 
 
-def find_heads(start: str = "", bound: str = "") -> str:
+def find_heads(places: str, first: str = FIRST_DUE.replace("<bound>", "")) -> str:
     """
-    The oldest job of each stream and priority: five looks into the index per stream.
+    The oldest job of each stream and priority.
 
-    *start* joins where the looks start, *bound* compares with it, for a product that remembers it.
+    *places* is where these come from: streams as *s*, priorities as *p.column1*. Most streams of a store with many
+    keys have no jobs, and a look that went through all of them would cost more from day to day.
     """
-    return _HEADS.replace("<start>", start).replace("<bound>", bound)
-
-
-FIND_HEADS = find_heads()
+    return _HEADS.replace("<places>", places).replace("<first>", first)
 
 
 def heads_params(requests: Sequence[ClaimRequest], now: datetime) -> dict[str, object]:
-    """The binds of FIND_HEADS."""
+    """The binds of `find_heads`."""
     lanes = sorted({request.lane.value for request in requests})
     mixed = len({request.suspects for request in requests}) > 1
     return {**stream_params(requests[0], now), "lanes": lanes, "mixed": mixed}
-
-
-def heads_from_the_edge(requests: Sequence[ClaimRequest], now: datetime) -> Question:
-    """FIND_HEADS and its binds."""
-    return FIND_HEADS, heads_params(requests, now)
 
 
 #: SQL text and its binds.
@@ -105,7 +100,11 @@ class ClaimPlan(Protocol):
         ...
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        """FIND_HEADS and its binds."""
+        """`find_heads` and its binds, where one statement is enough."""
+        ...
+
+    def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
+        """The rows of `find_heads`: a head of each place with waiting jobs, and perhaps places without any."""
         ...
 
 
@@ -145,13 +144,13 @@ class SqlClaims(SqlPart):
         """`next_due_at` of each request: one statement, and one more where there are limits."""
         if not requests:
             return []
-        question = self.database.dialect.claim_plan.heads(requests, now)
-        rows = self.database.run_alone(*question, claiming=True, harmless=True)
+        plan = self.database.dialect.claim_plan
+        rows = self.database.run_alone(*plan.heads(requests, now), claiming=True, harmless=True)
         if rows is not None and not any(stream.limits for stream in _streams(rows)):
             return _openings_of(requests, rows, Limits({}))
 
         def look(session: Session) -> list[datetime | None]:
-            rows = session.rows(*question)
+            rows = plan.look(session, requests, now)
             return _openings_of(requests, rows, Limits.seen(session, _streams(rows), now, requests[0].ahead))
 
         return self.database.read(look)
@@ -167,7 +166,7 @@ class SqlClaims(SqlPart):
         return self.database.read(lambda session: reasons(session, job_id, now))
 
     def _body(self, job_id: UUID, stream_id: int, row: Row) -> JobBody:
-        stream = self.streams.key_of(stream_id)
+        stream = self.streams.recorded_key(stream_id)
         target, payload, created_at, root_id, params, backoff, backoff_base_us, jitter, no_retry_for = row[:9]
         return JobBody(
             job_id=job_id,
@@ -207,7 +206,7 @@ def next_opening(
 
     And the places that have jobs which are due now.
     """
-    rows = session.rows(*session.dialect.claim_plan.heads([request], now))
+    rows = session.dialect.claim_plan.look(session, [request], now)
     limits = Limits.seen(session, _streams(rows), now, request.ahead)
     due = {(row[0], row[6]) for row in rows if _is_for(request, row) and row[4] is not None and row[4] <= now}
     return _openings_of([request], rows, limits)[0], due
@@ -216,7 +215,7 @@ def next_opening(
 def _openings_of(
     requests: Sequence[ClaimRequest], rows: Sequence[Row], limits: Limits
 ) -> list[datetime | None]:
-    """The earliest of the openings that are for each request, among the *rows* of FIND_HEADS."""
+    """The earliest of the openings that are for each request, among the *rows* of `find_heads`."""
     waiting = [row for row in rows if row[4] is not None]
     return [
         min(_openings([_head(row) for row in waiting if _is_for(request, row)], limits), default=None)
@@ -225,7 +224,7 @@ def _openings_of(
 
 
 def _streams(rows: Sequence[Row]) -> list[OpenStream]:
-    """The streams that have a waiting job, of the *rows* of FIND_HEADS."""
+    """The streams that have a waiting job, of the *rows* of `find_heads`."""
     return [open_stream(*row[:4]) for row in rows if row[4] is not None]
 
 

@@ -48,6 +48,10 @@ FIND_OPEN_STREAMS = f"""
 """
 FIND_OPEN_STREAMS_AMONG = f"{FIND_OPEN_STREAMS} AND s.stream_id {{in stream_ids int}}"
 
+FIND_WAITING_STREAMS = f"""{FIND_OPEN_STREAMS}
+       AND EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.stream_id = s.stream_id AND q.status = 'PENDING')
+"""
+
 # A limit that another claim is counting right now is closed for this one: two claims never wait for each other.
 LOCK_LIMITS = """
     SELECT resource, max_concurrent, rate, period_us, tokens, refilled_at
@@ -119,6 +123,11 @@ def open_streams(
         stream_ids = sorted({stream_id for stream_id, _ in due})
         rows = session.rows(FIND_OPEN_STREAMS_AMONG, {**params, "stream_ids": stream_ids})
     return [open_stream(*row) for row in rows]
+
+
+def waiting_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
+    """Those of the streams that the request may claim from which have jobs, due or not."""
+    return [open_stream(*row) for row in session.rows(FIND_WAITING_STREAMS, stream_params(request, now))]
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from ratchet.stores.sql.gates import (
     find_holders,
     gated_branches,
     open_stream,
-    open_streams,
+    waiting_streams,
 )
 
 Reason = tuple[str, str, datetime | None]
@@ -122,7 +122,7 @@ def _of_limits(
     asking = ClaimRequest(
         node_id="", claim_id=_ASKING, limit=1, lane=Lane(job["lane"]), suspects=job["suspect"]
     )
-    rivals = [rival for rival in open_streams(session, asking, now) if rival.limits]
+    rivals = [rival for rival in waiting_streams(session, asking, now) if rival.limits]
     limits = Limits.seen(session, [*rivals, stream], now)
     closed = [reason for limit in limits.of(stream) for reason in _of_limit(session, limit)]
     yield from closed

@@ -70,7 +70,7 @@ def find_record(session: Session, streams: StreamRegistry, job_id: UUID) -> JobR
         row, archived = session.row(FIND_ARCHIVED_JOB, {"job_id": job_id}), True
     if row is None:
         return None
-    key = streams.key_of(row[STREAM_ID], session)
+    key = streams.recorded_key(row[STREAM_ID], session)
     return record_of(row, key, find_tags(session, [job_id]).get(job_id, ()), archived=archived)
 
 

@@ -172,7 +172,7 @@ def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) 
 
 def _ordinary_stream(session: Session, streams: StreamRegistry, stream_id: int) -> int:
     """The stream of a job that is neither a suspect nor parked any more."""
-    key = streams.key_of(stream_id, session)
+    key = streams.recorded_key(stream_id, session)
     if not key.suspect and key.parked_target is None:
         return stream_id
     return streams.id_of(session, replace(key, suspect=False, parked_target=None))

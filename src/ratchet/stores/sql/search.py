@@ -115,7 +115,8 @@ def find_page(
     page = found[:limit]
     tags = find_tags(session, [row[0] for row, _ in page])
     keys = {
-        stream_id: streams.key_of(stream_id, session) for stream_id in {row[STREAM_ID] for row, _ in page}
+        stream_id: streams.recorded_key(stream_id, session)
+        for stream_id in {row[STREAM_ID] for row, _ in page}
     }
     records = [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
     return Page(records, str(page[-1][0][0]) if page and len(found) > limit else None)

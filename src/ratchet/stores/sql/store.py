@@ -24,6 +24,7 @@ from ratchet.stores.sql.recurring import SqlRecurring
 from ratchet.stores.sql.signals import SqlSignals
 from ratchet.stores.sql.streams import SqlStreams, StreamRegistry
 from ratchet.stores.sql.transitions import SqlTransitions
+from ratchet.stores.sql.unused_streams import SqlUnusedStreams
 from ratchet.stores.sql.urls import dialect_of
 from ratchet.stores.sql.workflows import SqlWorkflows
 
@@ -219,9 +220,11 @@ class SqlStore:
 
         streams = SqlStreams(self.database, self.stream_registry)
         self.streams = streams.all_streams
+        self.parked_targets = streams.parked_targets
         self.queues = streams.queues
         self.pause_queue = streams.pause_queue
         self.resume_queue = streams.resume_queue
+        self.purge_streams = SqlUnusedStreams(self.database, self.stream_registry).purge_streams
 
 
 if TYPE_CHECKING:

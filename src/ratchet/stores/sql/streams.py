@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -13,10 +14,21 @@ from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.trust import Trust
+
+log = logging.getLogger("ratchet.stores.sql")
 
 _COLUMNS = "queue, lane, resource, breaker, limit_key, fairness_key, suspect, parked_target"
 
-FIND_STREAMS_BY_KEY = "SELECT stream_key, stream_id FROM scheduler_stream WHERE stream_key {in keys text}"
+FIND_STREAMS_BY_KEY = (
+    "SELECT stream_key, stream_id, created_at FROM scheduler_stream WHERE stream_key {in keys text}"
+)
+# Whoever holds a row for long is using it, and nobody waits for it.
+FIND_UNMARKED = """
+    SELECT stream_id FROM scheduler_stream
+     WHERE stream_id {in ids int} AND created_at < :before ORDER BY stream_id {for update skip locked}
+"""
+MARK_AS_USED = "UPDATE scheduler_stream SET created_at = :now WHERE stream_id {in ids int}"
 FIND_STREAM_BY_ID = f"SELECT {_COLUMNS} FROM scheduler_stream WHERE stream_id = :stream_id {{current}}"
 INSERT_STREAM = f"""
     INSERT INTO scheduler_stream (stream_key, {_COLUMNS}, created_at)
@@ -25,6 +37,8 @@ INSERT_STREAM = f"""
     ON CONFLICT (stream_key) DO NOTHING
 """
 FIND_STREAMS = f"SELECT stream_id, epoch, {_COLUMNS} FROM scheduler_stream ORDER BY stream_id"
+
+FIND_PARKED_TARGETS = "SELECT DISTINCT parked_target FROM scheduler_stream WHERE parked_target IS NOT NULL ORDER BY parked_target"
 
 FIND_QUEUES = """
     SELECT s.queue, q.paused, q.paused_at, s.stream_id
@@ -41,6 +55,9 @@ PAUSE_QUEUE = """
 """
 RESUME_QUEUE = "UPDATE scheduler_queue SET paused = false, paused_at = NULL WHERE queue = :queue AND paused"
 
+#: A stream that is in use is marked so once in a while: `created_at` is when it was made, or used a day after that.
+MARKED_EVERY = timedelta(days=1)
+
 #: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
 _CACHED = 20_000
 
@@ -54,13 +71,15 @@ class StreamRegistry:
     """
     Small integers for stream keys, cached in the process.
 
-    Rows are never deleted and never change their key, so what is cached stays true.
+    A row never changes what its key is made of. It is deleted when no job has used it for days (`unused_streams`): so
+    an id is looked up again when this process has not done so for an hour.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._ids: dict[StreamKey, int] = {}
+        self._trust = Trust()
+        self._trusted: dict[StreamKey, int] = {}
         self._keys: dict[int, StreamKey] = {}
 
     def id_of(self, session: Session | None, key: StreamKey) -> int:
@@ -75,14 +94,33 @@ class StreamRegistry:
         found = self._ids.get(key)
         return found if found is not None else self.ids_of(session, (key,))[key]
 
+    @property
+    def _ids(self) -> dict[StreamKey, int]:
+        if self._trust.is_over():
+            with self._lock:
+                self._trusted = {}
+        return self._trusted
+
     def known(self, key: StreamKey) -> int | None:
-        """The id of a stream that this process has used before."""
+        """The id of a stream that this process has used before, and not long ago."""
         return self._ids.get(key)
+
+    def known_key(self, stream_id: int) -> StreamKey | None:
+        """The key of a stream that this process has met."""
+        return self._keys.get(stream_id)
+
+    def forget(self, stream_ids: Iterable[int]) -> None:
+        """These streams are no longer there."""
+        with self._lock:
+            for stream_id in stream_ids:
+                key = self._keys.pop(stream_id, None)
+                if key is not None and self._trusted.get(key) == stream_id:
+                    del self._trusted[key]
 
     def ids_of(self, session: Session | None, keys: Iterable[StreamKey]) -> Mapping[StreamKey, int]:
         """The ids of many streams, as `id_of` gives them, in one or two statements."""
-        wanted = set(keys)
-        found = {key: known for key in wanted if (known := self._ids.get(key)) is not None}
+        wanted, ids = set(keys), self._ids
+        found = {key: known for key in wanted if (known := ids.get(key)) is not None}
         if missing := wanted - found.keys():
             if session is not None and self._database.dialect.one_writer:
                 made = _find_or_make(session, missing)
@@ -107,15 +145,29 @@ class StreamRegistry:
             raise KeyError(f"there is no stream {stream_id}")
         key = _key(row)
         if session is None:  # inside a transaction the row may be one that is never committed
-            self._remember({key: stream_id})
+            with self._lock:
+                self._keys[stream_id] = key  # not its id: a stream that was set aside is not to be used again
         return key
+
+    def recorded_key(self, stream_id: int, session: Session | None = None) -> StreamKey:
+        """
+        The key of a job's stream; the default one where it is gone.
+
+        It can be gone where the clock of a submitter was days ahead (`unused_streams`). Such a job must not make a
+        page unreadable that has others, too.
+        """
+        try:
+            return self.key_of(stream_id, session)
+        except KeyError as error:
+            log.warning("%s; its jobs are shown in the default queue", error.args[0])
+            return StreamKey()
 
     def _remember(self, made: Mapping[StreamKey, int]) -> None:
         with self._lock:
-            if len(self._ids) + len(made) > _CACHED:
-                self._ids.clear()
+            if len(self._trusted) + len(made) > _CACHED or len(self._keys) > 2 * _CACHED:
+                self._trusted.clear()
                 self._keys.clear()
-            self._ids.update(made)
+            self._trusted.update(made)
             self._keys.update((stream_id, key) for key, stream_id in made.items())
 
 
@@ -132,7 +184,16 @@ def _find_or_make(session: Session, keys: set[StreamKey]) -> dict[StreamKey, int
 
 def _find(session: Session, by_hash: Mapping[str, StreamKey]) -> dict[StreamKey, int]:
     rows = session.rows(FIND_STREAMS_BY_KEY, {"keys": list(by_hash)})
-    return {by_hash[hashed]: stream_id for hashed, stream_id in rows}
+    now = datetime.now(UTC)
+    _mark(session, [stream_id for _, stream_id, used_at in rows if used_at < now - MARKED_EVERY], now)
+    return {by_hash[hashed]: stream_id for hashed, stream_id, _ in rows}
+
+
+def _mark(session: Session, unmarked: list[int], now: datetime) -> None:
+    if unmarked:
+        free = session.rows(FIND_UNMARKED, {"ids": unmarked, "before": now - MARKED_EVERY})
+        if free:
+            session.execute(MARK_AS_USED, {"ids": [stream_id for (stream_id,) in free], "now": now})
 
 
 def _key(row: Row) -> StreamKey:
@@ -156,6 +217,10 @@ class SqlStreams(SqlPart):
         """All streams by id."""
         rows = self.database.read(lambda session: session.rows(FIND_STREAMS))
         return [StreamRecord(stream_id=row[0], epoch=row[1], key=_key(row[2:])) for row in rows]
+
+    def parked_targets(self) -> list[str]:
+        """The targets for which jobs were ever parked, by name."""
+        return [target for (target,) in self.database.read(lambda session: session.rows(FIND_PARKED_TARGETS))]
 
     def queues(self) -> list[QueueRecord]:
         """All queues that were ever used or paused, by name, with counts."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from ratchet.model.cluster import QueueRecord
 from ratchet.model.job import StreamKey
-from ratchet.model.status import Lane
-from ratchet.tck.harness import Harness
+from ratchet.model.status import JobStatus, Lane, Priority
+from ratchet.spi.store import JobStore
+from ratchet.tck.harness import Harness, needs
 
 
 def queue(harness: Harness, name: str) -> QueueRecord:
@@ -45,6 +48,242 @@ class TestStreams:
         claim = harness.running(queue="emails", resource="gateway")
         keys = {s.stream_id: s.key for s in harness.store.streams()}
         assert keys[claim.stream_id] == StreamKey(queue="emails", resource="gateway")
+
+
+class TestParkedTargets:
+    def test_each_once(self, harness: Harness) -> None:
+        """What nodes try to import: the target of every parked stream, however many streams it has."""
+        assert harness.store.parked_targets() == []
+        for queue_name, target in (("a", "shop:new"), ("b", "shop:new"), ("a", "shop:later")):
+            assert harness.store.park(harness.running(queue=queue_name), target, now=harness.now)
+        assert harness.store.parked_targets() == ["shop:later", "shop:new"]
+
+
+#: More keys than any store looks into one by one.
+MANY = 130
+
+
+def use_many_keys(harness: Harness, kind: str = "limit_key") -> None:
+    """Keys that had a job each, and have none any more."""
+    harness.insert([harness.spec(**{kind: f"customer-{number}"}) for number in range(MANY)])
+    harness.end_all(harness.claim())
+    assert harness.claim() == []
+
+
+class TestManyKeys:
+    def test_the_order_is_that_of_a_few(self, harness: Harness) -> None:
+        """Old keys and new ones, of all priorities, on two nodes: highest first, then by due time."""
+        use_many_keys(harness)
+        other = harness.reopen()
+        specs = [
+            harness.spec(
+                stream=StreamKey(limit_key=f"customer-{number * 37 % (2 * MANY)}"),
+                priority=Priority(number % 5),
+                scheduled_at=harness.now - timedelta(seconds=number * 7 % 60),
+            )
+            for number in range(60)
+        ]
+        harness.insert(specs)
+        specs.sort(key=lambda spec: (-spec.priority, spec.scheduled_at, spec.job_id))
+        found = [
+            claim.job_id
+            for turn in range(10)
+            for claim in harness.claim(7, store=other if turn % 2 else None, boost_interval=None)
+        ]
+        assert found == [spec.job_id for spec in specs]
+
+    def test_a_key_without_jobs_is_seen_when_it_has_some(self, harness: Harness) -> None:
+        """At once, however long it had none: due now, or later, by the look and by the claim."""
+        use_many_keys(harness)
+        for key in (StreamKey(limit_key="customer-3"), StreamKey(limit_key="never-seen")):
+            assert harness.store.next_due_at(harness.request(), now=harness.now) is None
+            job_id = harness.submit(stream=key, scheduled_at=harness.after(hours=1))
+            assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(hours=1)
+            assert harness.claim() == []
+            harness.advance(hours=1)
+            claims = harness.claim()
+            assert [claim.job_id for claim in claims] == [job_id]
+            harness.end_all(claims)
+
+    def test_gates_hold_as_among_a_few(self, harness: Harness) -> None:
+        """Limits, pauses and explanations are those of the keys that have jobs."""
+        use_many_keys(harness)
+        harness.store.set_limit("customer-5", concurrent=1, now=harness.now)
+        first, second = harness.submit_many(2, limit_key="customer-5")
+        free = harness.submit(limit_key="customer-6")
+        harness.submit(queue="emails", limit_key="customer-7")
+        harness.store.pause_queue("emails", now=harness.now)
+        claims = harness.claim()
+        assert {claim.job_id for claim in claims} == {first, free}
+        assert [code for code, _, _ in harness.store.explain(second, now=harness.now)] == ["no_permit"]
+        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
+        harness.end_all(claims)
+        assert [claim.job_id for claim in harness.claim()] == [second]
+
+    def test_fair_ones_take_turns(self, harness: Harness) -> None:
+        """Round robin over those that have work, among many that have none."""
+        use_many_keys(harness, "fairness_key")
+        large = harness.submit_many(4, fairness_key="customer-1")
+        small = harness.submit_many(2, fairness_key="never-seen")
+        found = [claim.job_id for claim in harness.claim(3)] + [claim.job_id for claim in harness.claim()]
+        assert found[:2] in ([large[0], small[0]], [small[0], large[0]])
+        assert sorted(found) == sorted(large + small)
+        assert [job_id for job_id in found if job_id in large] == large
+
+
+KEPT = timedelta(days=3)
+
+
+def purge_jobs(harness: Harness) -> None:
+    """Whatever has ended goes to the archive, and from there for good."""
+    harness.advance(days=1)
+    harness.store.archive(before=harness.now, limit=1000, now=harness.now)
+    harness.advance(days=1)
+    harness.store.purge_archive(before=harness.now, limit=1000)
+
+
+def purge_streams(harness: Harness, store: JobStore | None = None) -> int:
+    """Some days later."""
+    harness.advance(days=4)
+    return (store or harness.store).purge_streams(before=harness.now - KEPT, limit=100, now=harness.now)
+
+
+def stream_ids(harness: Harness) -> dict[StreamKey, int]:
+    """The last stream of each key."""
+    return {stream.key: stream.stream_id for stream in harness.store.streams()}
+
+
+class TestUnusedStreams:
+    def test_what_no_job_has_is_deleted(self, harness: Harness) -> None:
+        """Set aside first, deleted days later; a new job of such a key gets a stream with a number that was never used."""
+        keys = [StreamKey(limit_key=f"order-{number}") for number in range(3)]
+        for key in keys:
+            harness.succeeded(stream=key)
+        harness.submit(queue="last")
+        purge_jobs(harness)
+        before = stream_ids(harness)
+        assert purge_streams(harness) == len(keys)
+        assert stream_ids(harness) == before
+        assert purge_streams(harness) == len(keys)
+        assert stream_ids(harness).keys() == before.keys() - set(keys)
+        assert purge_streams(harness) == 0
+        again = harness.submit(stream=keys[1], scheduled_at=harness.now)
+        assert stream_ids(harness)[keys[1]] > max(before.values())
+        assert again in {claim.job_id for claim in harness.claim()}
+
+    def test_a_number_is_not_used_again(self, harness: Harness) -> None:
+        """Also not that of the newest stream, when no job has any."""
+        for number in range(3):
+            harness.succeeded(limit_key=f"order-{number}")
+        purge_jobs(harness)
+        before = stream_ids(harness)
+        for _ in range(3):
+            purge_streams(harness)
+        harness.submit(limit_key="order-9")
+        assert stream_ids(harness)[StreamKey(limit_key="order-9")] > max(before.values())
+
+    def test_at_most_so_many(self, harness: Harness) -> None:
+        """In steps, and all of them in the end."""
+        harness.insert([harness.spec(limit_key=f"order-{number}") for number in range(7)])
+        harness.end_all(harness.claim())
+        harness.submit(queue="last")
+        purge_jobs(harness)
+
+        def purge() -> int:
+            return harness.store.purge_streams(before=harness.now - KEPT, limit=3, now=harness.now)
+
+        harness.advance(days=4)
+        assert [purge() for _ in range(4)] == [3, 3, 1, 0]
+        harness.advance(days=4)
+        assert [purge() for _ in range(4)] == [3, 3, 1, 0]
+
+    def test_what_was_used_lately_is_kept(self, harness: Harness) -> None:
+        """Whether or not a job has it."""
+        harness.succeeded(limit_key="order-1")
+        harness.submit(queue="last")
+        purge_jobs(harness)
+        long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+        assert harness.store.purge_streams(before=long_ago, limit=100, now=harness.now) == 0
+
+    def test_what_a_job_has_is_kept(self, harness: Harness) -> None:
+        """Whatever the state of the job: its record tells its stream, and what can run can be claimed."""
+        running = harness.running(queue="running")
+        jobs = {
+            "pending": harness.submit(queue="pending", scheduled_at=harness.after(days=365)),
+            "running": running.job_id,
+            "paused": harness.paused(queue="paused"),
+            "failed": harness.failed(queue="failed"),
+            "waiting": harness.waiting(queue="waiting"),
+            "succeeded": harness.succeeded(queue="succeeded"),
+        }
+        harness.advance(days=1)
+        jobs["archived"] = harness.succeeded(queue="archived")
+        harness.store.archive(before=harness.after(seconds=1), limit=1000, now=harness.now)
+        jobs["late"] = harness.succeeded(queue="late")
+        harness.submit(queue="last", scheduled_at=harness.after(days=365))
+        for _ in range(3):
+            purge_streams(harness)
+        other = harness.reopen()
+        for name, job_id in jobs.items():
+            record = other.get(job_id)
+            assert record is not None
+            assert record.stream.queue == name
+        assert harness.store.retry(jobs["failed"], now=harness.now)
+        assert harness.store.resume(jobs["paused"], now=harness.now)
+        harness.end(running, harness.another_try(harness.now))
+        found = {claim.job_id for claim in harness.claim()}
+        assert found >= {jobs["failed"], jobs["paused"], jobs["running"]}
+
+    def test_two_streams_of_one_key_are_one_gate(self, harness: Harness) -> None:
+        """While a job of the stream that was set aside runs, it counts for those of the new one."""
+        harness.store.set_limit("order-1", concurrent=1, now=harness.now)
+        claim = harness.running(limit_key="order-1")
+        harness.submit(queue="last", scheduled_at=harness.after(days=365))
+        assert purge_streams(harness) == 1
+        second = harness.submit(limit_key="order-1", scheduled_at=harness.now)
+        assert stream_ids(harness)[StreamKey(limit_key="order-1")] != claim.stream_id
+        assert harness.claim() == []
+        harness.end(claim)
+        assert [found.job_id for found in harness.claim()] == [second]
+
+    def test_a_job_that_comes_into_a_deleted_one_is_not_lost(self, harness: Harness) -> None:
+        """From a submitter that believed its cache for much too long: the stream is put back."""
+        other = harness.reopen()
+        harness.succeeded(limit_key="order-1")
+        harness.submit(queue="last", scheduled_at=harness.after(days=365))
+        purge_jobs(harness)
+        assert [purge_streams(harness, other) for _ in range(2)] == [1, 1]
+        late = harness.submit(limit_key="order-1", scheduled_at=harness.now)
+        purge_streams(harness, other)
+        assert [claim.job_id for claim in harness.claim()] == [late]
+        assert harness.record(late).status is JobStatus.RUNNING
+
+    @needs("transactions", "within", "concurrent_writers")
+    def test_a_transaction_that_was_open_all_the_time(self, harness: Harness) -> None:
+        """Its stream is deleted before it commits: the job runs all the same, if not at once."""
+        other = harness.reopen()
+        harness.succeeded(limit_key="order-1")
+        harness.submit(queue="last", scheduled_at=harness.after(days=365))
+        purge_jobs(harness)
+        spec = harness.spec(limit_key="order-1", scheduled_at=harness.now)
+        with harness.store.begin() as connection:
+            harness.store.insert([spec], now=harness.now, within=connection)
+            assert [purge_streams(harness, other) for _ in range(2)] == [1, 1]
+        purge_streams(harness, other)
+        assert [claim.job_id for claim in harness.claim()] == [spec.job_id]
+
+    def test_stopped_between_the_steps(self, harness: Harness) -> None:
+        """Whoever purges may end after any of them: another goes on, and nothing is done twice."""
+        harness.succeeded(limit_key="order-1")
+        harness.succeeded(limit_key="order-2")
+        harness.submit(queue="last", scheduled_at=harness.after(days=365))
+        purge_jobs(harness)
+        for _ in range(2):
+            harness.advance(days=4)
+            before = harness.now - KEPT
+            done = [harness.reopen().purge_streams(before=before, limit=1, now=harness.now) for _ in range(3)]
+            assert done == [1, 1, 0]
+        assert [stream.key.queue for stream in harness.store.streams()] == ["last"]
 
 
 class TestLanesTogether:

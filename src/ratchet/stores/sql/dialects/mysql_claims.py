@@ -16,19 +16,32 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.sql.claim_order import Branch, owners
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, heads_from_the_edge
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.mysql_busy import COUNT_STREAMS, BusyStreams
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 
-FIND_BRANCHES = f"""
+#: FROM items, *s*, by whether streams are many: every stream, or those that have waiting jobs.
+STREAMS = {
+    False: "scheduler_stream s",
+    True: "(SELECT * FROM scheduler_stream WHERE stream_id {in busy int}) s",
+}
+FIND_HEADS = {many: find_heads(f"{streams} CROSS JOIN {{priorities}}") for many, streams in STREAMS.items()}
+_COUNTED = -1
+#: The places that have due jobs; and under a number that no stream has, how many streams there are.
+FIND_BRANCHES = {
+    many: f"""
     SELECT s.stream_id, p.column1 AS priority
-      FROM scheduler_stream s CROSS JOIN {{priorities}}
+      FROM {streams} CROSS JOIN {{priorities}}
      WHERE {OPEN_STREAM}
        AND (SELECT q.scheduled_time FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
              WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id AND q.priority = p.column1
              ORDER BY q.scheduled_time LIMIT 1) <= :now
+     UNION ALL {COUNT_STREAMS.format(_COUNTED)}
 """
+    for many, streams in STREAMS.items()
+}
 
 # One branch of the look; the numbers stand for the branch.
 _LOOK = """(SELECT {0} AS branch, scheduled_time, job_id
@@ -59,9 +72,8 @@ _DISTRUST = 5.0  # seconds for which nobody waits for its turn again after it di
 class MysqlClaimPlan:
     """Looks into the branches of the claim index, merges them here, and locks what was chosen by its id."""
 
-    heads = staticmethod(heads_from_the_edge)
-
     def __init__(self, lock: str) -> None:
+        self.busy = BusyStreams()
         self._lock = lock
         self._alone_until = 0.0  # a claim that was stopped with the lock in its hand must not stop the others
 
@@ -69,7 +81,7 @@ class MysqlClaimPlan:
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        due = _find_due(session, request, now)
+        due = self._find_due(session, request, now)
         if not due:
             return []
         self._take_turn(session, request)
@@ -86,6 +98,29 @@ class MysqlClaimPlan:
             body_of = {body[0]: body[1:] for body in found}
             rows = [row + body_of[row[0]] for row in rows]
         return choice.permitted(session, request, rows, now)
+
+    def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
+        return FIND_HEADS[False], heads_params(requests, now)
+
+    def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
+        params = {**heads_params(requests, now), **self._busy(session)}
+        return session.rows(FIND_HEADS["busy" in params], params)
+
+    def _busy(self, session: Session) -> dict[str, object]:
+        """The binds of STREAMS."""
+        # a list is never empty: no stream has the number 0
+        return {"busy": [0, *self.busy.find(session)]} if self.busy.are_many else {}
+
+    def _find_due(self, session: Session, request: ClaimRequest, now: datetime) -> set[Place]:
+        """The places of open streams that have jobs which are due."""
+        params = {**stream_params(request, now), **self._busy(session)}
+        due: set[Place] = set()
+        for stream_id, priority in session.rows(FIND_BRANCHES["busy" in params], params):
+            if stream_id == _COUNTED:
+                self.busy.counted(priority)
+            else:
+                due.add((stream_id, priority))
+        return due
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
@@ -118,12 +153,6 @@ class MysqlClaimPlan:
             claim = {"node_id": request.node_id, "claim_id": request.claim_id, "now": now}
             session.execute(TAKE, {"job_ids": list(locked), **claim})
         return [locked[job_id] for job_id in wanted if job_id in locked]
-
-
-def _find_due(session: Session, request: ClaimRequest, now: datetime) -> set[Place]:
-    """The places of open streams that have jobs which are due."""
-    rows = session.rows(FIND_BRANCHES, stream_params(request, now))
-    return {(stream_id, priority) for stream_id, priority in rows}
 
 
 def _read_on(

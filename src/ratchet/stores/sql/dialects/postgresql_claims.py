@@ -16,9 +16,10 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
-from ratchet.stores.sql.claim_order import Branch, owners
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
+from ratchet.stores.sql.claim_order import PRIORITIES, Branch, owners
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql_census import HEADS, Census, among
 from ratchet.stores.sql.dialects.postgresql_floors import (
     EDGE,
     FLOORED,
@@ -37,7 +38,7 @@ from ratchet.stores.sql.dialects.postgresql_parts import (
     in_place_of,
 )
 from ratchet.stores.sql.dialects.postgresql_turns import PostgresqlTurns
-from ratchet.stores.sql.gates import OPEN_STREAM, choose_gated, stream_params
+from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 
 _BRANCH = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
@@ -55,16 +56,16 @@ _LOOK = f"""{_BRANCH}
 _LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
-        SELECT s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+        SELECT <priorities of>s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated,
                {FLOORED} AS place
-          FROM scheduler_stream s
+          FROM <streams>
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
         SELECT o.stream_id, p.priority, o.epoch, {floor_at("o.place", "p.priority")} AS floor_at,
                {floor_id("o.place", "p.priority")} AS floor_id
-          FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
+          FROM opened o CROSS JOIN <priorities> p (priority)
          WHERE NOT EXISTS (SELECT 1 FROM opened WHERE gated)
     ), heads AS MATERIALIZED (
         SELECT b.stream_id, b.priority, b.epoch, h.scheduled_time, h.job_id
@@ -147,16 +148,6 @@ _PEEK = f"""
 """
 
 
-# Of fifty keys with jobs of one priority, four in five branches are empty.
-_HEADS = "SELECT * FROM ({} OFFSET 0) h WHERE h.scheduled_time IS NOT NULL".format(
-    find_heads(
-        start=f"CROSS JOIN LATERAL (SELECT {FLOORED} AS place OFFSET 0) f",
-        bound=f"""AND (q.scheduled_time, q.job_id)
-                   >= ({floor_at("f.place", "p.column1")}, {floor_id("f.place", "p.column1")})""",
-    )
-)
-
-
 class _Statements:
     """The statements for one kind of order: boosted by waiting, or strictly by priority."""
 
@@ -164,8 +155,12 @@ class _Statements:
         self._effective = effective
         self._bound = bound
         self.peek = self._composed(_PEEK, bodies=False)
+        claim = _CHOICE + _TAKING + _UNGATED
+        #: By whether bodies are read, and streams are many.
         self.claim = {
-            bodies: self._composed(_CHOICE + _TAKING + _UNGATED, bodies=bodies) for bodies in (True, False)
+            (bodies, many): self._composed(among(claim, many=many), bodies=bodies)
+            for bodies in (True, False)
+            for many in (True, False)
         }
         self.take = {
             bodies: self._composed(_CHOSEN + _TAKING + _GATED, bodies=bodies) for bodies in (True, False)
@@ -213,14 +208,15 @@ class PostgresqlClaimPlan:
 
     def __init__(self) -> None:
         self.floors = Floors()
-        self._turns = PostgresqlTurns()
+        self.census = Census()
+        self._turns = PostgresqlTurns(self.census)
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        self.census.take(database)
         if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
             return taken
-        look = _Look(self.floors, request)
-        params = look.params(now)
-        answer = database.run_alone(_statements(request).claim[bodies], params, claiming=True)
+        look = _Look(self.floors, request, self.census)
+        answer = database.run_alone(look.statement(bodies=bodies), look.params(now), claiming=True)
         if answer is not None:
             rows = look.learn(answer)
             if not look.gated:
@@ -231,14 +227,18 @@ class PostgresqlClaimPlan:
         return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        look = _Look(self.floors, request)
-        rows = look.learn(session.rows(_statements(request).claim[bodies], look.params(now)))
+        look = _Look(self.floors, request, self.census)
+        rows = look.learn(session.rows(look.statement(bodies=bodies), look.params(now)))
         return self._claim_gated(session, look, now, bodies=bodies) if look.gated else rows
 
     def _claim_gated(self, session: Session, look: _Look, now: datetime, *, bodies: bool) -> list[Row]:
         request = look.request
         choice = choose_gated(
-            session, request, now, lambda wanted: _read(session, wanted, request, now, look.start_of)
+            session,
+            request,
+            now,
+            lambda wanted: _read(session, wanted, request, now, look.start_of),
+            look.places(),
         )
         look.learn_branches(choice.branches)
         if choice.has_keys:
@@ -263,15 +263,19 @@ class PostgresqlClaimPlan:
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         floors = [floor for request in requests for floor in self.floors.of(request)]
-        return _HEADS, {**heads_params(requests, now), **self.floors.params(floors)}
+        return HEADS[self.census.found_many], {**heads_params(requests, now), **self.floors.params(floors)}
+
+    def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
+        return session.rows(*self.heads(requests, now))
 
 
 class _Look:
     """One claim's use of the floors: where it starts, and what it tells the next one."""
 
-    def __init__(self, floors: Floors, request: ClaimRequest) -> None:
+    def __init__(self, floors: Floors, request: ClaimRequest, census: Census) -> None:
         self.request = request
         self.gated = False
+        self._census = census
         self._floors = floors
         self._begun = floors.monotonic()
         self._start = floors.of(request)
@@ -280,6 +284,10 @@ class _Look:
             int, tuple[int, datetime]
         ] = {}  # epoch and horizon of the streams, if limits count
         self._from: dict[tuple[int, int], tuple[datetime, UUID]] = {}
+
+    def statement(self, *, bodies: bool) -> str:
+        """The claim."""
+        return _statements(self.request).claim[bodies, self._census.found_many]
 
     def params(self, now: datetime) -> dict[str, object]:
         """The binds of the claim."""
@@ -302,6 +310,8 @@ class _Look:
             else:
                 seen.append((stream_id, priority, epoch, row[_DUE], job_id))
         self.gated = bool(self._opened)
+        if self.gated or self._tell:
+            self._census.met(len(self._opened) or len(seen) // len(PRIORITIES))
         if self.gated:
             self._from = {
                 (stream_id, priority): (due_at, job_id)
@@ -311,6 +321,12 @@ class _Look:
         elif self._tell:
             self._keep(seen)
         return rows
+
+    def places(self) -> set[Place] | None:
+        """Where the claim has to count limits: the places of the open streams; None: of all that there are."""
+        if not self._census.found_many:
+            return None
+        return {(stream_id, priority) for stream_id in self._opened for priority in PRIORITIES}
 
     def start_of(self, stream_id: int, priority: int) -> tuple[datetime, UUID]:
         """Where a branch begins."""

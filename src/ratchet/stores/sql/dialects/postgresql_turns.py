@@ -20,6 +20,7 @@ from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql_census import STREAMS, Census
 from ratchet.stores.sql.dialects.postgresql_floors import (
     FLOORED,
     LOWEST,
@@ -58,7 +59,7 @@ _CLAIM = f"""
     WITH opened AS MATERIALIZED (
         SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') COLLATE "C" AS party, {_GATED} AS gated,
                {FLOORED} AS place
-          FROM scheduler_stream s
+          FROM <streams>
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
         SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, {floor_at("o.place", "p.priority")} AS floor_at,
@@ -201,12 +202,16 @@ def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
     return text
 
 
-#: By whether waiting raises priorities, and whether bodies are read.
-CLAIM = {
-    (boosted, bodies): _composed(_CLAIM, boosted=boosted, bodies=bodies)
-    for boosted in (True, False)
-    for bodies in (True, False)
+#: By whether waiting raises priorities, and whether bodies are read; and by whether streams are many (`postgresql_census`).
+CLAIMS = {
+    many: {
+        (boosted, bodies): _composed(_CLAIM.replace("<streams>", streams), boosted=boosted, bodies=bodies)
+        for boosted in (True, False)
+        for bodies in (True, False)
+    }
+    for many, streams in STREAMS.items()
 }
+CLAIM = CLAIMS[False]
 TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
 
 _BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
@@ -216,7 +221,8 @@ _TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_CO
 class PostgresqlTurns:
     """Claims of keys that take turns; remembers for which requests there are such keys, and where they begin."""
 
-    def __init__(self) -> None:
+    def __init__(self, census: Census) -> None:
+        self._census = census
         self._expected: set[Any] = set()
         self._floors = Floors()
 
@@ -233,7 +239,7 @@ class PostgresqlTurns:
             return None
         begun, start = self._floors.monotonic(), self._floors.of(request)
         tell = self._floors.wants(request, start)
-        sql = CLAIM[bool(request.boost_interval), bodies]
+        sql = CLAIMS[self._census.found_many][bool(request.boost_interval), bodies]
         params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
         answer = database.run_alone(sql, params, claiming=True)
         if answer is None:
@@ -253,6 +259,7 @@ class PostgresqlTurns:
             else:
                 seen.append((stream_id, priority, epoch, row[_TIME], job_id))
         if tell:
+            self._census.met(len({floor[0] for floor in seen}))
             self._floors.learn(request, with_empty(seen), swept_since=None if start else begun)
         if not due:
             return _in_turns(rows, turn_of)

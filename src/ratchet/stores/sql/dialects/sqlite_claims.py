@@ -9,10 +9,29 @@ from typing import Any
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.sql.claim_order import Branch
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, heads_from_the_edge, next_opening
+from ratchet.stores.sql.claims import (
+    BODY_COLUMNS,
+    CLAIM_COLUMNS,
+    Question,
+    find_heads,
+    heads_params,
+    next_opening,
+)
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite_values import json_list, micros
 from ratchet.stores.sql.gates import Place, choose_gated
+
+# From each stream with waiting jobs to the next, in the claim index: streams without any are not met.
+_NEXT = """(SELECT q.stream_id FROM scheduler_job_queue q
+                WHERE q.status = 'PENDING' AND q.stream_id > {} ORDER BY q.stream_id LIMIT 1)"""
+FIND_HEADS = f"""
+    WITH RECURSIVE busy (stream_id) AS (
+        SELECT {_NEXT.format("0")}
+        UNION ALL
+        SELECT {_NEXT.format("w.stream_id")} FROM busy w WHERE w.stream_id IS NOT NULL
+    )
+    {find_heads("busy w CROSS JOIN scheduler_stream s ON s.stream_id = w.stream_id CROSS JOIN {priorities}")}
+"""
 
 # Reads index entries only, in the index's order, and no more of them than are fetched.
 PEEK = """
@@ -46,14 +65,18 @@ _NO_BOOST = 2**62
 class SqliteClaimPlan:
     """Peeks into the branches of the claim index, merges them here, and marks what was chosen by its id."""
 
-    heads = staticmethod(heads_from_the_edge)
-
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
         opening, due = database.read(lambda session: next_opening(session, request, now))
         if opening is None or opening > now:
             return []
         return database.run(lambda session: self._take(session, request, now, due, bodies=bodies))
+
+    def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
+        return FIND_HEADS, heads_params(requests, now)
+
+    def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
+        return session.rows(*self.heads(requests, now))
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime

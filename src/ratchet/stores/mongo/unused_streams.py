@@ -1,0 +1,121 @@
+"""
+Streams that no job uses any more, in MongoDB: set aside, and deleted some days later.
+
+By the same steps, and for the same reasons, as in `ratchet.stores.sql.unused_streams`. What is set aside has another
+``key_hash``; a transaction is never open for longer than a minute here.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from msgspec.structs import asdict
+from pymongo import UpdateOne
+
+from ratchet.model.job import StreamKey
+from ratchet.model.status import JobStatus
+from ratchet.stores.mongo.busy import busy_among
+from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
+from ratchet.stores.unused import ASIDE, OLDEST, known_until
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.connections import Collections
+    from ratchet.stores.mongo.database import Database
+
+log = logging.getLogger("ratchet.stores.mongo")
+
+#: Streams that one call looks at; those with waiting jobs among them are few.
+_LOOKED_AT: Final = 10_000
+_HOT: Final = {JobStatus.PENDING.value: CLAIM_INDEX, JobStatus.RUNNING.value: RUNNING_INDEX}
+
+
+class MongoUnusedStreams:
+    """Sets streams aside, deletes them, and puts back what a job still needs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """Set aside what was not used since *before*, delete what was set aside before it; how many, at most *limit*."""
+
+        def work(collections: Collections) -> int:
+            self._put_back(collections, now)
+            deleted = self._delete(collections, before, limit)
+            return deleted + self._set_aside(collections, before, limit - deleted, now)
+
+        return self._database.write(work)
+
+    def _delete(self, collections: Collections, before: datetime, limit: int) -> int:
+        rows = [_oldest(collections, name) for name in (Names.JOBS, Names.ARCHIVE)]
+        until = min([before, *(known_until(table, before) for table in rows)])
+        used = {stream_id for table in rows for _, stream_id in table} | _hot(collections)
+        query = {"key_hash": {"$gte": ASIDE}, "used_at": {"$lt": micros(until)}}
+        found = _unused(collections, query, limit, used)
+        if not found:
+            return 0
+        gone = collections[Names.STREAMS].delete_many({"_id": {"$in": found}, "key_hash": {"$gte": ASIDE}})
+        self._database.streams.forget(found)
+        return gone.deleted_count
+
+    def _set_aside(self, collections: Collections, before: datetime, limit: int, now: datetime) -> int:
+        old = [{"used_at": {"$lt": micros(before)}}, {"used_at": {"$exists": False}}]
+        query: Document = {"key_hash": {"$lt": ASIDE}, "$or": old}
+        found = _unused(collections, query, limit, set()) if limit > 0 else []
+        changes = [
+            UpdateOne(
+                {"_id": one, "$or": old}, {"$set": {"key_hash": f"{ASIDE} {one}", "used_at": micros(now)}}
+            )
+            for one in found
+        ]
+        self._database.streams.forget(found)
+        return collections[Names.STREAMS].bulk_write(changes, ordered=False).modified_count if changes else 0
+
+    def _put_back(self, collections: Collections, now: datetime) -> None:
+        hot = sorted(_hot(collections))
+        there = {one["_id"] for one in collections[Names.STREAMS].find({"_id": {"$in": hot}}, {"_id": 1})}
+        for lost in [stream_id for stream_id in hot if stream_id not in there]:
+            log.error("jobs wait in the stream %s, which was deleted; it is put back", lost)
+            key = self._database.streams.known_key(lost) or StreamKey()
+            parts = {name: value for name, value in asdict(key).items() if value is not None}
+            fields = {**parts, "lane": key.lane.value, "key_hash": f"{ASIDE} {lost}", "used_at": micros(now)}
+            collections[Names.STREAMS].update_one({"_id": lost}, {"$setOnInsert": fields}, upsert=True)
+
+
+def _unused(collections: Collections, query: Document, limit: int, used: set[int]) -> list[int]:
+    """The first of these streams that have no waiting job, but for the *used* and for the newest one."""
+    newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)])
+    if newest is None:
+        return []
+    wanted = {**query, "_id": {"$nin": [*used, newest["_id"]]}}
+    found = collections[Names.STREAMS].find(wanted, {"_id": 1}).sort("_id", 1).limit(_LOOKED_AT)
+    ids = [int(one["_id"]) for one in found]
+    unused: list[int] = []
+    for start in range(0, len(ids), limit):
+        some = ids[start : start + limit]
+        waiting = busy_among(collections, some)
+        unused += [stream_id for stream_id in some if stream_id not in waiting]
+        if len(unused) >= limit:
+            break
+    return unused[:limit]
+
+
+def _oldest(collections: Collections, name: str) -> list[tuple[UUID, int]]:
+    # also the stream that a suspect came from
+    fields = ("stream_id", "home_stream_id")
+    jobs = collections[name].find({}, dict.fromkeys(fields, 1)).sort("_id", 1).limit(OLDEST + 1)
+    return [(one["_id"], int(one[field])) for one in jobs for field in fields if field in one]
+
+
+def _hot(collections: Collections) -> set[int]:
+    """The streams of all jobs that wait or run."""
+    return {
+        int(one["_id"])
+        for status, index in _HOT.items()
+        for one in collections[Names.JOBS].aggregate(
+            [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id"}}], hint=index
+        )
+    }

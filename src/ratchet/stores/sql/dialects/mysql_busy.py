@@ -1,0 +1,100 @@
+"""
+Which streams have waiting jobs, on MySQL with very many streams.
+
+A few streams are looked into one by one. A store with a key for each customer has thousands, most of them without
+jobs. MySQL cannot walk an index from one value to the next in a statement, but it leaps over the values of a list:
+the streams that had jobs are remembered, and all others together are asked for one, without being named.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from ratchet.stores.sql.database import Session
+
+#: So many streams are looked into one by one.
+FEW_STREAMS = 100
+
+#: One more row of a look: how many streams there are, or that they are many. No stream has this number.
+COUNT_STREAMS = f"""
+    SELECT {{}}, (SELECT count(*) FROM (SELECT 1 FROM scheduler_stream LIMIT {FEW_STREAMS + 1}) n)
+"""
+
+# The list makes ranges of the index, which are skipped; beyond a thousand values the server makes none.
+FIND_OTHERS = """
+    SELECT q.stream_id FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
+     WHERE q.status = 'PENDING' AND q.stream_id > :after AND q.stream_id <= :until AND q.stream_id {not in known int}
+     LIMIT :most
+"""
+FIND_BUSY = """
+    SELECT s.stream_id FROM scheduler_stream s
+     WHERE EXISTS (SELECT 1 FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
+                    WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id)
+"""
+FIND_BUSY_AMONG = f"{FIND_BUSY} AND s.stream_id {{in known int}}"
+
+_RANGES = 500
+_JOBS = 100  # that one question for others brings
+_QUESTIONS = 8  # for others; where these find more, every stream is asked for itself
+_FORGET = 2.0  # seconds after which those are forgotten that have no jobs any more
+_LAST = 2**31 - 1
+
+
+class BusyStreams:
+    """The streams that have waiting jobs, of all lanes and queues. Safe for many threads."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.are_many = False  # so many streams that it is worth asking here
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._known: frozenset[int] = frozenset()
+        self._forget_at = float("-inf")
+
+    def counted(self, streams: int) -> None:
+        """What `COUNT_STREAMS` has said."""
+        self.are_many = streams > FEW_STREAMS
+
+    def find(self, session: Session) -> list[int]:
+        """Every stream that has waiting jobs now, and perhaps some that had."""
+        with self._lock:
+            known, forget = self._known, self._monotonic() >= self._forget_at
+            if forget:
+                self._forget_at = self._monotonic() + _FORGET
+        if forget and known:
+            known = frozenset(_ids(session.rows(FIND_BUSY_AMONG, {"known": sorted(known)})))
+        found = known | self._others(session, known)
+        with self._lock:
+            self._known = found if forget else self._known | found
+        return sorted(found)
+
+    def _others(self, session: Session, known: frozenset[int]) -> frozenset[int]:
+        found: set[int] = set()
+        questions = _QUESTIONS
+        for after, until, listed in _portions(sorted(known)):
+            while True:
+                # a list is never empty: no stream has the number 0
+                params = {"after": after, "until": until, "known": [0, *listed, *found], "most": _JOBS}
+                others = set(_ids(session.rows(FIND_OTHERS, params)))
+                if not others:
+                    break
+                found |= others
+                questions -= 1
+                if not questions:
+                    return frozenset(_ids(session.rows(FIND_BUSY)))
+        return frozenset(found)
+
+
+def _portions(known: Sequence[int]) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """The numbers of streams in a few stretches, each with those that are known in it."""
+    after = 0
+    for start in range(0, max(len(known), 1), _RANGES):
+        listed = known[start : start + _RANGES]
+        until = listed[-1] if start + _RANGES < len(known) else _LAST
+        yield after, until, listed
+        after = until
+
+
+def _ids(rows: Sequence[tuple[int, ...]]) -> Iterator[int]:
+    return (row[0] for row in rows)
