@@ -173,3 +173,15 @@ def test_streams_of_keys_that_are_gone(scheduler: Scheduler) -> None:
     assert keeper.run(days=500) > 0
     assert orders() == 0
     assert {"default", "last"} <= {stream.key.queue for stream in scheduler.store.streams()}
+
+
+def test_streams_are_looked_at_once_an_hour(scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy cluster something is old enough every minute; to look for streams that are missing reads all that waits."""
+    keeper, looked = Keeper(scheduler), []
+    monkeypatch.setattr(scheduler.store, "purge_logs", lambda *, before, limit: 1)
+    monkeypatch.setattr(
+        scheduler.store, "purge_streams", lambda *, before, limit, now: looked.append(now) or 0
+    )
+    for minute in range(130):
+        assert keeper.run(days=8, minutes=minute) > 0
+    assert [at - looked[0] for at in looked] == [timedelta(hours=hour) for hour in range(3)]

@@ -26,6 +26,8 @@ ROUNDS = 20
 DEAD_NODES_KEPT = timedelta(days=1)
 #: Streams, one for each combination of queue, lane, gates and keys, are kept this long without a job, and then once more.
 UNUSED_STREAMS_KEPT = timedelta(days=3)
+#: Whether every waiting job has its stream is a look at all of them: not with each round.
+STREAMS_REST = timedelta(hours=1)
 LONGEST_REST = timedelta(hours=1)
 
 
@@ -65,6 +67,7 @@ class Housekeeping:
         self._ids = ids
         self._clock = clock
         self._resting_until: datetime | None = None
+        self._streams_at: datetime | None = None
 
     def run_once(self, now: datetime) -> int:
         """One round of everything; how many rows were moved or deleted. 0 also if another node is at it."""
@@ -127,11 +130,15 @@ class Housekeeping:
             (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
             (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
             (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
-            (
-                UNUSED_STREAMS_KEPT,
-                lambda before: store.purge_streams(before=before, limit=BATCH, now=now),
-            ),
         ]
+        if self._streams_at is None or not timedelta() <= now - self._streams_at < STREAMS_REST:
+            self._streams_at = now
+            steps.append(
+                (
+                    UNUSED_STREAMS_KEPT,
+                    lambda before: store.purge_streams(before=before, limit=BATCH, now=now),
+                )
+            )
         total = sum(_in_rounds(step, now - keep, lease) for keep, step in steps if keep is not None)
         if lease.renew():
             total += store.purge_signals(now=now, limit=BATCH)
