@@ -11,7 +11,14 @@ from msgspec.structs import astuple
 from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import KEY_LIMIT, JobSpec, StreamKey, has_only_defaults, refuse_repeated_keys
+from ratchet.model.job import (
+    KEY_LIMIT,
+    Insertion,
+    JobSpec,
+    StreamKey,
+    has_only_defaults,
+    refuse_repeated_keys,
+)
 from ratchet.model.status import JobStatus, JobType
 
 _TARGET_LIMIT = 512
@@ -144,3 +151,12 @@ def _check_stream(key: StreamKey) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise InvalidJob(f"{name} is {value!r}, which is not valid Unicode text") from None
+
+
+def require_new(job_id: UUID, spec: JobSpec, answer: Insertion) -> None:
+    """Refuse to replace a job by one whose keys stand for another."""
+    if not answer.created:
+        raise InvalidJob(
+            f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
+            f"{answer.job_id}, so that nothing new would be stored"
+        )

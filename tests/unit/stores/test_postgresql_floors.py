@@ -20,8 +20,8 @@ from ratchet.stores.sql.store import SqlStore
 from ratchet.tck.steps import OTHER_NODE
 from tests.services.postgresql import PostgreSQL
 from tests.unit.stores import backlog
+from tests.unit.stores.sql_claim_plans import explain
 from tests.unit.stores.sql_stores import SqlSteps
-from tests.unit.stores.test_sql_claims import explain
 
 LIMITED = [pytest.param({}, id="free"), pytest.param({"resource": "gateway"}, id="limited")]
 

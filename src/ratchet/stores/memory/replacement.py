@@ -7,13 +7,14 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import BusinessKeyBusy, InvalidJob
+from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.ends import cancel
 from ratchet.stores.memory.insertion import RunningHolder, Submission
 from ratchet.stores.memory.state import State
+from ratchet.stores.validation import require_new
 
 #: The states of a job that has not started, or not again.
 AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
@@ -30,11 +31,7 @@ def replace_job(state: State, job_id: UUID, spec: JobSpec, *, now: datetime) -> 
         (answer,) = Submission(state, effects, now=now).store([spec])
     except RunningHolder as busy:
         raise BusinessKeyBusy(busy.key, busy.holder) from None
-    if not answer.created:
-        raise InvalidJob(
-            f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
-            f"{answer.job_id}, so that nothing new would be stored"
-        )
+    require_new(job_id, spec, answer)
     change(state, state.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
     return effects.canceled[0]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import InvalidJob, SubmissionBlocked
+from ratchet.model.errors import SubmissionBlocked
 from ratchet.model.identifiers import is_young, old_ids
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
@@ -25,7 +25,7 @@ from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.specs import copy_specs, lone_insert
 from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
-from ratchet.stores.validation import is_evident, validate
+from ratchet.stores.validation import is_evident, require_new, validate
 
 #: So many plain jobs, and more, are copied where the product can.
 COPY_FROM = 64
@@ -223,13 +223,9 @@ class SqlJobs(SqlPart):
             superseded = Cancellation(job, SUPERSEDED, superseded_by=spec.job_id)
             canceled = cancel_locked(session, [superseded], now=now)[0]
             submission = insert_specs(session, self.streams, [spec], now=now)
-            if submission.busy is None and not submission.insertions[0].created:
-                raise InvalidJob(
-                    f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
-                    f"{submission.insertions[0].job_id}, so that nothing new would be stored"
-                )
             if submission.busy is not None:
                 raise submission.busy
+            require_new(job_id, spec, submission.insertions[0])
             return canceled, submission
 
         return self.database.run(replace)[0]
