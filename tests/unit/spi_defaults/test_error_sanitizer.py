@@ -246,10 +246,10 @@ class TestLinearTime:
     def test_a_megabyte_of_nasty_text_is_quick(self, unit: str) -> None:
         """The first cut bounds the work, whatever the text was made of."""
         text = unit * (1_000_000 // len(unit))
-        started = time.perf_counter()
+        started = time.thread_time()
         SANITIZER.sanitize_text(text)
         SANITIZER.sanitize(RuntimeError(text))
-        assert time.perf_counter() - started < 2.0
+        assert time.thread_time() - started < 2.0
 
     @pytest.mark.parametrize("unit", NASTY.values(), ids=NASTY.keys())
     def test_the_patterns_themselves_are_linear(self, unit: str) -> None:
@@ -258,9 +258,9 @@ class TestLinearTime:
 
         def seconds(size: int) -> float:
             text = "password=" + unit * (size // len(unit))
-            started = time.perf_counter()
+            started = time.thread_time()
             unlimited.sanitize_text(text)
-            return time.perf_counter() - started
+            return time.thread_time() - started
 
         small = min(seconds(25_000) for _ in range(3))
         assert seconds(200_000) < 30 * small + 0.1

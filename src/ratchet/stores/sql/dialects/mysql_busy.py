@@ -17,9 +17,11 @@ from ratchet.stores.sql.database import Session
 #: So many streams are looked into one by one.
 FEW_STREAMS = 100
 
-#: One more row of a look: how many streams there are, or that they are many. No stream has this number.
+#: No stream has this number.
+COUNTED = -1
+#: One more row of a look: how many streams there are, or that they are many.
 COUNT_STREAMS = f"""
-    SELECT {{}}, (SELECT count(*) FROM (SELECT 1 FROM scheduler_stream LIMIT {FEW_STREAMS + 1}) n)
+    SELECT {COUNTED}, (SELECT count(*) FROM (SELECT 1 FROM scheduler_stream LIMIT {FEW_STREAMS + 1}) n)
 """
 
 # The list makes ranges of the index, which are skipped; beyond a thousand values the server makes none.

@@ -18,7 +18,7 @@ from ratchet.model.claim import ClaimRequest
 from ratchet.stores.sql.claim_order import Branch, owners
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.mysql_busy import COUNT_STREAMS, BusyStreams
+from ratchet.stores.sql.dialects.mysql_busy import COUNT_STREAMS, COUNTED, BusyStreams
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
 from ratchet.stores.sql.gates import OPEN_STREAM, Place, choose_gated, stream_params
 
@@ -28,7 +28,6 @@ STREAMS = {
     True: "(SELECT * FROM scheduler_stream WHERE stream_id {in busy int}) s",
 }
 FIND_HEADS = {many: find_heads(f"{streams} CROSS JOIN {{priorities}}") for many, streams in STREAMS.items()}
-_COUNTED = -1
 #: The places that have due jobs; and under a number that no stream has, how many streams there are.
 FIND_BRANCHES = {
     many: f"""
@@ -38,7 +37,7 @@ FIND_BRANCHES = {
        AND (SELECT q.scheduled_time FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
              WHERE q.status = 'PENDING' AND q.stream_id = s.stream_id AND q.priority = p.column1
              ORDER BY q.scheduled_time LIMIT 1) <= :now
-     UNION ALL {COUNT_STREAMS.format(_COUNTED)}
+     UNION ALL {COUNT_STREAMS}
 """
     for many, streams in STREAMS.items()
 }
@@ -116,7 +115,7 @@ class MysqlClaimPlan:
         params = {**stream_params(request, now), **self._busy(session)}
         due: set[Place] = set()
         for stream_id, priority in session.rows(FIND_BRANCHES["busy" in params], params):
-            if stream_id == _COUNTED:
+            if stream_id == COUNTED:
                 self.busy.counted(priority)
             else:
                 due.add((stream_id, priority))
