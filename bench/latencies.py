@@ -50,6 +50,7 @@ def _stamp(sender: Process, worker: Process, times: int) -> list[float]:
     for _ in range(times):
         before = worker.call("executed")
         sender.call("stamp")
+        time.sleep(0.01)  # whoever asks a worker now whether it has started keeps it from starting
         wait_for(lambda: worker.call("executed") > before, every=0.01, limit=60)  # noqa: B023 - used at once
         time.sleep(0.01)
     return [delay / 1e6 for delay in worker.call("latencies")][-times:]
