@@ -22,13 +22,15 @@ from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
 from ratchet.stores.sql.dialects.postgresql_guests import guest_cursor
-from ratchet.stores.sql.dialects.postgresql_lone import LoneStatements
+from ratchet.stores.sql.dialects.postgresql_lone import Exchange, LoneStatements
 from ratchet.stores.sql.dialects.postgresql_processes import end_transactions
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
+from ratchet.stores.sql.dialects.postgresql_values import encode_params, numbered
 from ratchet.stores.sql.enlistment import guest_of
 from ratchet.stores.sql.errors import ConnectionLost
 from ratchet.stores.sql.wakeups.postgresql import backend_of, notify_within, postgresql_wakeups
@@ -171,10 +173,13 @@ class PostgresqlDialect(Dialect):
             connection.patience = connections.patience
             if not _settle(connection, self._settings):
                 return None
-            with _prepared(connection):
-                folded = self.statement(sql).rowsets
-                cursor = connection.cursor() if folded else psycopg.RawCursor(connection)
-                return PostgresqlSession(self, connection, cursor).rows(sql, params)
+            statement = self.statement(sql)
+            text, names = numbered(statement)
+            binds = encode_params(statement, params, binary_array)
+            if connection.exchange is None:
+                connection.exchange = Exchange(connection, connections.patience)
+            found: list[Row] = connection.exchange.rows(text, [binds[name] for name in names])
+            return found
         except (StoreError, psycopg.Error) as error:
             connection.close()
             connections.discard_idle()

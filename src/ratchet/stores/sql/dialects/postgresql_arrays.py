@@ -113,6 +113,10 @@ _KINDS: dict[Kind, tuple[type[BinaryArray], int, int, Callable[[Any], bytes], in
 #: The bytes of a value of each kind, as arrays and COPY hold them.
 ENCODERS: dict[Kind, Callable[[Any], bytes]] = {kind: encode for kind, (_, _, _, encode, _) in _KINDS.items()}
 
+#: The server's numbers of the types: of a value of each kind, and of our arrays.
+SCALARS: dict[Kind, int] = {kind: element for kind, (_, _, element, _, _) in _KINDS.items()}
+ARRAY_TYPES: dict[type[BinaryArray], int] = {made: number for made, number, *_ in _KINDS.values()}
+
 
 def encoded_ids(values: Sequence[Any]) -> list[bytes] | None:
     """The bytes of these UUIDs; None if one of them is NULL. Not by `in`, which compares them one by one in Python."""

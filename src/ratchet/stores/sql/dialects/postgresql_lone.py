@@ -13,16 +13,21 @@ import re
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import count
+from struct import Struct
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import psycopg
+from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
 
-from ratchet.model.errors import RatchetError, StoreError
+from ratchet.model.errors import RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
-from ratchet.stores.sql.dialects.postgresql_arrays import ENCODERS, narrow_int
+from ratchet.stores.sql.dialects.postgresql_arrays import ARRAY_TYPES, ENCODERS, SCALARS, narrow_int
 from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
 from ratchet.stores.sql.dialects.postgresql_copy import WIDTHS
 from ratchet.stores.sql.wakeups.postgresql import backend_of
@@ -35,6 +40,36 @@ log = logging.getLogger("ratchet.stores.sql")
 _BIND = re.compile(r"%\((\w+)\)s")
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BINARY = Format.BINARY
+_INTERVAL = Struct(">qii")  # microseconds, days, months
+
+
+def _interval(value: timedelta) -> bytes:
+    return _INTERVAL.pack((value - timedelta(value.days)) // timedelta(microseconds=1), value.days, 0)
+
+
+class _Types(dict[type, tuple[int, Callable[[Any], bytes | None]]]):
+    """The server's type and the bytes of a value, by its type here, or by that which its type is made from."""
+
+    def __missing__(self, kind: type) -> tuple[int, Callable[[Any], bytes | None]]:
+        for base in kind.__mro__:
+            if base in self:
+                self[kind] = self[base]
+                return self[base]
+        raise UnstorableData(f"a {kind.__name__} cannot be sent to PostgreSQL")
+
+
+_TYPES = _Types(
+    {
+        type(None): (0, lambda _: None),
+        bool: (SCALARS["bool"], ENCODERS["bool"]),
+        int: (SCALARS["int"], ENCODERS["int"]),
+        str: (SCALARS["text"], ENCODERS["text"]),
+        datetime: (SCALARS["time"], ENCODERS["time"]),
+        timedelta: (1186, _interval),
+        UUID: (SCALARS["uuid"], ENCODERS["uuid"]),
+        **{kind: (number, bytes) for kind, number in ARRAY_TYPES.items()},
+    }
+)
 
 
 class LoneStatement:
@@ -66,12 +101,14 @@ def _encoder(name: str) -> Callable[[Any], bytes]:
 class Exchange:
     """Questions and answers on one connection, one at a time; knows what was prepared there."""
 
-    __slots__ = ("_awaited", "_news", "_patience", "_pgconn", "_prepared")
+    __slots__ = ("_awaited", "_loader", "_named", "_news", "_patience", "_pgconn", "_prepared")
 
     def __init__(self, connection: Connection, patience: float) -> None:
         self._pgconn = connection.pgconn
         self._patience = patience
         self._prepared: set[bytes] = set()
+        self._named: dict[tuple[str, tuple[type, ...]], bytes] = {}
+        self._loader = Transformer(connection)
         self._awaited = select.POLLIN
         self._news = select.poll()
         self._news.register(self._pgconn.socket, self._awaited)
@@ -86,7 +123,29 @@ class Exchange:
         self._pgconn.send_query_prepared(name, values, statement.formats, _BINARY)
         self.wait()
 
-    def wait(self) -> None:
+    def rows(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """
+        The rows of the statement *text*, with numbered binds, as a transaction; errors as of `run`.
+
+        Prepared once for the types of its values, which are those of its binds.
+        """
+        kinds = tuple([type(value) for value in values])
+        name = self._named.get((text, kinds))
+        if name is None:
+            name = f"ratchet_q{len(self._named)}".encode()
+            self._pgconn.send_prepare(name, text.encode(), [_TYPES[kind][0] for kind in kinds])
+            self.wait()
+            self._named[text, kinds] = name
+        binds = [_TYPES[kind][1](value) for kind, value in zip(kinds, values, strict=True)]
+        self._pgconn.send_query_prepared(name, binds, [_BINARY] * len(binds))
+        result, loader = self.wait(), self._loader
+        loader.set_pgresult(result)
+        try:
+            return loader.load_rows(0, result.ntuples, tuple)
+        finally:
+            loader.set_pgresult(None)  # or it would be kept until the next one comes
+
+    def wait(self) -> PGresult:
         """Send what is to be sent, and read the answer."""
         pgconn = self._pgconn
         deadline = time.monotonic() + self._patience
@@ -103,6 +162,7 @@ class Exchange:
             raise psycopg.OperationalError("the server has closed the connection")
         if result.status not in _DONE:
             raise error_from_result(result)
+        return result
 
     def _poll(self, events: int, deadline: float) -> None:
         if events != self._awaited:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 from ratchet.stores.sql.columns import kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
@@ -18,7 +16,6 @@ from ratchet.stores.sql.dialects.postgresql_values import (
     array,
     arrays,
     encode_params,
-    numbered,
     require_zones,
     times_of,
 )
@@ -51,7 +48,6 @@ class PostgresqlSession(Session):
         self._backdated: set[int] = set()
         # a caller's connection, or SQLAlchemy's face of it, may not know our arrays
         self._encode: Encode = array if enlisted else binary_array
-        self._alone = isinstance(cursor, psycopg.RawCursor)
 
     @property
     def connection(self) -> Any:
@@ -72,11 +68,7 @@ class PostgresqlSession(Session):
 
     def _send(self, statement: Statement, params: Mapping[str, object]) -> None:
         try:
-            if self._alone:
-                text, names = numbered(statement)
-                binds = encode_params(statement, params, self._encode)
-                self._cursor.execute(text, [binds[name] for name in names])
-            elif self.enlisted or not statement.rowsets:
+            if self.enlisted or not statement.rowsets:
                 self._cursor.execute(statement.text, encode_params(statement, params, self._encode))
             else:
                 self._cursor.execute(*fold(self.dialect, statement, params))

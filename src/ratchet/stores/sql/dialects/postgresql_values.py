@@ -93,8 +93,8 @@ def numbered(statement: Statement) -> tuple[str, tuple[str, ...]]:
     """
     The text with PostgreSQL's own numbered binds, and their names in that order.
 
-    psycopg reads a text for its binds each time it is sent, and remembers what it found in those up to 4 KB:
-    a claim is longer.
+    For what goes past psycopg's cursor, which would read it for its binds each time: it remembers only what it
+    found in those up to 4 KB, and a claim is longer.
     """
     if statement.numbered is None:
         order: dict[str, int] = {}
