@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet.stores.sql.dialects.mysql_session import MysqlSession
-from ratchet.stores.sql.dialects.postgresql_lone import LoneStatements
+from ratchet.stores.sql.dialects.postgresql_lone import Exchange, LoneStatements
 from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.dialects.sqlite_session import SqliteSession
 
@@ -24,6 +24,7 @@ class Statements:
             for name in _SENDERS:
                 self._count(monkeypatch, session, name)
         self._count(monkeypatch, LoneStatements, "run")
+        self._count(monkeypatch, Exchange, "rows")
 
     def _count(self, monkeypatch: pytest.MonkeyPatch, session: type, name: str) -> None:
         original: Callable[..., Any] = getattr(session, name)
