@@ -12,6 +12,7 @@ import pytest
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.status import Lane
 from ratchet.stores.sql.dialects.postgresql_connections import Connection
+from ratchet.stores.sql.dialects.postgresql_lone import Exchange
 from tests.unit.stores.counting import Statements
 from tests.unit.stores.sql_stores import KINDS, SqlSteps, opened
 
@@ -59,13 +60,13 @@ class TestRoundTrips:
     def trips(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """One entry for each time that an answer was awaited."""
         counted: list[int] = []
-        original = Connection.wait
+        for talks in (Connection, Exchange):
 
-        def wait(connection: Connection, *args: Any, **kwargs: Any) -> Any:
-            counted.append(1)
-            return original(connection, *args, **kwargs)
+            def wait(*args: Any, original: Any = talks.wait, **kwargs: Any) -> Any:
+                counted.append(1)
+                return original(*args, **kwargs)
 
-        monkeypatch.setattr(Connection, "wait", wait)
+            monkeypatch.setattr(talks, "wait", wait)
         return counted
 
     def test_a_claim_and_a_look_are_one_each(self, steps: SqlSteps, trips: list[int]) -> None:
