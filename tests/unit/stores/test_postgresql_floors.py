@@ -14,6 +14,7 @@ import pytest
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import HandBack, Reschedule
 from ratchet.model.job import StreamKey
+from ratchet.model.status import Lane
 from ratchet.stores.sql.dialects import postgresql_floors
 from ratchet.stores.sql.dialects.postgresql_floors import EDGE, Floors
 from ratchet.stores.sql.store import SqlStore
@@ -268,3 +269,13 @@ class TestDeadEntries:
             behind = explain(shop.store, 50, floors=floors(shop.store)).looks
         assert from_edge > 250
         assert behind < 50
+
+    def test_a_look_for_others_and_suspects_does_not_read_over_them(self, shop: Shop) -> None:
+        """It meets the jobs of a lane that is not asked for, and starts there where their last claim began."""
+        shop.submit()
+        assert shop.take(1)
+        known = floors(shop.store)
+        asked, others = shop.request(), shop.request(lane=Lane.ASYNC)
+        assert known.known(asked)
+        assert known.of_look([others, shop.request(suspects=True)]) == known.known(asked)
+        assert known.of_look([others]) == []

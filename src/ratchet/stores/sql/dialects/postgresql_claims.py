@@ -262,7 +262,7 @@ class PostgresqlClaimPlan:
         _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        floors = [floor for request in requests for floor in self.floors.of(request)]
+        floors = self.floors.of_look(requests)
         return HEADS[self.census.found_many], {**heads_params(requests, now), **self.floors.params(floors)}
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:

@@ -135,6 +135,17 @@ class Floors:
         """What the last claim of this kind saw."""
         return self._known.get((request.lane, request.suspects), ())
 
+    def of_look(self, requests: Sequence[ClaimRequest]) -> list[Floor]:
+        """
+        Where a look for all of *requests* together is to start.
+
+        It meets suspects and others of every lane as soon as one request is for suspects and one is not; those that
+        nobody asked for are not read from the edge.
+        """
+        starts = {(request.lane, request.suspects): self.of(request) for request in requests}
+        met = {(lane, suspects) for lane, _ in starts for _, suspects in starts}
+        return [floor for kind in met for floor in starts.get(kind, self._known.get(kind, ()))]
+
     def of(self, request: ClaimRequest) -> Sequence[Floor]:
         """Where a claim is to start; nothing: at the edge, because a sweep is due."""
         kind = (request.lane, request.suspects)
