@@ -1,4 +1,4 @@
-"""Modules that are written, imported and forgotten by a test."""
+"""A scheduler on a manual clock; modules that are written, imported and forgotten by a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,23 @@ from types import ModuleType
 
 import pytest
 
+from ratchet import ManualClock
+from ratchet.testing import ManualScheduler, manual_scheduler
 from tests.unit.api.target_samples import ShopMaker
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands still."""
+    return ManualClock()
+
+
+@pytest.fixture
+def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
+    """A scheduler in memory."""
+    made = manual_scheduler(clock=clock)
+    yield made
+    made.close()
 
 
 @pytest.fixture

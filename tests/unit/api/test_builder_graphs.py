@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,18 +12,6 @@ from ratchet.model.composition import EdgeKind
 from ratchet.testing import ManualScheduler, manual_scheduler
 from tests.unit.api.builder_samples import alert, charge, edges, is_high, is_slow, pay, record, report, ship
 from tests.unit.api.test_declarations import failing
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
-    made = manual_scheduler(clock=clock)
-    yield made
-    made.close()
 
 
 class TestChainsAndWorkflows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -42,18 +42,6 @@ from tests.unit.api.builder_samples import (
     ship,
     stored,
 )
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
-    made = manual_scheduler(clock=clock)
-    yield made
-    made.close()
 
 
 class TestSubmit:

@@ -18,11 +18,6 @@ from tests.unit.api.submission_samples import FlakyStore, Receipt, charge, print
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> FlakyStore:
     return FlakyStore(clock)
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from ratchet import BackoffPolicy, InvalidJob, ManualClock, Priority
-from ratchet.testing import ManualScheduler, manual_scheduler
+from ratchet import BackoffPolicy, InvalidJob, Priority
+from ratchet.testing import ManualScheduler
 from tests.unit.api.builder_samples import Orders, other
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
-    made = manual_scheduler(clock=clock)
-    yield made
-    made.close()
 
 
 def failing(number: int) -> int:

@@ -28,11 +28,6 @@ from tests.unit.api.submission_samples import HERE, FlakyStore, charge, ship, st
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(clock: ManualClock) -> FlakyStore:
     return FlakyStore(clock)
 
