@@ -123,7 +123,7 @@ class TestPostgresql:
         assert isinstance(plan, PostgresqlClaimPlan)
         assert [len(claim(store, LIMIT)) for _ in range(2)] == [LIMIT, LIMIT]
         assert plan.census.found_many
-        sql, params = plan.heads([request()], NOW)
+        sql, params, _ = plan.heads([request()], NOW)
         lines = store.database.run(
             lambda session: [
                 line for (line,) in session.rows(f"EXPLAIN (ANALYZE, TIMING OFF) {sql}", params)

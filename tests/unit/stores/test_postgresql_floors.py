@@ -233,20 +233,52 @@ class TestSweep:
         floors(shop.other)._sweep_at.clear()
         assert shop.next_of_other() == hidden
 
-    def test_it_takes_a_twentieth_of_the_time(self) -> None:
-        """After a sweep of half a second the next one is ten seconds later."""
+    def test_a_look_finds_it_too(self, shop: Shop) -> None:
+        """An idle node looks and does not claim: its look sweeps, and what it finds below a floor is claimed next."""
+        hidden = shop.submit(scheduled_at=shop.after(hours=1))
+        for _ in shop.waits():
+            shop.next_of_other()
+        assert shop.claim(1, store=shop.other) == []
+        shop.write(
+            "UPDATE scheduler_job_queue SET scheduled_time = :at WHERE job_id = :id",
+            at=shop.after(hours=-2),
+            id=hidden,
+        )
+        known = floors(shop.other)
+        assert shop.other.next_due_at(shop.request(), now=shop.now) is None
+        known._sweep_at.clear()
+        assert shop.other.next_due_at(shop.request(), now=shop.now) == shop.after(hours=-2)
+        assert shop.next_of_other() == hidden
+
+    def test_a_look_that_swept_is_not_repeated(self, shop: Shop) -> None:
+        """The looks after it start where claims start, as after a claim that swept."""
+        shop.waits()
+        shop.next_of_other()
+        known = floors(shop.other)
+        known._sweep_at.clear()
+        shop.other.next_due_at(shop.request(), now=shop.now)
+        assert shop.floors_of_other() > 0
+        assert known.of_look([shop.request()])[1] == []
+
+    @pytest.mark.parametrize("by", ["claim", "look"])
+    def test_it_takes_a_fiftieth_of_the_time(self, by: str) -> None:
+        """After a sweep of half a second, by a claim or a look, the next one is 25 seconds later."""
         at = 100.0
         asked = backlog.request()
         known = Floors(lambda: at)
         floor = (1, 2, 0, *EDGE)
         assert known.of(asked) == ()
         at = 100.5
-        known.learn(asked, [floor], swept_since=100.0)
+        known.learn(asked, [floor], swept_since=100.0 if by == "claim" else None)
+        if by == "look":
+            assert known.of_look([asked]) == ([], [(asked.lane, asked.suspects)])
+            known.looked([(asked.lane, asked.suspects)], {(1, 2): EDGE[0]}, since=100.0)
         assert known.of(asked) == [floor]
-        at = 110.4
+        at = 125.4
         known.learn(asked, [floor], swept_since=None)
         assert known.of(asked) == [floor]
-        at = 110.5
+        assert known.of_look([asked]) == ([floor], [])
+        at = 125.5
         assert known.of(asked) == ()
         assert known.known(asked) == [floor]
 
@@ -270,6 +302,18 @@ class TestDeadEntries:
         assert from_edge > 250
         assert behind < 50
 
+    def test_a_look_at_keys_does_not_read_over_them(self, shop: Shop) -> None:
+        """Claims of fairness keys tell looks where to start, as all others do."""
+        for minutes in (-30, -20, -10):
+            due_at = shop.after(minutes=minutes)
+            for key in ("acme", "globex"):
+                shop.submit_many(3, fairness_key=key, scheduled_at=due_at)
+            assert len(shop.take(6)) == 6
+        starts, from_edge = floors(shop.store).of_look([shop.request()])
+        assert len({floor[0] for floor in starts}) == 2
+        assert min(floor[3] for floor in starts) == due_at
+        assert from_edge == []
+
     def test_a_look_for_others_and_suspects_does_not_read_over_them(self, shop: Shop) -> None:
         """It meets the jobs of a lane that is not asked for, and starts there where their last claim began."""
         shop.submit()
@@ -277,5 +321,5 @@ class TestDeadEntries:
         known = floors(shop.store)
         asked, others = shop.request(), shop.request(lane=Lane.ASYNC)
         assert known.known(asked)
-        assert known.of_look([others, shop.request(suspects=True)]) == known.known(asked)
-        assert known.of_look([others]) == []
+        assert known.of_look([others, shop.request(suspects=True)])[0] == known.known(asked)
+        assert known.of_look([others])[0] == []

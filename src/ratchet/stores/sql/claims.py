@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 import msgspec
@@ -71,8 +71,23 @@ def heads_params(requests: Sequence[ClaimRequest], now: datetime) -> dict[str, o
     return {**stream_params(requests[0], now), "lanes": lanes, "mixed": mixed}
 
 
-#: SQL text and its binds.
-Question = tuple[str, Mapping[str, object]]
+def _nobody(answer: Sequence[Row]) -> None:
+    """Nobody wants to know the answer besides the one who asks."""
+
+
+class Question(NamedTuple):
+    """SQL text and its binds, and who is to be told of the rows."""
+
+    text: str
+    params: Mapping[str, object]
+    tell: Callable[[Sequence[Row]], None] = _nobody
+
+    def ask(self, session: Session) -> list[Row]:
+        """The answer; it is told."""
+        rows = session.rows(self.text, self.params)
+        self.tell(rows)
+        return rows
+
 
 _TYPES = {kind.value: kind for kind in JobType}
 _PRIORITIES = {int(priority): priority for priority in Priority}
@@ -100,7 +115,7 @@ class ClaimPlan(Protocol):
         ...
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        """`find_heads` and its binds, where one statement is enough."""
+        """`find_heads`, where one statement is enough; what it finds is to be told."""
         ...
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
@@ -145,7 +160,10 @@ class SqlClaims(SqlPart):
         if not requests:
             return []
         plan = self.database.dialect.claim_plan
-        rows = self.database.run_alone(*plan.heads(requests, now), claiming=True, harmless=True)
+        question = plan.heads(requests, now)
+        rows = self.database.run_alone(question.text, question.params, claiming=True, harmless=True)
+        if rows is not None:
+            question.tell(rows)
         if rows is not None and not any(stream.limits for stream in _streams(rows)):
             return _openings_of(requests, rows, Limits({}))
 

@@ -99,7 +99,7 @@ class MysqlClaimPlan:
         return choice.permitted(session, request, rows, now)
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        return FIND_HEADS[False], heads_params(requests, now)
+        return Question(FIND_HEADS[False], heads_params(requests, now))
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
         params = {**heads_params(requests, now), **self._busy(session)}

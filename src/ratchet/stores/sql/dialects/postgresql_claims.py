@@ -209,7 +209,7 @@ class PostgresqlClaimPlan:
     def __init__(self) -> None:
         self.floors = Floors()
         self.census = Census()
-        self._turns = PostgresqlTurns(self.census)
+        self._turns = PostgresqlTurns(self.census, self.floors)
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         self.census.take(database)
@@ -262,11 +262,17 @@ class PostgresqlClaimPlan:
         _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        floors = self.floors.of_look(requests)
-        return HEADS[self.census.found_many], {**heads_params(requests, now), **self.floors.params(floors)}
+        floors, from_edge = self.floors.of_look(requests)
+        begun = self.floors.monotonic()
+
+        def tell(rows: Sequence[Row]) -> None:
+            self.floors.looked(from_edge, {(row[0], row[6]): row[4] for row in rows}, since=begun)
+
+        params = {**heads_params(requests, now), **self.floors.params(floors)}
+        return Question(HEADS[self.census.found_many], params, tell)
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
-        return session.rows(*self.heads(requests, now))
+        return self.heads(requests, now).ask(session)
 
 
 class _Look:

@@ -12,18 +12,19 @@ claim *saw*, and begins the next claim there. Three things keep that from hiding
 * **The margin.** A new job that is due now does not raise the epoch, for all submissions would wait for one
   row. It may become visible a little after its due time; so no floor is later than two seconds ago.
 * **The sweep.** What still comes below a floor (a caller's transaction that was open for longer, a wrong
-  clock) is found by a claim from the edge, which is made as often as it costs no more than a twentieth of
-  the time: every few claims where there is nothing to read over, every ten seconds where it takes half of one.
+  clock) is found by a claim or a look from the edge, which is made as often as it costs no more than a fiftieth of
+  the time: ten times a second where there is nothing to read over, every 25 seconds where it takes half of one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.status import Lane
 from ratchet.stores.sql.claim_order import PRIORITIES
 from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 
@@ -31,7 +32,7 @@ from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 MARGIN = "interval '2 seconds'"
 
 #: A sweep costs at most this part of the time.
-SWEEPING = 0.05
+SWEEPING = 0.02
 
 #: Before every id.
 NO_ID = "'00000000-0000-0000-0000-000000000000'"
@@ -48,6 +49,9 @@ LOWEST = min(PRIORITIES)
 
 #: The stream, the priority, the stream's epoch, and the first job that may be waiting: due time and id.
 Floor = tuple[int, int, int, datetime, UUID]
+
+#: What a claim is for: a lane, and suspects or others.
+Kind = tuple[Lane, bool]
 
 #: The beginning of every branch.
 EDGE = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
@@ -114,9 +118,9 @@ class Floors:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.monotonic = monotonic
-        self._known: dict[object, Sequence[Floor]] = {}
-        self._sweep_at: dict[object, float] = {}
-        self._learned_at: dict[object, float] = {}
+        self._known: dict[Kind, Sequence[Floor]] = {}
+        self._sweep_at: dict[Kind, float] = {}
+        self._learned_at: dict[Kind, float] = {}
         self._encoded: tuple[Sequence[Floor], dict[str, object]] = ((), floor_params(()))
 
     def params(self, start: Sequence[Floor]) -> dict[str, object]:
@@ -128,36 +132,58 @@ class Floors:
 
     def wants(self, request: ClaimRequest, start: Sequence[Floor]) -> bool:
         """True where a claim from *start* is to tell what it sees."""
-        learned_at = self._learned_at.get((request.lane, request.suspects), float("-inf"))
+        learned_at = self._learned_at.get(_kind(request), float("-inf"))
         return len(start) <= FEW or self.monotonic() - learned_at >= TELLING
 
     def known(self, request: ClaimRequest) -> Sequence[Floor]:
         """What the last claim of this kind saw."""
-        return self._known.get((request.lane, request.suspects), ())
+        return self._known.get(_kind(request), ())
 
-    def of_look(self, requests: Sequence[ClaimRequest]) -> list[Floor]:
+    def of_look(self, requests: Sequence[ClaimRequest]) -> tuple[list[Floor], list[Kind]]:
         """
-        Where a look for all of *requests* together is to start.
+        Where a look for all of *requests* together is to start, and for which kinds that is the edge.
 
         It meets suspects and others of every lane as soon as one request is for suspects and one is not; those that
         nobody asked for are not read from the edge.
         """
-        starts = {(request.lane, request.suspects): self.of(request) for request in requests}
+        starts = {_kind(request): self.of(request) for request in requests}
         met = {(lane, suspects) for lane, _ in starts for _, suspects in starts}
-        return [floor for kind in met for floor in starts.get(kind, self._known.get(kind, ()))]
+        floors = [floor for kind in met for floor in starts.get(kind, self._known.get(kind, ()))]
+        return floors, [kind for kind, start in starts.items() if not start]
 
     def of(self, request: ClaimRequest) -> Sequence[Floor]:
         """Where a claim is to start; nothing: at the edge, because a sweep is due."""
-        kind = (request.lane, request.suspects)
+        kind = _kind(request)
         if self.monotonic() >= self._sweep_at.get(kind, float("-inf")):
             return ()
         return self._known.get(kind, ())
 
     def learn(self, request: ClaimRequest, seen: Sequence[Floor], *, swept_since: float | None) -> None:
         """Keep what a claim has seen; *swept_since*: it began then, at the edge."""
-        kind = (request.lane, request.suspects)
+        kind = _kind(request)
         if swept_since is not None:
-            now = self.monotonic()
-            self._sweep_at[kind] = now + (now - swept_since) / SWEEPING
+            self._swept(kind, swept_since)
         self._known[kind] = seen
         self._learned_at[kind] = self.monotonic()
+
+    def looked(
+        self, from_edge: Sequence[Kind], heads: Mapping[tuple[int, int], datetime | None], *, since: float
+    ) -> None:
+        """
+        A look that began at *since*, for some kinds at the edge, found these due times, by stream and priority.
+
+        Where one is below a floor, no floor counts any more: the next claim begins at the edge and sees what there is.
+        """
+        for kind in from_edge:
+            if any((heads.get(floor[:2]) or floor[3]) < floor[3] for floor in self._known.get(kind, ())):
+                self._known[kind] = ()
+            else:
+                self._swept(kind, since)
+
+    def _swept(self, kind: Kind, since: float) -> None:
+        now = self.monotonic()
+        self._sweep_at[kind] = now + (now - since) / SWEEPING
+
+
+def _kind(request: ClaimRequest) -> Kind:
+    return request.lane, request.suspects

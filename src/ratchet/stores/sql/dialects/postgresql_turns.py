@@ -219,12 +219,12 @@ _TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_CO
 
 
 class PostgresqlTurns:
-    """Claims of keys that take turns; remembers for which requests there are such keys, and where they begin."""
+    """Claims of keys that take turns; remembers for which requests there are such keys."""
 
-    def __init__(self, census: Census) -> None:
+    def __init__(self, census: Census, floors: Floors) -> None:
         self._census = census
         self._expected: set[Any] = set()
-        self._floors = Floors()
+        self._floors = floors
 
     def expect(self, request: ClaimRequest) -> None:
         """Some open streams of such requests have keys: from now on they are claimed here."""

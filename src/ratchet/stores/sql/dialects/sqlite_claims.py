@@ -73,10 +73,10 @@ class SqliteClaimPlan:
         return database.run(lambda session: self._take(session, request, now, due, bodies=bodies))
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        return FIND_HEADS, heads_params(requests, now)
+        return Question(FIND_HEADS, heads_params(requests, now))
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
-        return session.rows(*self.heads(requests, now))
+        return self.heads(requests, now).ask(session)
 
     def read(
         self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
