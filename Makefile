@@ -6,8 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-# Two workers by default: the servers under test share the machine with them.
-WORKERS ?= 2
+# Three workers on two cores: many tests wait, for processes, beats and restarts, while others compute.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check unit docs rates services format clean chaos
