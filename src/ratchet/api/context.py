@@ -51,6 +51,11 @@ class RunBackend(Shield, Protocol):
     @property
     def parent_id(self) -> UUID | None: ...
 
+    @property
+    def context(self) -> JobContext:
+        """What the job sees of itself: always the same one."""
+        ...
+
     def params(self) -> dict[str, Any]:
         """The job's params, decoded."""
         ...
@@ -80,8 +85,12 @@ class RunBackend(Shield, Protocol):
         ...
 
 
-_current: ContextVar[JobContext | None] = ContextVar("ratchet_job", default=None)
 _enlisted: ContextVar[tuple[object, object] | None] = ContextVar("ratchet_transaction", default=None)
+
+
+def current_run() -> RunBackend | None:
+    """The run of the job that is running in this thread or task: whoever is shielded here is a run."""
+    return cast("RunBackend | None", current_shield.get())
 
 
 def enlisted_connection(store: object) -> object | None:
@@ -127,18 +136,19 @@ class JobContext:
     @staticmethod
     def current() -> JobContext:
         """The context of the job that is running in this thread or task; an error outside of one."""
-        context = _current.get()
-        if context is None:
+        run = current_run()
+        if run is None:
             raise RatchetError(
                 "no job is running here: JobContext.current() works inside a job. In a test, run the "
                 "function through manual_scheduler().drain()"
             )
-        return context
+        return run.context
 
     @staticmethod
     def current_or_none() -> JobContext | None:
         """The context of the running job, or None outside of one."""
-        return _current.get()
+        run = current_run()
+        return None if run is None else run.context
 
     @property
     def backend(self) -> RunBackend:
@@ -342,18 +352,15 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
 
 class entered:
-    """Makes *context* the current one for the block; written out because it is on the hot path."""
+    """Makes *run* the current one for the block; written out because it is on the hot path."""
 
-    __slots__ = ("_context", "_shield_token", "_token")
+    __slots__ = ("_run", "_token")
 
-    def __init__(self, context: JobContext) -> None:
-        self._context = context
+    def __init__(self, run: RunBackend) -> None:
+        self._run = run
 
-    def __enter__(self) -> JobContext:
-        self._token = _current.set(self._context)
-        self._shield_token = current_shield.set(self._context.backend)
-        return self._context
+    def __enter__(self) -> None:
+        self._token = current_shield.set(self._run)
 
     def __exit__(self, *_: object) -> None:
-        current_shield.reset(self._shield_token)
-        _current.reset(self._token)
+        current_shield.reset(self._token)

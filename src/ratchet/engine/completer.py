@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from queue import Empty, SimpleQueue
+
+from msgspec import Struct
 
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Absent, JobTask
@@ -45,8 +46,7 @@ class Ending(Enum):
     LINGER = "linger"  # canceled or lost, but its code has not ended: nothing may be freed yet
 
 
-@dataclass(slots=True)
-class Ended:
+class Ended(Struct):
     """A run that has ended, and what the store is to be told."""
 
     run: Run

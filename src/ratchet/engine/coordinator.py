@@ -97,8 +97,10 @@ class Coordinator:
                 del self._held[number]
             if lingers:
                 self._lingering[run.job.claim.claim_id] = run
-            elif self._lingering:
+                return
+            if self._lingering:
                 self._lingering.pop(run.job.claim.claim_id, None)
+        run.part()
 
     # --- asking ---
 

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from datetime import UTC, datetime
 
-from ratchet.api.context import JobContext
+from ratchet.api.context import current_run
 from ratchet.api.context import logger as job_logger
 from ratchet.engine.run import Run
 from ratchet.model.errors import StoreError, UnstorableData
@@ -31,8 +31,7 @@ class JobLogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the record, if a job of this node made it."""
-        context = JobContext.current_or_none()
-        run = None if context is None else context.backend
+        run = current_run()
         if not isinstance(run, Run) or run.log_lines > self._lines:
             return
         run.log_lines += 1
@@ -116,10 +115,10 @@ class LogContext:
 
                 def make(*args: object, **kwargs: object) -> logging.LogRecord:
                     record = previous(*args, **kwargs)
-                    context = JobContext.current_or_none()
-                    record.job_id = None if context is None else str(context.job_id)
-                    record.node_id = None if context is None else context.node_id
-                    record.attempt = None if context is None else context.attempt
+                    run = current_run()
+                    record.job_id = None if run is None else str(run.job_id)
+                    record.node_id = None if run is None else run.node_id
+                    record.attempt = None if run is None else run.attempt
                     return record
 
                 logging.setLogRecordFactory(make)

@@ -43,12 +43,12 @@ class Run:
     """
 
     __slots__ = (
+        "_context",
         "_lock",
         "_tools",
         "accepted",
         "committed",
         "connection",
-        "context",
         "deadline",
         "finished",
         "handle",
@@ -83,7 +83,7 @@ class Run:
         self.connection: object | None = None  # inside ctx.transaction()
         self.committed: tuple[Completion, CompletionAnswer] | None = None
         self.log_lines = 0
-        self.context = JobContext(self)
+        self._context: JobContext | None = None
 
     # --- as seen by the job (api.context.RunBackend) ---
 
@@ -111,6 +111,16 @@ class Run:
     def parent_id(self) -> UUID | None:
         return self.job.body.parent_id
 
+    @property
+    def context(self) -> JobContext:
+        # Made when somebody asks, and forgotten in the end (`part`): run and context refer to each other, and only the
+        # garbage collector would free them. Most jobs never ask.
+        if self._context is None:
+            with self._lock:
+                if self._context is None:
+                    self._context = JobContext(self)
+        return self._context
+
     def params(self) -> dict[str, Any]:
         text = self.job.body.params
         return {} if text is None else decode_value(text, name="params", allow_type=self._tools.allow_type)
@@ -133,9 +143,14 @@ class Run:
         text = self.job.body.state
         return {} if text is None else decode_value(text, name="state", allow_type=self._tools.allow_type)
 
+    @property
+    def touched_state(self) -> dict[str, Any] | None:
+        """The checkpoint, if the job has looked at it."""
+        return None if self._context is None else self._context.touched_state
+
     def encoded_state(self) -> str | None:
         """The checkpoint to store with the completion; None if the job never looked at it."""
-        state = self.context.touched_state
+        state = self.touched_state
         return None if state is None else encode_value(state, name="state", limit=self._tools.state_limit)
 
     def save_state(self, state: dict[str, Any]) -> None:
@@ -299,6 +314,10 @@ class Run:
             raise JobInterrupted(self.stop.value)
         for _ in range(100):  # a thread looks for it whenever a loop turns
             pass
+
+    def part(self) -> None:
+        """The store has its outcome, and its code has ended: let go of what refers to the run."""
+        self._context = None
 
     def elapsed(self, now: float) -> timedelta:
         """How long the target has been running."""

@@ -148,7 +148,7 @@ class JobTask:
 
     def prepare(self, run: Run) -> Prepared | Outcome:
         """Steps 1 to 8: the call to make, or the outcome if there is nothing to call."""
-        # 1-3 Logging context, body and JobContext: the lane has entered `run.context`.
+        # 1-3 Logging context, body and JobContext: the lane has entered the run.
         body = run.job.body
         # 4 Canceled between the claim and now?
         if body.expires_at is not None and run.attempt == 1 and body.expires_at <= self._tools.clock.now():
@@ -250,7 +250,7 @@ class JobTask:
             if body.has_conditions:
                 verdicts = self._tools.conditions.verdicts(run, decision)
         state = None
-        if run.context.touched_state is not None:
+        if run.touched_state is not None:
             try:
                 state = run.encoded_state()
             except Exception as error:

@@ -41,7 +41,7 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     ahead: timedelta = timedelta()
 
 
-class JobClaim(Struct, frozen=True, kw_only=True):
+class JobClaim(Struct, frozen=True, kw_only=True, gc=False):
     """
     One claimed job, without its payload.
 
@@ -69,7 +69,7 @@ class JobClaim(Struct, frozen=True, kw_only=True):
         return self.attempts + 1
 
 
-class JobBody(Struct, frozen=True, kw_only=True):
+class JobBody(Struct, frozen=True, kw_only=True, gc=False):
     """What a worker needs to run a claimed job and to decide what follows."""
 
     job_id: UUID
@@ -100,7 +100,7 @@ class JobBody(Struct, frozen=True, kw_only=True):
     has_conditions: bool = False  # some outgoing edge has a condition to evaluate before completion
 
 
-class ClaimedJob(Struct, frozen=True, kw_only=True):
+class ClaimedJob(Struct, frozen=True, kw_only=True, gc=False):
     """A claim together with the job's body."""
 
     claim: JobClaim

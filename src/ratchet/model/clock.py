@@ -35,11 +35,10 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of this machine."""
 
+    monotonic = staticmethod(time.monotonic)
+
     def now(self) -> datetime:
         return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class ManualClock:
@@ -99,6 +98,7 @@ class DatabaseClock:
 
     def __init__(self, wall: Clock | None = None) -> None:
         self._wall: Clock = wall if wall is not None else SystemClock()
+        self._monotonic = self._wall.monotonic  # looked up once: every run asks several times
         self._lock = threading.Lock()
         # one tuple, replaced as a whole: readers need no lock
         self._anchor: tuple[datetime, float] | None = None
@@ -107,10 +107,10 @@ class DatabaseClock:
         anchor = self._anchor
         if anchor is None:
             return self._wall.now()
-        return _at(anchor, self._wall.monotonic())
+        return _at(anchor, self._monotonic())
 
     def monotonic(self) -> float:
-        return self._wall.monotonic()
+        return self._monotonic()
 
     def sample(self, database_now: datetime, round_trip: Duration = timedelta(0)) -> None:
         """
@@ -143,7 +143,7 @@ class DatabaseClock:
 
 def _at(anchor: tuple[datetime, float], monotonic: float) -> datetime:
     base, since = anchor
-    return base + timedelta(seconds=monotonic - since)
+    return base + timedelta(0, monotonic - since)
 
 
 def require_aware(value: datetime, name: str) -> datetime:

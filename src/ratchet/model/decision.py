@@ -22,7 +22,7 @@ from ratchet.model.status import JobStatus
 # --- outcomes: what happened --------------------------------------------------------------------
 
 
-class Returned(Struct, frozen=True):
+class Returned(Struct, frozen=True, gc=False):
     """The target returned; its result is already encoded."""
 
     result: str | None = None
@@ -86,7 +86,7 @@ class ErrorRecord(Struct, frozen=True, kw_only=True):
         return self.message
 
 
-class Succeed(Struct, frozen=True, kw_only=True):
+class Succeed(Struct, frozen=True, kw_only=True, gc=False):
     """RUNNING to SUCCEEDED; counted."""
 
     result: str | None = None
@@ -147,7 +147,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     error: ErrorRecord | None = None
 
 
-class Completion(Struct, frozen=True, kw_only=True):
+class Completion(Struct, frozen=True, kw_only=True, gc=False):
     """
     One run's end, with everything that commits with it.
 
@@ -178,7 +178,7 @@ class CanceledJob(Struct, frozen=True, kw_only=True):
     node_id: str | None = None
 
 
-class CompletionAnswer(Struct, frozen=True, kw_only=True):
+class CompletionAnswer(Struct, frozen=True, kw_only=True, gc=False):
     """
     What became of one completion.
 

@@ -20,6 +20,10 @@ from ratchet.model.status import Lane
 
 logger = logging.getLogger("ratchet.engine")
 
+#: So many coroutines are started in one turn of the loop. Short ones end before the next are begun, so that few of them
+#: are there at a time, and the garbage collector is not called for them.
+AT_ONCE = 25
+
 
 class EventLoopLane(SlotLane):
     """
@@ -121,17 +125,30 @@ class EventLoopLane(SlotLane):
         """Start what waits, as far as there are slots; on the loop."""
         assert self._loop is not None
         self._filling = False
+        started = 0
         while self._inbox and len(self._running) < self.slots:
+            if started == AT_ONCE:
+                self._fill_soon()
+                break
             run = self._inbox.popleft()
             if not self._buffer.take(run):
                 continue
+            started += 1
             self._running[id(run)] = run
             self._appetite.rate.tick(self._clock.monotonic())
             # The run is what keeps its task alive: a loop holds on to tasks but weakly, and a set of our own
             # would cost each of them a callback.
-            run.handle = self._loop.create_task(self._perform(run))
+            task = self._loop.create_task(self._perform(run))
+            if not task.done():
+                run.handle = task
         if self._appetite.aroused(len(self._buffer)):
             self._on_room()
+
+    def _fill_soon(self) -> None:
+        """One look for all that end in this turn of the loop."""
+        if not self._filling and self._loop is not None:
+            self._filling = True
+            self._loop.call_soon(self._fill)
 
     async def _perform(self, run: Run) -> None:
         if run.handle is None:  # an eager task runs before its maker has it
@@ -147,15 +164,14 @@ class EventLoopLane(SlotLane):
             await self._loop.run_in_executor(None, self._completer.put, run, outcome)
         else:
             self._completer.put(run, outcome)
-        if self._inbox and self._loop is not None:
-            if not self._filling:  # one look for all that end in this turn of the loop
-                self._filling = True
-                self._loop.call_soon(self._fill)
+        run.handle = None  # the run waits for its commit; the task need not
+        if self._inbox:
+            self._fill_soon()
         elif self._appetite.aroused(len(self._buffer)):
             self._on_room()
 
     async def _outcome(self, run: Run) -> Outcome:
-        with entered(run.context):
+        with entered(run):
             prepared = self._task.prepare(run)
             if not isinstance(prepared, Prepared):
                 return prepared

@@ -86,7 +86,7 @@ class InlineLane:
         return True
 
     def _perform(self, run: Run) -> Outcome:
-        with entered(run.context):
+        with entered(run):
             prepared = self._task.prepare(run)
             if not isinstance(prepared, Prepared):
                 return prepared

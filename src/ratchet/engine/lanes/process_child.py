@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 from uuid import UUID
 
-from ratchet.api.context import JobContext, JobTransaction, entered
+from ratchet.api.context import JobContext, JobTransaction, current_run, entered
 from ratchet.model.composition import Signal
 from ratchet.model.errors import JobInterrupted, RatchetError, RetryLater
 
@@ -61,6 +61,7 @@ class RemoteRun:
         self.target = call.target
         self.batch_id = call.batch_id
         self.parent_id = call.parent_id
+        self.context = JobContext(self)
 
     def params(self) -> dict[str, Any]:
         """The job's params."""
@@ -112,7 +113,7 @@ class PipeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record."""
-        if JobContext.current_or_none() is not None:
+        if current_run() is not None:
             self._ask("log", (record.name, record.levelno, self.format(record)))
 
 
@@ -151,8 +152,8 @@ def _end_with_parent(parent: int) -> None:
 
 
 def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
-    context = JobContext(RemoteRun(call, ask))
-    with entered(context):
+    run = RemoteRun(call, ask)
+    with entered(run):
         try:
             value = _target(call)(*call.args, **call.kwargs)
             if call.is_coroutine:
@@ -163,7 +164,7 @@ def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
             return "interrupted", str(error)
         except BaseException as error:
             return "raised", error
-    return "returned", (value, context.touched_state)
+    return "returned", (value, run.context.touched_state)
 
 
 def _target(call: Call) -> Callable[..., Any]:

@@ -104,7 +104,7 @@ class ProcessLane(SlotLane):
                 child.kill()
 
     def _perform(self, run: Run, child: Child) -> Outcome:
-        with entered(run.context):
+        with entered(run):
             prepared = self._task.prepare(run)
             if not isinstance(prepared, Prepared):
                 return prepared

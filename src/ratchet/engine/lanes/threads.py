@@ -112,7 +112,7 @@ class ThreadLane(SlotLane):
                 self._on_room()
 
     def _perform(self, run: Run, me: int) -> Outcome:
-        with entered(run.context):
+        with entered(run):
             prepared = self._task.prepare(run)
             if not isinstance(prepared, Prepared):
                 return prepared

@@ -19,8 +19,9 @@ from ratchet.stores.sql.reasons import Reason, reasons
 CLAIM_COLUMNS = """
     q.job_id, q.stream_id, q.priority, q.job_type, q.attempts, q.crashes, q.max_retries, q.timeout_us, q.scheduled_time
 """
+# most jobs are their own root, and a UUID costs more to read than anything else in the row
 BODY_COLUMNS = """
-    j.target, j.payload, j.created_at, j.root_id, j.params, j.backoff, j.backoff_base_us, j.jitter, j.no_retry_for,
+    j.target, j.payload, j.created_at, CASE WHEN j.root_id <> j.job_id THEN j.root_id END, j.params, j.backoff, j.backoff_base_us, j.jitter, j.no_retry_for,
     j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expires_at, j.state, j.signal,
     j.caller, j.has_conditions
 """
@@ -101,8 +102,8 @@ class ClaimPlan(Protocol):
 
     def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
         """
-        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for; and where limits
-        were counted, by when the job may start.
+        The claimed jobs in claim order: CLAIM_COLUMNS, followed by BODY_COLUMNS if asked for; perhaps by when the
+        job may start, or None: at once.
 
         RUNNING under the request's token when this returns. Nothing is written where nothing is due.
         """
@@ -191,7 +192,7 @@ class SqlClaims(SqlPart):
             target=target,
             payload=payload,
             created_at=created_at,
-            root_id=root_id,
+            root_id=job_id if root_id is None else root_id,
             queue=stream.queue,
             params=params,
             backoff=_BACKOFFS[backoff],

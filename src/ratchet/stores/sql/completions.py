@@ -81,7 +81,7 @@ ORDER_JOBS = """
 """
 
 
-class Won(Struct):
+class Won(Struct, gc=False):
     """A completion whose claim held its job, where the job is now, and what follows from that."""
 
     completion: Completion
@@ -309,11 +309,15 @@ def complete_runs(
     alert_window: timedelta,
 ) -> list[CompletionAnswer]:
     """Apply *completions* in this transaction, as `JobTerminalStore.complete` says; answers in order."""
+    numbers = [one.claim.job_id.int for one in completions]
+    if len(set(numbers)) == len(numbers):
+        found = Round(session, streams, completions, now).run(alert_window)
+        return [found[number] for number in numbers]
+    # A job stands once in a statement. What names it again goes into the next round, and finds there
+    # what this one did.
     answers: dict[int, CompletionAnswer] = {}
     waiting = list(enumerate(completions))
     while waiting:
-        # A job stands once in a statement. What names it again goes into the next round, and finds there
-        # what this one did.
         first: dict[int, tuple[int, Completion]] = {}
         later: list[tuple[int, Completion]] = []
         for position, one in waiting:

@@ -18,6 +18,7 @@ from ratchet.stores.sql.runs import SUCCESS_RUN_COLUMNS, success_row, success_ru
 
 # The materialized list drives everything, restricted to what the delete returned: joining it with the
 # queue would let the planner choose by statistics, which are always wrong for a queue.
+# Most jobs are held and have nothing that follows: the answer names only the others, and is empty as a rule.
 SUCCEED = """
     WITH given AS MATERIALIZED (
         SELECT job_id, claim_id, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
@@ -36,14 +37,19 @@ SUCCEED = """
                (job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, status, counted)
         SELECT job_id, claim_id, attempt, node_id, scheduled_at, started_at, finished_at, 'SUCCEEDED', true
           FROM won
+    ), ended AS (
+        UPDATE scheduler_job AS j
+           SET status = 'SUCCEEDED', attempts = won.attempt, crashes = won.crashes, scheduled_at = won.scheduled_at,
+               started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
+               result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
+          FROM won
+         WHERE j.job_id = won.job_id
+        RETURNING j.job_id, j.business_key, j.batch_id, j.has_dependants
     )
-    UPDATE scheduler_job AS j
-       SET status = 'SUCCEEDED', attempts = won.attempt, crashes = won.crashes, scheduled_at = won.scheduled_at,
-           started_at = won.started_at, finished_at = won.finished_at, node_id = won.node_id, result = won.result,
-           result_truncated = won.result_truncated, error = NULL, error_type = NULL, expiry_due_at = NULL
-      FROM won
-     WHERE j.job_id = won.job_id
-    RETURNING j.job_id, j.business_key, j.batch_id, j.has_dependants
+    SELECT job_id, true AS is_won, business_key, batch_id, has_dependants FROM ended
+     WHERE business_key IS NOT NULL OR batch_id IS NOT NULL OR has_dependants
+     UNION ALL
+    SELECT job_id, false, NULL, NULL, false FROM given WHERE (job_id IN (SELECT ended.job_id FROM ended)) IS NOT TRUE
 """
 
 # The same in steps. Nobody comes between them: there is one writer, or the rows stay locked.
@@ -92,8 +98,13 @@ def write_successes(session: Session, completions: Sequence[Completion], now: da
     ids = [one.claim.job_id for one in completions]
     if session.dialect.fuses_writes:
         runs = [success_row(one, now) for one in completions]
-        rows = session.rows(SUCCEED, {"ids": ids, "run": runs})
-        return {row[0].int: row[1:] for row in rows}
+        facts = dict.fromkeys([job_id.int for job_id in ids], PLAIN)
+        for job_id, is_won, *rest in session.rows(SUCCEED, {"ids": ids, "run": runs}):
+            if is_won:
+                facts[job_id.int] = (rest[0], rest[1], rest[2])
+            else:
+                del facts[job_id.int]
+        return facts
     pairs = [(one.claim.job_id, one.claim.claim_id) for one in completions]
     gone = {job_id.int for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
     runs = [success_row(one, now) for one in completions if one.claim.job_id.int in gone]

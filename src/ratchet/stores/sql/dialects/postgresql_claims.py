@@ -119,17 +119,17 @@ _TAKING = f""", locked AS MATERIALIZED (
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     )"""
 
-# After the jobs: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
+# After the jobs, which have no epoch: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
 # a priority for each open stream. As a rule; so many branches that telling of them costs more are not remembered.
 _OPENED = {"stream_id": "o.stream_id", "scheduled_time": HORIZON}
 
 _UNGATED = f"""
-    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
+    (SELECT <columns>, CAST(NULL AS bigint) AS epoch FROM claimed q <bodies>
       ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+    SELECT <seen>, h.epoch FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
      UNION ALL
-    SELECT o.epoch, <opened> FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
+    SELECT <opened>, o.epoch FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
 _CHOSEN = """
     WITH shares AS MATERIALIZED (
         SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.jobs
@@ -308,9 +308,9 @@ class _Look:
 
     def learn(self, answer: Sequence[Row]) -> list[Row]:
         """The claimed rows of the claim's answer; the others are kept."""
-        rows = [row[1:] for row in answer if row[0] is None]
+        rows = [row for row in answer if row[-1] is None]
         seen: list[Floor] = []
-        for epoch, job_id, stream_id, priority, *row in answer[len(rows) :]:
+        for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
             if priority is None:
                 self._opened[stream_id] = (epoch, row[_DUE])
             else:

@@ -137,17 +137,17 @@ _CLAIM = f"""
         {TAKE_LOCKED}
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     )
-    (SELECT CAST(NULL AS bigint) AS epoch, <columns> FROM claimed q <bodies>
+    (SELECT <columns>, CAST(NULL AS bigint) AS epoch FROM claimed q <bodies>
       ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT -1, <turns> FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
+    SELECT <turns>, -1 FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
      UNION ALL
-    SELECT h.epoch, <seen> FROM heads h
+    SELECT <seen>, h.epoch FROM heads h
      WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
      UNION ALL
-    SELECT h.epoch, <places> FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
+    SELECT <places>, h.epoch FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
      UNION ALL
-    SELECT 0, <nobody> WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
+    SELECT <nobody>, 0 WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
 """
 # One row and one text: as many rows as there are streams would cost here as much as so many jobs.
 _TURNS = {
@@ -244,11 +244,11 @@ class PostgresqlTurns:
         answer = database.run_alone(sql, params, claiming=True)
         if answer is None:
             answer = database.run(lambda session: session.rows(sql, params), claiming=True)
-        rows = [row[1:] for row in answer if row[0] is None]
+        rows = [row for row in answer if row[-1] is None]
         seen: list[Floor] = []
         due: set[Place] = set()
         turn_of: dict[int, int] = {}
-        for epoch, job_id, stream_id, priority, *row in answer[len(rows) :]:
+        for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
             if stream_id is None:
                 self._expected.discard(kind)
                 return None
