@@ -110,9 +110,10 @@ def _class_of(target: Any) -> type | None:
     if inspect.ismethod(target):
         receiver = target.__self__
         return receiver if isinstance(receiver, type) else type(receiver)
-    path = getattr(target, "__qualname__", "").split(".")[:-1]
-    if not path or "<locals>" in path:
+    name = getattr(target, "__qualname__", "")
+    if "." not in name or "<locals>" in name:
         return None
+    path = name.split(".")[:-1]
     scope: Any = getattr(target, "__globals__", {})
     owner: type | None = None
     for name in path:

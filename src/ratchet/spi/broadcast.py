@@ -183,7 +183,8 @@ class Telling:
         self._pause = FIRST_PAUSE
         self._thread = threading.Thread(target=self._run, name="ratchet-wakeups-send", daemon=True)
         self._turn = threading.Lock()  # whose turn it is to use the sender
-        self._poster: Poster | None = None  # while the thread rests
+        self._posting: Poster | None = None  # the sender, if it can do that
+        self._poster: Poster | None = None  # the same, while the thread rests
         self.pending = False
         self.posted = False  # and the answer has not been read yet
 
@@ -251,8 +252,8 @@ class Telling:
             self._pause = FIRST_PAUSE
             self._outage.end()
             self._stopping.wait(GAP)
-            if isinstance(self._sender, Poster) and not self._stopping.is_set():
-                self._poster = self._sender
+            if not self._stopping.is_set():
+                self._poster = self._posting
 
     def _speak(self) -> None:
         """Read the answer to what was posted, or send what is pending."""
@@ -260,13 +261,14 @@ class Telling:
             self.posted = False
             if self.pending:
                 self._bell.set()  # that one is still to be sent
-            if isinstance(self._sender, Poster):
-                self._sender.collect()
+            if self._posting is not None:
+                self._posting.collect()
             return
         # Cleared before it is sent: whoever asks from now on may have work that this message comes too early for.
         self.pending = False
         if self._sender is None:
-            self._sender = self._medium.sender()
+            self._sender = sender = self._medium.sender()
+            self._posting = sender if isinstance(sender, Poster) else None
         self._sender.send()
 
     def _try_again(self, error: Exception, *, at_once: bool) -> None:
@@ -280,7 +282,7 @@ class Telling:
             self._bell.set()
 
     def _drop_sender(self) -> None:
-        self._poster = None
+        self._poster = self._posting = None
         if self._sender is not None:
             self._sender.close()
             self._sender = None

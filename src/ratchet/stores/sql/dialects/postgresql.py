@@ -24,7 +24,7 @@ from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql_arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql_claims import PostgresqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
+from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql_errors import PostgresqlConstraints, meaning
 from ratchet.stores.sql.dialects.postgresql_guests import guest_cursor
 from ratchet.stores.sql.dialects.postgresql_lone import Exchange, LoneStatements
@@ -33,7 +33,7 @@ from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
 from ratchet.stores.sql.dialects.postgresql_values import encode_params, numbered
 from ratchet.stores.sql.enlistment import guest_of
 from ratchet.stores.sql.errors import ConnectionLost
-from ratchet.stores.sql.wakeups.postgresql import backend_of, notify_within, postgresql_wakeups
+from ratchet.stores.sql.wakeups.postgresql import notify_within, postgresql_wakeups
 
 log = logging.getLogger("ratchet.stores.sql")
 

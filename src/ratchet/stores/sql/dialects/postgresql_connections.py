@@ -144,6 +144,13 @@ class Connections(Pool[Connection, None]):
         return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
 
 
+def backend_of(connection: Connection) -> int:
+    """The server process that answers on *connection*; behind a pooler this is not what libpq was told."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
 def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:
     # No `options`: PgBouncer refuses startup parameters it does not know.
     try:

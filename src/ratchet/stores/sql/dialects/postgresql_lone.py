@@ -28,9 +28,8 @@ from psycopg.pq.abc import PGresult
 from ratchet.model.errors import RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
 from ratchet.stores.sql.dialects.postgresql_arrays import ARRAY_TYPES, ENCODERS, SCALARS, narrow_int
-from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
+from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql_copy import WIDTHS
-from ratchet.stores.sql.wakeups.postgresql import backend_of
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect

@@ -13,16 +13,14 @@ import selectors
 import time
 from typing import Any
 
-import psycopg
 from psycopg import sql
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
 
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.medium import CannotListen
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections
+from ratchet.stores.sql.dialects.postgresql_connections import Connection, Connections, backend_of
+from ratchet.stores.sql.dialects.postgresql_lone import Exchange
 
 CHECK_INTERVAL = 20.0  # seconds between two questions to a server that has nothing to say
 ANSWER_TIMEOUT = 5.0  # seconds it gets for the answer
@@ -31,7 +29,6 @@ PROBES = 5  # times that a pooler is asked whether it shares its connections
 
 _TABLE = "scheduler_job_queue"
 _POSTED = b"ratchet_tell"
-_DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 
 # The schema that holds our tables names the channel, so that two installations in one database do not wake
 # each other. Its number, not its name: it needs no quoting and is as short for everybody.
@@ -196,6 +193,7 @@ class NotifyPoster(NotifySender):
     def __init__(self, medium: NotifyMedium, connection: Connection, notify: str, backend: int) -> None:
         super().__init__(medium, connection, notify, backend)
         self._pgconn = connection.pgconn
+        self._exchange = Exchange(connection, ANSWER_TIMEOUT)
         self._pgconn.send_prepare(_POSTED, notify.encode())
         self.collect()
 
@@ -211,21 +209,7 @@ class NotifyPoster(NotifySender):
 
     def collect(self) -> None:
         """Read what the server says to it."""
-        deadline = time.monotonic() + ANSWER_TIMEOUT
-        while self._pgconn.flush():
-            self._await(selectors.EVENT_READ | selectors.EVENT_WRITE, deadline)
-        while self._pgconn.is_busy():
-            self._await(selectors.EVENT_READ, deadline)
-        while (result := self._pgconn.get_result()) is not None:
-            if result.status not in _DONE:
-                raise error_from_result(result)
-
-    def _await(self, events: int, deadline: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._pgconn.socket, events)
-            if not selector.select(max(0.0, deadline - time.monotonic())):
-                raise psycopg.OperationalError("the server did not answer in time")
-        self._pgconn.consume_input()
+        self._exchange.wait()
 
 
 class NotifyReceiver:
@@ -292,10 +276,3 @@ class NotifyReceiver:
         if self._medium.channel(self._connection) != self._channel:
             raise SchemaOutOfDate("the tables of Ratchet have been made anew")
         self._check_at = time.monotonic() + self._medium.check_interval
-
-
-def backend_of(connection: Connection) -> int:
-    """The server process that answers on *connection*; behind a pooler this is not what libpq was told."""
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    assert row is not None
-    return int(row[0])
