@@ -72,6 +72,9 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
 
 
+#: So many transactions' worth of outcomes may wait for their commit before a node claims no more.
+UNWRITTEN = 4
+
 #: Targets that a node names in its row, at most.
 TARGETS_TOLD = 200
 
@@ -117,7 +120,9 @@ class Assembly:
             condition_limit=options.condition_timeout.total_seconds(),
         )
         self.task = JobTask(self.tools)
-        self.coordinator = Coordinator({}, self.tools, parts.clock)
+        self.coordinator = Coordinator(
+            {}, self.tools, parts.clock, lambda: self.completer.backlog, UNWRITTEN * options.completion_batch
+        )
         self.batch_progress = BatchProgress(
             batches=parts.store,
             invocations=parts.invocations,

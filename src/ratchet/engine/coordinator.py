@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from ratchet.engine.departures import Departures
@@ -28,8 +28,18 @@ class Coordinator:
     tell a claim whose answer was lost from one that is merely being written.
     """
 
-    def __init__(self, lanes: Mapping[Lane, JobLane], tools: TaskTools, clock: Clock) -> None:
+    def __init__(
+        self,
+        lanes: Mapping[Lane, JobLane],
+        tools: TaskTools,
+        clock: Clock,
+        unwritten: Callable[[], int] = lambda: 0,
+        most_unwritten: int = 2_000,
+    ) -> None:
         self.lanes = dict(lanes)
+        self._unwritten = unwritten
+        self._most_unwritten = most_unwritten
+        self._is_behind = False
         self._tools = tools
         self._clock = clock
         self._held: dict[
@@ -44,8 +54,24 @@ class Coordinator:
     # --- claiming ---
 
     def wanted(self, lane: Lane) -> int:
-        """How many more jobs to claim for a lane: less what waits for its start, and will then want a slot."""
+        """
+        How many more jobs to claim for a lane: less what waits for its start, and will then want a slot.
+
+        None while outcomes come faster than the store takes them: what has ended here and is not written
+        there would be run again after a crash, and there is no end to how much that could be.
+        """
+        if self._unwritten() > self._most_unwritten:
+            self._is_behind = True  # whoever writes the rest from now on sees it, and says so
+        if self._is_behind and not self.has_caught_up():
+            return 0
         return self.lanes[lane].wanted() - self.departures.count(lane)
+
+    def has_caught_up(self) -> bool:
+        """True once when so much has been written that jobs may be claimed again."""
+        if self._is_behind and self._unwritten() <= self._most_unwritten // 2:
+            self._is_behind = False
+            return True
+        return False
 
     def asking(self, claim_id: UUID) -> None:
         """A claim under this token is on its way to the store."""

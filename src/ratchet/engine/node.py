@@ -191,6 +191,8 @@ class Node:
         def complete() -> float:
             assembly.completer.wait(1.0)
             assembly.completer.run_once(clock.now())
+            if assembly.coordinator.has_caught_up():
+                self._room()
             return 0.0
 
         def heartbeat() -> float:
@@ -270,7 +272,7 @@ class Node:
             cluster.start()
 
     def _room(self) -> None:
-        """A lane has run dry while there may be more: poll now."""
+        """A lane has run dry while there may be more, or may be given more again: poll now."""
         if self._polling is not None and self._phase is Phase.RUNNING:
             self._polling.wake()
 
