@@ -138,7 +138,11 @@ class Options:
     notify: Switch = switch(True, "Wake other nodes when a job is submitted, where the store can.")
 
     # --- Completing
-    completion_batch: Count = count(500, "Outcomes that are written in one transaction, at most.", at_least=1)
+    completion_batch: Count = count(
+        500,
+        "Outcomes that are written in one transaction, at most; while four times as many wait, nothing is claimed.",
+        at_least=1,
+    )
     event_queue_size: Count = count(
         10_000, "Events that may wait for slow listeners before the oldest are dropped.", at_least=1
     )

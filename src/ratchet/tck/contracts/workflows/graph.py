@@ -66,6 +66,18 @@ class TestGraph:
         }
         assert [(e.parent_id, e.child_id) for e in graph.edges] == [(root.job_id, step.job_id)]
 
+    def test_a_claimed_step_knows_its_root(self, harness: Harness) -> None:
+        """The first job is its own root; the step that it releases names it, with the claim and read apart."""
+        root = harness.spec()
+        step = harness.child(root_id=root.job_id)
+        harness.insert([root, step], [harness.edge(root, step)])
+        for job_id in (root.job_id, step.job_id):
+            (job,) = harness.take()
+            read = harness.store.bodies([job.claim])
+            assert (job.claim.job_id, job.body.root_id) == (job_id, root.job_id)
+            assert read[job_id].root_id == root.job_id
+            harness.end(job.claim)
+
     def test_of_an_unknown_root(self, harness: Harness) -> None:
         """Empty."""
         graph = harness.store.graph(new_id())
