@@ -110,10 +110,10 @@ def _class_of(target: Any) -> type | None:
     if inspect.ismethod(target):
         receiver = target.__self__
         return receiver if isinstance(receiver, type) else type(receiver)
-    name = getattr(target, "__qualname__", "")
-    if "." not in name or "<locals>" in name:
+    written = getattr(target, "__qualname__", "")
+    if "." not in written or "<locals>" in written:
         return None
-    path = name.split(".")[:-1]
+    path = written.split(".")[:-1]
     scope: Any = getattr(target, "__globals__", {})
     owner: type | None = None
     for name in path:

@@ -57,7 +57,7 @@ class Coordinator:
         """
         How many more jobs to claim for a lane: less what waits for its start, and will then want a slot.
 
-        None while outcomes come faster than the store takes them: what has ended here and is not written
+        Nothing while outcomes come faster than the store takes them: what has ended here and is not written
         there would be run again after a crash, and there is no end to how much that could be.
         """
         if self._unwritten() > self._most_unwritten:

@@ -233,13 +233,11 @@ class PostgresqlClaimPlan:
 
     def _claim_gated(self, session: Session, look: _Look, now: datetime, *, bodies: bool) -> list[Row]:
         request = look.request
-        choice = choose_gated(
-            session,
-            request,
-            now,
-            lambda wanted: _read(session, wanted, request, now, look.start_of),
-            look.places(),
-        )
+
+        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+            _read(session, wanted, request, now, look.start_of)
+
+        choice = choose_gated(session, request, now, read, look.places())
         look.learn_branches(choice.branches)
         if choice.has_keys:
             self._turns.expect(request)
@@ -286,9 +284,8 @@ class _Look:
         self._begun = floors.monotonic()
         self._start = floors.of(request)
         self._tell = floors.wants(request, self._start)
-        self._opened: dict[
-            int, tuple[int, datetime]
-        ] = {}  # epoch and horizon of the streams, if limits count
+        # epoch and horizon of the streams, if limits count
+        self._opened: dict[int, tuple[int, datetime]] = {}
         self._from: dict[tuple[int, int], tuple[datetime, UUID]] = {}
 
     def statement(self, *, bodies: bool) -> str:
