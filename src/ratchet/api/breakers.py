@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from types import FunctionType
 from typing import Any, Final, TypeVar
 
 from ratchet.api.checks import exceptions_of, text_of
@@ -21,6 +22,10 @@ _PROTECTION: Final = "__ratchet_breaker__"
 
 #: The longest name of a service: its probes are counted under that name with a prefix.
 SERVICE_LIMIT: Final = KEY_LIMIT - len(BREAKER_GATE)
+
+#: What was found for functions; every submission asks.
+_services: dict[FunctionType, str | None] = {}
+_MOST_SERVICES: Final = 4096
 
 
 class BreakerProfile(Enum):
@@ -84,6 +89,7 @@ def circuit_breaker(
 
     def protect(target: T) -> T:
         setattr(target, _PROTECTION, protection)
+        _services.clear()
         return target
 
     return protect
@@ -102,6 +108,20 @@ def protection_of(target: Any) -> Protection | None:
 
 def breaker_of(target: Any) -> str | None:
     """The service that *target* depends on; None if none was named."""
+    if (
+        type(target) is not FunctionType
+    ):  # a method is made anew each time, and its instance is nobody's to keep
+        return _service_of(target)
+    try:
+        return _services[target]
+    except KeyError:
+        if len(_services) >= _MOST_SERVICES:
+            _services.clear()
+        found = _services[target] = _service_of(target)
+        return found
+
+
+def _service_of(target: Any) -> str | None:
     protection = protection_of(target)
     return None if protection is None else protection.service
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 from ratchet.api.backend import Backend
+from ratchet.api.capture import LAMBDA
 from ratchet.api.handles import JobHandle
-from ratchet.api.steps import Step
+from ratchet.api.steps import Step, plain_spec
 from ratchet.api.submission import Submission, send
 
 
@@ -15,9 +17,12 @@ def submit_now(
 ) -> JobHandle[Any]:
     """Store the job and return its handle, as ``enqueue(target, …).submit()`` does."""
     now = backend.now()
-    prepared = Step(target, args, kwargs).prepare(backend)
-    prepared.require_no_placeholders()
-    job_id = backend.ids()
-    spec = prepared.spec(job_id, now, caller=backend.caller())
+    if type(target) is FunctionType and target.__name__ != LAMBDA:
+        spec = plain_spec(backend, target, args, kwargs, now)
+    else:
+        prepared = Step(target, args, kwargs).prepare(backend)
+        prepared.require_no_placeholders()
+        spec = prepared.spec(backend.ids(), now, caller=backend.caller())
     send(backend, Submission([spec]), now)
+    job_id = spec.job_id
     return JobHandle(backend, job_id, target=spec.target, steps=[job_id], last=job_id)

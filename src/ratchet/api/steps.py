@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from types import FunctionType
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ratchet.api.backend import Backend
@@ -21,6 +22,7 @@ from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.spi.invocation_resolver import StoredCall
 
 _UNDECLARED: Final = JobDeclaration(name="-")
+_PLACEHOLDER: Final = '"$"'  # every placeholder is stored under this tag
 
 
 class Step:
@@ -83,10 +85,9 @@ class Step:
         )
 
     def _settings(self, backend: Backend, function: Any, lane: Lane) -> dict[str, Any]:
-        declared = declaration_of(function) or _UNDECLARED
-        breaker = breaker_of(function)
         if not (self.given or self.tags or self.params):
-            return dict(_plain_settings(declared, lane, breaker))
+            return dict(plain_of(function, lane).settings)
+        declared = declaration_of(function) or _UNDECLARED
         settings = dict(_declared_settings(declared))
         settings.update(self.given)
         tags = (*declared.tags, *self.tags)
@@ -97,7 +98,7 @@ class Step:
         for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
             if (listener := settings.get(callback)) is not None:
                 settings[callback] = backend.targets.describe(listener, arguments, {}).target
-        _settle_stream(settings, lane, breaker)
+        _settle_stream(settings, lane, breaker_of(function))
         return settings
 
 
@@ -117,7 +118,7 @@ class Prepared:
 
     def require_no_placeholders(self) -> None:
         """Refuse RESULT and RESULTS in a job that follows no other."""
-        if '"$"' in self.payload:  # every placeholder is stored under this tag
+        if _PLACEHOLDER in self.payload:
             require_no_placeholders(self.stored.target, (self.stored.args, dict(self.stored.kwargs)))
 
     def spec(self, job_id: UUID, now: datetime, **given: Any) -> JobSpec:
@@ -128,6 +129,31 @@ class Prepared:
         return JobSpec(
             job_id=job_id, target=self.stored.target, payload=self.payload, **self._settings, **given
         )
+
+
+def plain_spec(
+    backend: Backend, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
+) -> JobSpec:
+    """What a step with nothing but a call becomes, at a third of the cost; *function* is no lambda."""
+    stored = backend.targets.describe(function, args, kwargs)
+    plain = plain_of(function, stored.lane)
+    payload = encode(
+        stored.args,
+        stored.kwargs,
+        limit=backend.options.payload_limit,
+        types=plain.types,
+        allow_type=backend.allow_type,
+    )
+    if _PLACEHOLDER in payload:
+        require_no_placeholders(stored.target, (stored.args, dict(stored.kwargs)))
+    return JobSpec(
+        job_id=backend.ids(),
+        target=stored.target,
+        payload=payload,
+        scheduled_at=now,
+        caller=backend.caller(),
+        **plain.settings,
+    )
 
 
 def require_no_placeholders(target: str, arguments: object) -> None:
@@ -157,29 +183,39 @@ def parameter_types(function: Any) -> ParameterTypes:
     return _types_of(getattr(function, "__func__", function))
 
 
-#: What gave a key its identity is kept beside the settings, so that nothing else gets it.
-_PLAIN: dict[tuple[int, int, str | None], tuple[JobDeclaration, Lane, Mapping[str, Any]]] = {}
+class Plain(NamedTuple):
+    """What is the same for all jobs of a target about which only its declaration says anything."""
+
+    declared: JobDeclaration | None
+    breaker: str | None
+    lane: Lane
+    settings: Mapping[str, Any]
+    types: ParameterTypes
+
+
+_PLAIN: dict[FunctionType, Plain] = {}
 _MOST_PLAIN = 4096
 
 
-def _plain_settings(declared: JobDeclaration, lane: Lane, breaker: str | None) -> Mapping[str, Any]:
-    """
-    The settings of a job about which only its declaration says anything.
+def plain_of(target: Any, lane: Lane) -> Plain:
+    """What holds for all jobs of *target* in this lane; found out once for each function."""
+    declared, breaker = declaration_of(target), breaker_of(target)
+    if type(target) is not FunctionType:
+        return _found_plain(target, declared, breaker, lane)
+    known = _PLAIN.get(target)
+    if known is None or known.declared is not declared or known.breaker != breaker or known.lane is not lane:
+        if len(_PLAIN) >= _MOST_PLAIN:
+            _PLAIN.clear()
+        known = _PLAIN[target] = _found_plain(target, declared, breaker, lane)
+    return known
 
-    Kept by the declaration's identity: its hash would read every field of it, for every submission.
-    """
-    place = (id(declared), id(lane), breaker)
-    known = _PLAIN.get(place)
-    if known is not None:
-        return known[2]
-    settings = dict(_declared_settings(declared))
-    if declared.tags:
+
+def _found_plain(target: Any, declared: JobDeclaration | None, breaker: str | None, lane: Lane) -> Plain:
+    settings = dict(_declared_settings(declared or _UNDECLARED))
+    if declared is not None and declared.tags:
         settings["tags"] = tuple(dict.fromkeys(declared.tags))
     _settle_stream(settings, lane, breaker)
-    if len(_PLAIN) >= _MOST_PLAIN:
-        _PLAIN.clear()
-    _PLAIN[place] = (declared, lane, settings)
-    return settings
+    return Plain(declared, breaker, lane, settings, parameter_types(target))
 
 
 def _settle_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> None:

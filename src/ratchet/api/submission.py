@@ -28,7 +28,7 @@ from ratchet.model.identifiers import many_ids
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.payload import encode_many
 from ratchet.model.status import Busy, JobStatus, Priority
-from ratchet.spi.shield import undisturbed
+from ratchet.spi.shield import call_undisturbed
 
 T = TypeVar("T")
 
@@ -71,15 +71,20 @@ def send(
     """
     if submission.edges:
         require_shallow(submission.edges, backend.options.chain_depth_limit)
-    joined = within if within is not None else enlisted_connection(backend.store)
+    store = backend.store
+    joined = within if within is not None else enlisted_connection(store)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
 
     def insert() -> list[Insertion]:
-        with undisturbed():  # also in a job, which may be canceled at any moment
-            return backend.store.insert(
-                submission.specs, now=now, edges=submission.edges, batch=submission.batch, within=joined
-            )
+        return call_undisturbed(  # also in a job, which may be canceled at any moment
+            store.insert,
+            submission.specs,
+            now=now,
+            edges=submission.edges,
+            batch=submission.batch,
+            within=joined,
+        )
 
     if joined is not None:
         return insert()
@@ -141,19 +146,27 @@ def announce(
     backend: Backend, specs: Sequence[JobSpec], insertions: Sequence[Insertion], now: datetime
 ) -> None:
     """Wake pollers and tell listeners about jobs that were committed."""
-    created = [spec for spec, insertion in zip(specs, insertions, strict=True) if insertion.created]
+    created: list[JobSpec] = []
+    replaced: list[UUID] = []
+    highest: Priority | None = None
+    soon, pending = now + WAKE_AHEAD, JobStatus.PENDING
+    for spec, insertion in zip(specs, insertions, strict=True):
+        if insertion.created:
+            created.append(spec)
+            if spec.status is pending and spec.scheduled_at <= soon:
+                highest = spec.priority if highest is None else max(highest, spec.priority)
+        if insertion.replaced is not None:
+            replaced.append(insertion.replaced)
     if created:
-        soon = now + WAKE_AHEAD
-        pending = JobStatus.PENDING
-        ready = [spec.priority for spec in created if spec.status is pending and spec.scheduled_at <= soon]
-        backend.submitted(created, due=bool(ready), priority=max(ready, default=Priority.NORMAL))
+        backend.submitted(
+            created, due=highest is not None, priority=Priority.NORMAL if highest is None else highest
+        )
         if backend.hears(JobSubmitted):
             for spec in created:
                 backend.publish(_submitted(spec, now))
-    if backend.hears(JobCanceled):
-        for insertion in insertions:
-            if insertion.replaced is not None:
-                publish_canceled(backend, insertion.replaced, now)
+    if replaced and backend.hears(JobCanceled):
+        for job_id in replaced:
+            publish_canceled(backend, job_id, now)
 
 
 def _submitted(spec: JobSpec, now: datetime) -> JobSubmitted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
@@ -98,7 +99,8 @@ class DatabaseClock:
 
     def __init__(self, wall: Clock | None = None) -> None:
         self._wall: Clock = wall if wall is not None else SystemClock()
-        self._monotonic = self._wall.monotonic  # looked up once: every run asks several times
+        #: Seconds since an arbitrary point, as the wall clock tells them; looked up once, every run asks several times.
+        self.monotonic: Callable[[], float] = self._wall.monotonic
         self._lock = threading.Lock()
         # one tuple, replaced as a whole: readers need no lock
         self._anchor: tuple[datetime, float] | None = None
@@ -107,10 +109,8 @@ class DatabaseClock:
         anchor = self._anchor
         if anchor is None:
             return self._wall.now()
-        return _at(anchor, self._monotonic())
-
-    def monotonic(self) -> float:
-        return self._monotonic()
+        base, since = anchor
+        return base + timedelta(0, self.monotonic() - since)
 
     def sample(self, database_now: datetime, round_trip: Duration = timedelta(0)) -> None:
         """
@@ -125,7 +125,8 @@ class DatabaseClock:
             if self._anchor is None:
                 best = earliest + width / 2
             else:
-                best = min(max(_at(self._anchor, moment), earliest), earliest + width)
+                base, since = self._anchor
+                best = min(max(base + timedelta(0, moment - since), earliest), earliest + width)
             self._anchor = (best, moment)
 
     @property
@@ -139,11 +140,6 @@ class DatabaseClock:
         if self._anchor is None:
             return timedelta(0)
         return self.now() - self._wall.now()
-
-
-def _at(anchor: tuple[datetime, float], monotonic: float) -> datetime:
-    base, since = anchor
-    return base + timedelta(0, monotonic - since)
 
 
 def require_aware(value: datetime, name: str) -> datetime:

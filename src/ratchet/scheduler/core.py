@@ -63,15 +63,27 @@ class Core:
         self.url = url
         #: Set before `start` where another process beats for this node as well (``ratchet worker``).
         self.supervised = False
-        self._options = options
+        #: The options in force.
+        self.options = options
         self.parts = parts
+        #: Names targets and finds them again.
+        self.targets: InvocationResolver = parts.targets
+        #: On whose behalf the calling code submits.
+        self.caller: Callable[[], str | None] = parts.principal.current
         self.clock: Clock = clock if clock is not None else DatabaseClock()
+        #: Seconds since an arbitrary point.
+        self.monotonic: Callable[[], float] = self.clock.monotonic
         self._lazy = LazyStore(open_store, self.clock)
-        self._ids = ids
+        #: The database's time, as last sampled; before the store is first used, this machine's.
+        self.now: Callable[[], datetime] = self._lazy.now
+        #: Makes job ids.
+        self.ids = ids
         self._alert = alert
         self.middleware: list[Middleware] = []
         self.recurrences: list[Recurrence] = []
         self._events = Dispatcher(options.event_queue_size, parts.executor)
+        #: Whether somebody listens for a kind of event.
+        self.hears: Callable[[type[Event]], bool] = self._events.hears
         self._lock = threading.RLock()
         self._life = threading.RLock()  # one start or stop at a time; their hooks may use the scheduler
         self._limits: dict[str, int] = {}
@@ -91,7 +103,7 @@ class Core:
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
         checked = self._lazy.checked
-        return checked if checked is not None else self._lazy.check(auto_migrate=self._options.auto_migrate)
+        return checked if checked is not None else self._lazy.check(auto_migrate=self.options.auto_migrate)
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
@@ -99,36 +111,9 @@ class Core:
 
     # --- Backend ---
 
-    @property
-    def options(self) -> Options:
-        """The options in force."""
-        return self._options
-
-    @property
-    def targets(self) -> InvocationResolver:
-        """Names targets and finds them again."""
-        return self.parts.targets
-
-    @property
-    def ids(self) -> IdSource:
-        """Makes job ids."""
-        return self._ids
-
-    def now(self) -> datetime:
-        """The database's time, as last sampled; before the store is first used, this machine's."""
-        return self._lazy.now()
-
-    def monotonic(self) -> float:
-        """Seconds since an arbitrary point."""
-        return self.clock.monotonic()
-
     def rest(self, seconds: float) -> None:
         """Wait before a submission is sent again."""
         time.sleep(seconds)
-
-    def caller(self) -> str | None:
-        """On whose behalf the calling code submits."""
-        return self.parts.principal.current()
 
     def allow_type(self, module: str, qualname: str) -> bool:
         """True if a stored value of this class may be restored here."""
@@ -153,7 +138,7 @@ class Core:
         if node is not None:
             node.wake(specs[0].stream.lane if specs else None)
         cluster = self.cluster
-        if cluster is not None and self._options.notify:
+        if cluster is not None and self.options.notify:
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
@@ -193,7 +178,7 @@ class Core:
         """The job that one fire time of a schedule becomes."""
         from ratchet.engine.recurring import run_spec
 
-        return run_spec(spec, fire_at, self._ids)
+        return run_spec(spec, fire_at, self.ids)
 
     # --- events ---
 
@@ -201,10 +186,6 @@ class Core:
     def bus(self) -> EventBus:
         """Where events go."""
         return self._events.bus
-
-    def hears(self, event: type[Event]) -> bool:
-        """True if somebody listens for *event*."""
-        return self._events.hears(event)
 
     def publish(self, event: Event) -> None:
         """Tell the listeners of this process, on the dispatcher thread."""
@@ -256,8 +237,8 @@ class Core:
                 raise RatchetError(
                     "this scheduler is already running; stop() it before its options are changed"
                 )
-            self._options = self._options.replace(**changes)
-            self._events.queue_size = self._options.event_queue_size
+            self.options = self.options.replace(**changes)
+            self._events.queue_size = self.options.event_queue_size
 
     def node_parts(self) -> NodeParts:
         """What a node of this scheduler is made of."""
@@ -266,9 +247,9 @@ class Core:
         parts = self.parts
         return NodeParts(
             store=self.store,
-            options=self._options,
+            options=self.options,
             clock=self.clock,
-            ids=self._ids,
+            ids=self.ids,
             bus=self.bus,
             invocations=parts.targets,
             instances=parts.instances,
@@ -343,7 +324,7 @@ class Core:
     def store_recurrences(self) -> None:
         """Store the schedules that were declared; by option, remove those that are declared no more."""
         declared = {recurrence.store(self).name for recurrence in self.recurrences}
-        if not self._options.remove_undeclared:
+        if not self.options.remove_undeclared:
             return
         for record in self.store.schedules():
             if record.spec.declared and record.spec.name not in declared:

@@ -59,9 +59,10 @@ class LazyStore:
 
     def now(self) -> datetime:
         """The database's time, as last sampled; before the store is first used, this machine's."""
-        if self._sampled_at is not None and self._clock.monotonic() - self._sampled_at > RESAMPLE_AFTER:
+        clock = self._clock
+        if self._sampled_at is not None and clock.monotonic() - self._sampled_at > RESAMPLE_AFTER:
             self._sample(self.raw)
-        return self._clock.now()
+        return clock.now()
 
     def _sample(self, store: JobStore) -> None:
         if not isinstance(self._clock, DatabaseClock):

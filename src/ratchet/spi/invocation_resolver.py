@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from ratchet.model.payload import ParameterTypes
 from ratchet.model.status import Lane
 from ratchet.spi.instance_resolver import InstanceResolver
 
 
-@dataclass(frozen=True, slots=True)
-class StoredCall:
+class StoredCall(Struct, frozen=True):
     """What is kept of a call: a name that a worker can resolve, and the arguments as values."""
 
     target: str

@@ -9,11 +9,13 @@ raised before or after.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Shield(Protocol):
@@ -36,6 +38,15 @@ def undisturbed() -> AbstractContextManager[None]:
     """A block of our own code that an interruption of the running job, if there is one, cannot break into."""
     shield = current_shield.get()
     return nullcontext() if shield is None else shield.shielded()
+
+
+def call_undisturbed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What *work* returns, called in such a block; outside of jobs, where most submissions come from, it costs nothing."""
+    shield = current_shield.get()
+    if shield is None:
+        return work(*args, **kwargs)
+    with shield.shielded():
+        return work(*args, **kwargs)
 
 
 def bracketed(block: AbstractContextManager[T]) -> AbstractContextManager[T]:

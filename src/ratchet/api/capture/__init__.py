@@ -18,18 +18,21 @@ Attributes and subscripts are the one thing that may run user code here, through
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from ratchet.api.capture.expressions import CapturedCall, Refusal
 from ratchet.api.capture.reader import plan_of
 from ratchet.model.errors import InvalidTarget
 
-__all__ = ["CapturedCall", "capture", "is_lambda"]
+__all__ = ["LAMBDA", "CapturedCall", "capture", "is_lambda"]
+
+#: The name of every lambda.
+LAMBDA: Final = "<lambda>"
 
 
 def is_lambda(target: object) -> TypeGuard[FunctionType]:
     """True if *target* was written as a lambda expression."""
-    return isinstance(target, FunctionType) and target.__name__ == "<lambda>"
+    return isinstance(target, FunctionType) and target.__name__ == LAMBDA
 
 
 def capture(function: FunctionType) -> CapturedCall:

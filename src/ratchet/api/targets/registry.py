@@ -40,6 +40,7 @@ class TargetRegistry:
         self._declared: dict[str, tuple[Callable[..., Any], JobDeclaration]] = {}
         self._references: dict[object, TargetReference] = {}
         self._arguments: dict[object, Arguments] = {}
+        self._functions: dict[types.FunctionType, tuple[TargetReference, Arguments]] = {}
         self._invocations: dict[str, Invocation] = {}
 
     # --- declaring ---
@@ -63,6 +64,8 @@ class TargetRegistry:
             self._declared[name] = (function, declaration)
             self._invocations.pop(name, None)
         self._references.pop(function, None)
+        if isinstance(function, types.FunctionType):
+            self._functions.pop(function, None)
 
     @property
     def declared_names(self) -> frozenset[str]:
@@ -79,17 +82,23 @@ class TargetRegistry:
 
         Arguments that do not fit the signature are refused here, where the mistake was made.
         """
-        kwargs = dict(kwargs or {})
-        if is_lambda(target):
-            if args or kwargs:
-                raise InvalidTarget(
-                    "a lambda brings its own arguments; write enqueue(lambda: orders.process(order_id)) "
-                    "or enqueue(orders.process, order_id)"
-                )
-            call = capture(target)
-            target, args, kwargs = call.function, call.args, call.kwargs
-        reference = self.reference(target)
-        self._arguments_of(reference).require(args, kwargs)
+        kwargs = dict(kwargs) if kwargs else {}
+        known = self._functions.get(target) if type(target) is types.FunctionType else None
+        if known is None:
+            if is_lambda(target):
+                if args or kwargs:
+                    raise InvalidTarget(
+                        "a lambda brings its own arguments; write enqueue(lambda: orders.process(order_id)) "
+                        "or enqueue(orders.process, order_id)"
+                    )
+                call = capture(target)
+                target, args, kwargs = call.function, call.args, call.kwargs
+            reference = self.reference(target)
+            known = reference, self._arguments_of(reference)
+            if type(target) is types.FunctionType:
+                self._functions[target] = known
+        reference, arguments = known
+        arguments.require(args, kwargs)
         return StoredCall(reference.name, tuple(args), kwargs, reference.lane, reference.in_main)
 
     def reference(self, target: Callable[..., Any]) -> TargetReference:

@@ -157,8 +157,11 @@ def _plain(value: Any, depth: int) -> bool:
 
 
 def _all_plain(values: Iterable[Any], depth: int) -> bool:
-    for value in values:  # noqa: SIM110 - a generator would cost as much as the rest of the encoding
-        if type(value) not in _LEAVES and not _plain(value, depth):
+    for value in values:  # a generator would cost as much as the rest of the encoding
+        kind = type(value)
+        if kind in _LEAVES or (kind is int and SMALLEST <= value <= LARGEST):
+            continue
+        if not _plain(value, depth):
             return False
     return True
 

@@ -64,7 +64,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
-from ratchet.spi.shield import bracketed, undisturbed
+from ratchet.spi.shield import bracketed, call_undisturbed, undisturbed
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ class Database:
         self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
     ) -> list[Row] | None:
         """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
-        with undisturbed():
-            self._ready()
-            return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
+        return call_undisturbed(self._alone, sql, params, claiming, harmless)
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
@@ -232,6 +230,12 @@ class Database:
         else:
             with self.dialect.writing(for_user=True) as session:
                 yield session.connection
+
+    def _alone(
+        self, sql: str, params: Mapping[str, object], claiming: bool, harmless: bool
+    ) -> list[Row] | None:
+        self._ready()
+        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
 
     def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
         with self.dialect.writing(claiming=claiming) as session:

@@ -200,7 +200,7 @@ def lone_insert(
         "job_id": spec.job_id,
         "target": spec.target,
         "payload": spec.payload,
-        "job_type": spec.type.value,
+        "job_type": "SINGLE" if spec.type is JobType.SINGLE else spec.type.value,  # `value` is code in Python
         "priority": spec.priority,
         "stream_id": stream_id,
         "scheduled_at": spec.scheduled_at,

@@ -25,27 +25,12 @@ C = TypeVar("C", bound=Lendable)
 P = TypeVar("P")
 
 
-class Slots:
-    """A semaphore; threading's is written in Python, and every submission takes one."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self, size: int) -> None:
-        self._free: SimpleQueue[None] = SimpleQueue()
-        for _ in range(size):
-            self._free.put(None)
-
-    def acquire(self, timeout: float) -> bool:
-        """Take a slot; False if there was none for *timeout* seconds."""
-        try:
-            self._free.get(timeout=timeout)
-        except Empty:
-            return False
-        return True
-
-    def release(self) -> None:
-        """Give a slot back."""
-        self._free.put(None)
+def _slots(size: int) -> SimpleQueue[None]:
+    """A semaphore: get one, put it back. Threading's is written in Python, and every submission takes one."""
+    free: SimpleQueue[None] = SimpleQueue()
+    for _ in range(size):
+        free.put(None)
+    return free
 
 
 class Pool(ABC, Generic[C, P]):
@@ -67,20 +52,19 @@ class Pool(ABC, Generic[C, P]):
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._idle: list[C] = []
-        self._slots = Slots(self._size)
+        self._slots = _slots(self._size)
         # blocks of user code may last; the engine's own calls must not wait for them
-        self._user_slots = Slots(max(self._size - 2, 1))
+        self._user_slots = _slots(max(self._size - 2, 1))
 
     def _take(self, purpose: P, for_user: bool) -> C:
         """A connection without a transaction; give it back."""
         if self._pid != os.getpid():
             _abandoned.append(self._idle)
             self._start()
-        if for_user and not self._user_slots.acquire(timeout=self._connect_timeout):
-            raise self._exhausted()
+        if for_user:
+            self._acquire(self._user_slots)
         try:
-            if not self._slots.acquire(timeout=self._connect_timeout):
-                raise self._exhausted()
+            self._acquire(self._slots)
             try:
                 return self._idle_one(purpose) or self._connect(purpose)
             except BaseException:
@@ -88,8 +72,14 @@ class Pool(ABC, Generic[C, P]):
                 raise
         except BaseException:
             if for_user:
-                self._user_slots.release()
+                self._user_slots.put(None)
             raise
+
+    def _acquire(self, slots: SimpleQueue[None]) -> None:
+        try:
+            slots.get(timeout=self._connect_timeout)
+        except Empty:
+            raise self._exhausted() from None
 
     def give_back(self, connection: C, *, for_user: bool = False) -> None:
         """Return what was lent; one that is broken, or still in a transaction, is closed."""
@@ -103,10 +93,10 @@ class Pool(ABC, Generic[C, P]):
         finally:
             self._returned()
             if for_user:
-                self._user_slots.release()
+                self._user_slots.put(None)
 
     def _returned(self) -> None:
-        self._slots.release()
+        self._slots.put(None)
 
     def discard_idle(self) -> None:
         """Close the connections that nobody uses: after one was lost, the others are not trusted."""

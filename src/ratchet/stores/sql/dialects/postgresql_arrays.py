@@ -64,8 +64,8 @@ def plain(value: Any) -> Any:
 
 
 def _uuid(value: Any) -> bytes:
-    found: bytes = value.bytes
-    return found
+    number: int = value.int  # `bytes` is a property that does this
+    return number.to_bytes(16, "big")
 
 
 def _time(value: datetime) -> bytes:

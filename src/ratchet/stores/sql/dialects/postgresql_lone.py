@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import re
 import select
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
@@ -39,6 +38,7 @@ log = logging.getLogger("ratchet.stores.sql")
 _BIND = re.compile(r"%\((\w+)\)s")
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BINARY = Format.BINARY
+_SILENT = "the server did not answer in time"
 _INTERVAL = Struct(">qii")  # microseconds, days, months
 
 
@@ -100,17 +100,16 @@ def _encoder(name: str) -> Callable[[Any], bytes]:
 class Exchange:
     """Questions and answers on one connection, one at a time; knows what was prepared there."""
 
-    __slots__ = ("_awaited", "_loader", "_named", "_news", "_patience", "_pgconn", "_prepared")
+    __slots__ = ("_loader", "_named", "_news", "_patience", "_pgconn", "_prepared")
 
     def __init__(self, connection: Connection, patience: float) -> None:
         self._pgconn = connection.pgconn
-        self._patience = patience
+        self._patience = patience * 1000
         self._prepared: set[bytes] = set()
         self._named: dict[tuple[str, tuple[type, ...]], bytes] = {}
         self._loader = Transformer(connection)
-        self._awaited = select.POLLIN
         self._news = select.poll()
-        self._news.register(self._pgconn.socket, self._awaited)
+        self._news.register(self._pgconn.socket, select.POLLIN)
 
     def run(self, statement: LoneStatement, values: Sequence[bytes | None]) -> None:
         """Run *statement* as a transaction; psycopg's error where it was refused or got no answer."""
@@ -145,14 +144,13 @@ class Exchange:
             loader.set_pgresult(None)  # or it would be kept until the next one comes
 
     def wait(self) -> PGresult:
-        """Send what is to be sent, and read the answer."""
+        """Send what is to be sent, and read the answer; the server may be silent for the statement's patience."""
         pgconn = self._pgconn
-        deadline = time.monotonic() + self._patience
-        while pgconn.flush():  # more than the network takes at once
-            self._poll(select.POLLIN | select.POLLOUT, deadline)
-            pgconn.consume_input()
+        if pgconn.flush():
+            self._flush()
         while pgconn.is_busy():
-            self._poll(select.POLLIN, deadline)
+            if not self._news.poll(self._patience):
+                raise psycopg.OperationalError(_SILENT)
             pgconn.consume_input()
         result = pgconn.get_result()
         while pgconn.get_result() is not None:
@@ -163,12 +161,15 @@ class Exchange:
             raise error_from_result(result)
         return result
 
-    def _poll(self, events: int, deadline: float) -> None:
-        if events != self._awaited:
-            self._news.modify(self._pgconn.socket, events)
-            self._awaited = events
-        if not self._news.poll(max(deadline - time.monotonic(), 0.0) * 1000):
-            raise psycopg.OperationalError("the server did not answer in time")
+    def _flush(self) -> None:
+        """The same for more than the network takes at once."""
+        pgconn, news = self._pgconn, self._news
+        news.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
+        while pgconn.flush():
+            if not news.poll(self._patience):
+                raise psycopg.OperationalError(_SILENT)
+            pgconn.consume_input()
+        news.modify(pgconn.socket, select.POLLIN)
 
 
 class LoneStatements:

@@ -60,12 +60,9 @@ CREATE TABLE scheduler_job (
     expiry_due_at       DATETIME(6),                   -- set while it may still expire
     signal_due_at       DATETIME(6),                   -- set while it waits for a signal
     INDEX idx_job_root (root_id),
-    INDEX idx_job_parent (parent_id),
     INDEX idx_job_batch (batch_id),
     INDEX idx_job_business_key (business_key),
     INDEX idx_job_schedule (schedule, job_id),
-    INDEX idx_job_superseded_by (superseded_by),
-    INDEX idx_job_canceled_by (canceled_by),
     INDEX idx_job_held (held_at, job_id),
     INDEX idx_job_dead_letter (dead_lettered_at, job_id),
     INDEX idx_job_expiry (expiry_due_at),
@@ -385,4 +382,4 @@ CREATE TABLE ratchet_schema_version (
 );
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', '6fec63a52bde61b199fcf5e6fb73a4066dd542baa67619bb46a2b06478071685', UTC_TIMESTAMP(6));
+VALUES ('V001__initial', '704d56a5b1660fddf647ccf2199f7a68bd3c13dcabd37bd81df05f9b0fd70fb2', UTC_TIMESTAMP(6));

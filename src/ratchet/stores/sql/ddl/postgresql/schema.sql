@@ -59,12 +59,9 @@ CREATE TABLE scheduler_job (
     signal_due_at       timestamptz                    -- set while it waits for a signal
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
 CREATE INDEX idx_job_root ON scheduler_job (root_id) WHERE root_id <> job_id;
-CREATE INDEX idx_job_parent ON scheduler_job (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_job_batch ON scheduler_job (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX idx_job_business_key ON scheduler_job (business_key) WHERE business_key IS NOT NULL;
 CREATE INDEX idx_job_schedule ON scheduler_job (schedule, job_id) WHERE schedule IS NOT NULL;
-CREATE INDEX idx_job_superseded_by ON scheduler_job (superseded_by) WHERE superseded_by IS NOT NULL;
-CREATE INDEX idx_job_canceled_by ON scheduler_job (canceled_by) WHERE canceled_by IS NOT NULL;
 CREATE INDEX idx_job_held ON scheduler_job (held_at, job_id) WHERE held_at IS NOT NULL;
 CREATE INDEX idx_job_dead_letter ON scheduler_job (dead_lettered_at, job_id) WHERE dead_lettered_at IS NOT NULL;
 CREATE INDEX idx_job_expiry ON scheduler_job (expiry_due_at) WHERE expiry_due_at IS NOT NULL;
@@ -333,4 +330,4 @@ CREATE TABLE ratchet_schema_version (
 );
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', '81a812e609675e2010fe21d9290520a50cb26ab5a4346c6c3274fe2b52f50a94', clock_timestamp());
+VALUES ('V001__initial', '5abbe4c7afc5c9f3add02a6b46432086cf8280a6de0931183099b51218b72ad9', clock_timestamp());

@@ -60,12 +60,9 @@ CREATE TABLE scheduler_job (
     signal_due_at       INTEGER                        -- set while it waits for a signal
 );
 CREATE INDEX idx_job_root ON scheduler_job (root_id) WHERE root_id <> job_id;
-CREATE INDEX idx_job_parent ON scheduler_job (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_job_batch ON scheduler_job (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX idx_job_business_key ON scheduler_job (business_key) WHERE business_key IS NOT NULL;
 CREATE INDEX idx_job_schedule ON scheduler_job (schedule, job_id) WHERE schedule IS NOT NULL;
-CREATE INDEX idx_job_superseded_by ON scheduler_job (superseded_by) WHERE superseded_by IS NOT NULL;
-CREATE INDEX idx_job_canceled_by ON scheduler_job (canceled_by) WHERE canceled_by IS NOT NULL;
 CREATE INDEX idx_job_held ON scheduler_job (held_at, job_id) WHERE held_at IS NOT NULL;
 CREATE INDEX idx_job_dead_letter ON scheduler_job (dead_lettered_at, job_id) WHERE dead_lettered_at IS NOT NULL;
 CREATE INDEX idx_job_expiry ON scheduler_job (expiry_due_at) WHERE expiry_due_at IS NOT NULL;
