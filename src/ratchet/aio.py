@@ -30,6 +30,7 @@ from ratchet.api.batches import AsyncBatchBuilder, AsyncStreamingBatchBuilder
 from ratchet.api.builders import AsyncJobBuilder, GraphDraft
 from ratchet.api.handles import JobHandle
 from ratchet.api.health import Health
+from ratchet.api.immediate import submit_soon
 from ratchet.api.joins import AsyncJoinBuilder, Join
 from ratchet.api.reasons import Reason
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Schedule
@@ -132,7 +133,7 @@ class AsyncScheduler:
     ) -> JobHandle[R]: ...
     async def enqueue_now(self, target: Any, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
         """See `Scheduler.enqueue_now`."""
-        return await in_thread(self._scheduler.enqueue_now, target, *args, **kwargs)
+        return await submit_soon(self._scheduler.backend, target, args, kwargs)
 
     @overload
     def schedule(

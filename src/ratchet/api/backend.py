@@ -15,7 +15,7 @@ from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import Priority
 from ratchet.spi.invocation_resolver import InvocationResolver
-from ratchet.spi.store import JobStore
+from ratchet.spi.store import JobStore, SendingStore
 
 
 class Backend(Protocol):
@@ -29,6 +29,11 @@ class Backend(Protocol):
     @property
     def store(self) -> JobStore:
         """The store, opened and with its schema checked."""
+        ...
+
+    @property
+    def sending(self) -> SendingStore | None:
+        """The store, where a job can be sent to it without waiting, now."""
         ...
 
     @property

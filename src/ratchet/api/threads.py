@@ -43,6 +43,12 @@ async def in_thread(verb: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     )
 
 
+def start_in_thread(verb: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs) -> None:
+    """Have ``verb(*args, **kwargs)`` called on such a thread, whether or not a loop is still running; nobody waits for it."""
+    context = contextvars.copy_context()
+    _threads().submit(lambda: context.run(verb, *args, **kwargs))
+
+
 async def joining(verb: Callable[[object | None], T], within: object | None) -> T:
     """
     What ``verb(within)`` returns, without blocking the event loop.

@@ -29,7 +29,7 @@ from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.shield import undisturbed
-from ratchet.spi.store import JobStore
+from ratchet.spi.store import JobStore, SendingStore
 
 if TYPE_CHECKING:
     from ratchet.aio import AwaitableResults
@@ -104,6 +104,11 @@ class Core:
         """The store, with its schema checked (or made) when it is first used."""
         checked = self._lazy.checked
         return checked if checked is not None else self._lazy.check(auto_migrate=self.options.auto_migrate)
+
+    @property
+    def sending(self) -> SendingStore | None:
+        """The store, where a job can be sent to it without waiting, now."""
+        return self._lazy.sending
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""

@@ -6,10 +6,11 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from typing import cast
 
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.errors import SchemaOutOfDate, StoreError
-from ratchet.spi.store import JobStore
+from ratchet.spi.store import JobStore, SendingStore
 
 logger = logging.getLogger("ratchet")
 
@@ -59,10 +60,20 @@ class LazyStore:
 
     def now(self) -> datetime:
         """The database's time, as last sampled; before the store is first used, this machine's."""
-        clock = self._clock
-        if self._sampled_at is not None and clock.monotonic() - self._sampled_at > RESAMPLE_AFTER:
+        if self._is_stale():
             self._sample(self.raw)
-        return clock.now()
+        return self._clock.now()
+
+    def _is_stale(self) -> bool:
+        return self._sampled_at is not None and self._clock.monotonic() - self._sampled_at > RESAMPLE_AFTER
+
+    @property
+    def sending(self) -> SendingStore | None:
+        """The store, where it can be used without waiting: not if it is to be opened, checked or asked for its time."""
+        store = self.checked
+        if store is None or self._is_stale() or not store.capabilities.sends:
+            return None
+        return cast("SendingStore", store)
 
     def _sample(self, store: JobStore) -> None:
         if not isinstance(self._clock, DatabaseClock):

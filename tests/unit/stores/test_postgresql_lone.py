@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from ratchet.model.errors import StoreUnavailable, UnstorableData
+from ratchet.model.errors import StoreError, StoreUnavailable, UnstorableData
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobRecord, JobSpec, StreamKey
 from ratchet.model.options import Options
@@ -135,6 +135,42 @@ def test_every_field_survives(steps: SqlSteps) -> None:
     assert hot == [(int(spec.priority), "PENDING", spec.max_retries, timeout, spec.scheduled_at)]
 
 
+#: As a constraint that a user has added, or a database whose default is SERIALIZABLE: the statement runs, its commit fails.
+REFUSED_COMMITS = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;
+    CREATE CONSTRAINT TRIGGER refusal AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED
+       FOR EACH ROW EXECUTE FUNCTION refuse()
+"""
+
+
+class TestRefusedCommits:
+    def test_a_submission(self, steps: SqlSteps, postgresql_url: str) -> None:
+        """It is an error, not a job that is acknowledged and not there; what holds it up goes, and all is well."""
+        submit(steps)
+        submit(steps)
+        with psycopg.connect(postgresql_url, autocommit=True) as admin:
+            admin.execute(REFUSED_COMMITS.format(event="INSERT", table="scheduler_job"))
+            spec = steps.spec()
+            with pytest.raises(StoreError, match="not today"):
+                steps.store.insert([spec], now=steps.now)
+            assert rows(steps, spec) == (0, 0)
+            admin.execute("DROP TRIGGER refusal ON scheduler_job")
+        assert rows(steps, submit(steps)) == (1, 1)
+
+    def test_a_claim(self, steps: SqlSteps, postgresql_url: str) -> None:
+        """Nobody gets jobs whose claim was rolled back."""
+        steps.register("n1")
+        submit(steps)
+        assert len(steps.claim(node_id="n1")) == 1
+        spec = submit(steps)
+        with psycopg.connect(postgresql_url, autocommit=True) as admin:
+            admin.execute(REFUSED_COMMITS.format(event="UPDATE", table="scheduler_job_queue"))
+            with pytest.raises(StoreError, match="not today"):
+                steps.claim(node_id="n1")
+            admin.execute("DROP TRIGGER refusal ON scheduler_job_queue")
+        assert [claim.job_id for claim in steps.claim(node_id="n1")] == [spec.job_id]
+
+
 class TestFailures:
     def test_a_second_try_stores_nothing_twice(self, steps: SqlSteps) -> None:
         """The answer of the first was lost: the same job again, at once and by several, is there once."""
@@ -189,7 +225,7 @@ class TestFailures:
         ):
             store.insert([steps.spec()], now=steps.now)
             (connection,) = store.database.dialect._connections._idle  # type: ignore[attr-defined]
-            connection.exchange._patience = 0.2
+            connection.exchange._patience = 200
             proxy.silent = True
             with pytest.raises(StoreUnavailable):
                 store.insert([steps.spec()], now=steps.now)

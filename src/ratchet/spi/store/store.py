@@ -40,6 +40,7 @@ class Capabilities:
         wakeups: str | None = None,
         migrates_itself: bool = False,
         bulk: int = 1000,
+        sends: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection that users' writes can share
         self.within = within  # insert(within=…) joins a caller's transaction
@@ -48,6 +49,7 @@ class Capabilities:
         self.concurrent_writers = concurrent_writers  # two transactions can write at once
         self.migrates_itself = migrates_itself  # makes and upgrades its own schema when it is first used
         self.bulk = bulk  # jobs that a transaction of a large bulk submission holds at most
+        self.sends = sends  # it is a `SendingStore` too
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 

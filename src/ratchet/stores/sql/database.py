@@ -65,6 +65,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
 from ratchet.spi.shield import bracketed, call_undisturbed, undisturbed
+from ratchet.spi.store import Sent
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -188,6 +189,12 @@ class Database:
     ) -> list[Row] | None:
         """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
         return call_undisturbed(self._alone, sql, params, claiming, harmless)
+
+    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
+        """`run_alone` without waiting; None where that is not possible."""
+        if self._prepared_in != os.getpid() and self._prepare is not None:
+            return None
+        return self.dialect.send_alone(sql, params)
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""

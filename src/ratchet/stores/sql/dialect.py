@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
-from ratchet.spi.store import Capabilities
+from ratchet.spi.store import Capabilities, Sent
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.statement import Statement, translate
 
@@ -98,6 +98,10 @@ class Dialect(ABC):
         return no rows, and name each bind like the column that it is for.
         *harmless*: one that looks as the claim does, but takes nothing.
         """
+        return None
+
+    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
+        """`alone`, sent without waiting; None where that is not possible now, or never."""
         return None
 
     @abstractmethod

@@ -12,6 +12,7 @@ from ratchet.model.errors import SubmissionBlocked
 from ratchet.model.identifiers import is_young, old_ids
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
+from ratchet.spi.store import Sent
 from ratchet.stores.sql.backdating import LATE, tell_backdated
 from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
@@ -154,6 +155,15 @@ class SqlJobs(SqlPart):
         except ConstraintViolated:
             return False
         return True
+
+    def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
+        """Send a plain job that is due; None where something has to be opened, looked up or waited for first."""
+        stream_id = self.streams.known(spec.stream)
+        if stream_id is None or not is_evident(spec, now) or not is_young(spec.job_id):
+            return None
+        if spec.scheduled_at < now - LATE:
+            return None
+        return self.database.send_alone(*lone_insert(spec, stream_id, now, bare=True))
 
     def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
         """`_insert_plain` for one job: one statement, which is the whole transaction."""

@@ -101,6 +101,7 @@ class SqlStore:
     def _bind_jobs(self) -> None:
         jobs = SqlJobs(self.database, self.stream_registry)
         self.insert = jobs.insert
+        self.send_insert = jobs.send_insert
         self.get = jobs.get
         self.results = jobs.results
         self.find = jobs.find

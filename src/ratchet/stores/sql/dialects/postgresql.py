@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
-from ratchet.spi.store import Capabilities
+from ratchet.spi.store import Capabilities, Sent
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
@@ -75,7 +75,7 @@ class PostgresqlDialect(Dialect):
         self._lock_wait = _LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.connect_timeout.total_seconds()
-        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK)
+        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK, sends=True)
         statement_timeout = options.statement_timeout.total_seconds()
         self._connections = Connections(
             url,
@@ -152,6 +152,9 @@ class PostgresqlDialect(Dialect):
                 raise
             self._commit(session.connection)
         session.committed()
+
+    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
+        return self._lone.send(sql, params)
 
     def alone(
         self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False

@@ -8,9 +8,11 @@ one dead connection after another. Here the caller connects, and gets the reason
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections.abc import Generator
+from queue import Empty
 from typing import Any
 
 import psycopg
@@ -94,6 +96,19 @@ class Connections(Pool[Connection, None]):
     def take(self, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
         return self._take(None, for_user)
+
+    def take_idle(self) -> Connection | None:
+        """One that lies idle; None where the caller would have to wait, or to connect."""
+        if self._pid != os.getpid():
+            return None
+        try:
+            self._slots.get_nowait()
+        except Empty:
+            return None
+        found = self._idle_one(None)
+        if found is None:
+            self._returned()
+        return found
 
     def take_live(self) -> Connection:
         """`take`, for a statement that must not be sent twice: no connection that the server has ended meanwhile."""

@@ -38,6 +38,7 @@ log = logging.getLogger("ratchet.stores.sql")
 _BIND = re.compile(r"%\((\w+)\)s")
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BINARY = Format.BINARY
+_AT_ONCE = 8 * 1024  # bytes that fit into the send buffer of a connection that has nothing else to send
 _SILENT = "the server did not answer in time"
 _INTERVAL = Struct(">qii")  # microseconds, days, months
 
@@ -121,6 +122,18 @@ class Exchange:
         self._pgconn.send_query_prepared(name, values, statement.formats, _BINARY)
         self.wait()
 
+    def send(self, statement: LoneStatement, values: Sequence[bytes | None]) -> bool:
+        """Send *statement* if that takes no waiting; then `wait` is to be called."""
+        if statement.name not in self._prepared:
+            return False
+        self._pgconn.send_query_prepared(statement.name, values, statement.formats, _BINARY)
+        return True
+
+    def is_answered(self) -> bool:
+        """True if `wait` would not wait; to be asked when there is something to read."""
+        self._pgconn.consume_input()
+        return not self._pgconn.is_busy()
+
     def rows(self, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """
         The rows of the statement *text*, with numbered binds, as a transaction; errors as of `run`.
@@ -153,8 +166,8 @@ class Exchange:
                 raise psycopg.OperationalError(_SILENT)
             pgconn.consume_input()
         result = pgconn.get_result()
-        while pgconn.get_result() is not None:
-            pass
+        while (more := pgconn.get_result()) is not None:
+            result = more  # the statement was run, but its commit was refused
         if result is None:
             raise psycopg.OperationalError("the server has closed the connection")
         if result.status not in _DONE:
@@ -170,6 +183,38 @@ class Exchange:
                 raise psycopg.OperationalError(_SILENT)
             pgconn.consume_input()
         news.modify(pgconn.socket, select.POLLIN)
+
+
+class SentStatement:
+    """A statement whose answer nobody waits for yet; it has its connection until `finish`."""
+
+    __slots__ = ("_connection", "_file", "_statements")
+
+    def __init__(self, statements: LoneStatements, connection: Connection) -> None:
+        self._statements = statements
+        self._connection = connection
+        self._file = connection.pgconn.socket
+
+    def fileno(self) -> int:
+        """The socket."""
+        return self._file
+
+    def is_answered(self) -> bool:
+        """True if `finish` would not wait; to be asked when there is something to read."""
+        try:
+            return bool(self._connection.exchange.is_answered())
+        except psycopg.Error:
+            return True  # `finish` finds out what is wrong
+
+    def finish(self) -> bool:
+        """Wait for the answer; True and False as `LoneStatements.run` says."""
+        try:
+            self._connection.exchange.wait()
+        except psycopg.Error as error:
+            return self._statements.failed(self._connection, error)
+        finally:
+            self._statements.done(self._connection)
+        return True
 
 
 class LoneStatements:
@@ -201,13 +246,41 @@ class LoneStatements:
             else:
                 connection.execute(self._dialect.statement(sql).text, params)
         except (StoreError, psycopg.Error) as error:
-            connection.close()
-            connections.discard_idle()
-            log.debug("a statement alone failed and is sent again in a transaction: %s", error)
-            return False
+            return self.failed(connection, error)
         finally:
             connections.give_back(connection)
         return True
+
+    def send(self, sql: str, params: Mapping[str, Any]) -> SentStatement | None:
+        """The same, sent without waiting; None where that takes a connection, or more than the network takes at once."""
+        statement = self._known.get(sql)
+        if statement is None:
+            return None
+        values = statement.values(params)
+        if sum([len(value) for value in values if value is not None]) > _AT_ONCE:
+            return None
+        connection = self._connections.take_idle()
+        if connection is None:
+            return None
+        exchange = connection.exchange
+        try:
+            if exchange is not None and exchange.send(statement, values):
+                return SentStatement(self, connection)
+        except psycopg.Error as error:
+            self.failed(connection, error)
+        self.done(connection)
+        return None
+
+    def failed(self, connection: Connection, error: Exception) -> bool:
+        """False: the statement is to be sent again, by another connection than this one and its like."""
+        connection.close()
+        self._connections.discard_idle()
+        log.debug("a statement alone failed and is sent again in a transaction: %s", error)
+        return False
+
+    def done(self, connection: Connection) -> None:
+        """The answer was read, or there will be none."""
+        self._connections.give_back(connection)
 
     def _translated(self, sql: str) -> LoneStatement:
         text = self._dialect.statement(sql).text
