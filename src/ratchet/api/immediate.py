@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from ratchet.api.backend import Backend
 from ratchet.api.capture import LAMBDA
-from ratchet.api.context import enlisted_connection, transaction_thread
+from ratchet.api.context import enlisted_connection
 from ratchet.api.handles import JobHandle
 from ratchet.api.steps import Step, plain_spec
 from ratchet.api.submission import Submission, announce, send
@@ -44,7 +44,7 @@ async def submit_soon(
     Where the store can be asked without waiting, the loop itself sends the job and waits for the answer; otherwise
     a thread does both. A job that was sent is stored, also when whoever waits for it is canceled.
     """
-    store = backend.sending if _is_plain(target) and transaction_thread() is None else None
+    store = backend.sending if _is_plain(target) else None
     if store is None or enlisted_connection(store) is not None:
         return await in_thread(submit_now, backend, target, args, kwargs)
     now = backend.now()

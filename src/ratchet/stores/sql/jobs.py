@@ -159,24 +159,30 @@ class SqlJobs(SqlPart):
     def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
         """Send a plain job that is due; None where something has to be opened, looked up or waited for first."""
         stream_id = self.streams.known(spec.stream)
-        if stream_id is None or not is_evident(spec, now) or not is_young(spec.job_id):
+        if stream_id is None or not is_young(spec.job_id):
             return None
-        if spec.scheduled_at < now - LATE:
-            return None
-        return self.database.send_alone(*lone_insert(spec, stream_id, now, bare=True))
+        found = self._alone(spec, stream_id, now)
+        return None if found is None else self.database.send_alone(*found)
 
     def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
         """`_insert_plain` for one job: one statement, which is the whole transaction."""
-        stream_id = self.streams.known(spec.stream)
+        found = self._alone(spec, self.streams.known(spec.stream), now)
+        return found is not None and self.database.run_alone(*found) is not None
+
+    def _alone(
+        self, spec: JobSpec, stream_id: int | None, now: datetime
+    ) -> tuple[str, dict[str, object]] | None:
+        """That statement and its values; None where one is not enough. It looks for a stream that is not known."""
         bare = is_evident(spec, now)
         if stream_id is None or not bare:
             if not is_plain(spec):
-                return False
-            stream_id = self.streams.ids_of(None, validate((spec,), now=now))[spec.stream]
+                return None
+            streams = validate((spec,), now=now)
+            if stream_id is None:
+                stream_id = self.streams.ids_of(None, streams)[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
-            return False  # claims that may have passed it must be told
-        statement, values = lone_insert(spec, stream_id, now, bare=bare)
-        return self.database.run_alone(statement, values) is not None
+            return None  # claims that may have passed it must be told
+        return lone_insert(spec, stream_id, now, bare=bare)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

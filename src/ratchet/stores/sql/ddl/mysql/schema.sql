@@ -60,6 +60,7 @@ CREATE TABLE scheduler_job (
     expiry_due_at       DATETIME(6),                   -- set while it may still expire
     signal_due_at       DATETIME(6),                   -- set while it waits for a signal
     INDEX idx_job_root (root_id),
+    INDEX idx_job_parent (parent_id),
     INDEX idx_job_batch (batch_id),
     INDEX idx_job_business_key (business_key),
     INDEX idx_job_schedule (schedule, job_id),
@@ -382,4 +383,4 @@ CREATE TABLE ratchet_schema_version (
 );
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', '704d56a5b1660fddf647ccf2199f7a68bd3c13dcabd37bd81df05f9b0fd70fb2', UTC_TIMESTAMP(6));
+VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6));

@@ -59,6 +59,7 @@ CREATE TABLE scheduler_job (
     signal_due_at       timestamptz                    -- set while it waits for a signal
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.1);
 CREATE INDEX idx_job_root ON scheduler_job (root_id) WHERE root_id <> job_id;
+CREATE INDEX idx_job_parent ON scheduler_job (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_job_batch ON scheduler_job (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX idx_job_business_key ON scheduler_job (business_key) WHERE business_key IS NOT NULL;
 CREATE INDEX idx_job_schedule ON scheduler_job (schedule, job_id) WHERE schedule IS NOT NULL;
@@ -330,4 +331,4 @@ CREATE TABLE ratchet_schema_version (
 );
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', '5abbe4c7afc5c9f3add02a6b46432086cf8280a6de0931183099b51218b72ad9', clock_timestamp());
+VALUES ('V001__initial', 'dd7d85021980071e2d7ba924783ad725382ebdcd8e67fa0f92d600bd558e5ba3', clock_timestamp());

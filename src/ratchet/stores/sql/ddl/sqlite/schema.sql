@@ -62,6 +62,7 @@ CREATE TABLE scheduler_job (
     signal_due_at       INTEGER                        -- set while it waits for a signal
 );
 CREATE INDEX idx_job_root ON scheduler_job (root_id) WHERE root_id <> job_id;
+CREATE INDEX idx_job_parent ON scheduler_job (parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_job_batch ON scheduler_job (batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX idx_job_business_key ON scheduler_job (business_key) WHERE business_key IS NOT NULL;
 CREATE INDEX idx_job_schedule ON scheduler_job (schedule, job_id) WHERE schedule IS NOT NULL;
@@ -383,4 +384,4 @@ CREATE TABLE ratchet_schema_version (
 );
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', 'ed2270943d98974cd3ed28ab4f8bcff0122612472f1ab680772b7c35014206ea', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000));
+VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000));

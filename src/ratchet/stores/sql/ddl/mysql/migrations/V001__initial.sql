@@ -58,6 +58,7 @@ CREATE TABLE scheduler_job (
     expiry_due_at       DATETIME(6),                   -- set while it may still expire
     signal_due_at       DATETIME(6),                   -- set while it waits for a signal
     INDEX idx_job_root (root_id),
+    INDEX idx_job_parent (parent_id),
     INDEX idx_job_batch (batch_id),
     INDEX idx_job_business_key (business_key),
     INDEX idx_job_schedule (schedule, job_id),
