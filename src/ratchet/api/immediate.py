@@ -11,7 +11,7 @@ from ratchet.api.capture import LAMBDA
 from ratchet.api.context import enlisted_connection
 from ratchet.api.handles import JobHandle
 from ratchet.api.steps import Step, plain_spec
-from ratchet.api.submission import Submission, announce, send
+from ratchet.api.submission import announce, send_one
 from ratchet.api.threads import in_thread, start_in_thread
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.spi.store import Sent
@@ -31,7 +31,7 @@ def submit_now(
         prepared = Step(target, args, kwargs).prepare(backend)
         prepared.require_no_placeholders()
         spec = prepared.spec(backend.ids(), now, caller=backend.caller())
-    send(backend, Submission([spec]), now)
+    send_one(backend, spec, now)
     return _handle(backend, spec)
 
 
@@ -51,7 +51,7 @@ async def submit_soon(
     spec = plain_spec(backend, target, args, kwargs, now)
     sent = store.send_insert(spec, now=now)
     if sent is None:
-        await in_thread(send, backend, Submission([spec]), now)
+        await in_thread(send_one, backend, spec, now)
         return _handle(backend, spec)
     try:
         answered = await _answer(sent)
@@ -63,7 +63,7 @@ async def submit_soon(
     elif sent.finish():
         announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
     else:
-        await in_thread(send, backend, Submission([spec]), now)
+        await in_thread(send_one, backend, spec, now)
     return _handle(backend, spec)
 
 
@@ -100,7 +100,7 @@ def _finish(backend: Backend, spec: JobSpec, sent: Sent, now: datetime) -> None:
     if sent.finish():
         announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
     else:
-        send(backend, Submission([spec]), now)
+        send_one(backend, spec, now)
 
 
 def _is_plain(target: Any) -> TypeGuard[FunctionType]:

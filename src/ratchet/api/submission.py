@@ -97,6 +97,17 @@ def send(
     return insertions
 
 
+def send_one(backend: Backend, spec: JobSpec, now: datetime) -> None:
+    """`send` for a job with nothing around it: no keys, edges, batch and limits."""
+    store = backend.store
+    if enlisted_connection(store) is not None:
+        send(backend, Submission([spec]), now)
+        return
+    specs = [spec]
+    insertions = persisted(backend, lambda: call_undisturbed(store.insert, specs, now=now))
+    announce(backend, specs, insertions, now)
+
+
 def require_shallow(edges: Sequence[Edge], limit: int) -> None:
     """`InvalidJob` for a graph in which a job waits for itself, or more than *limit* wait for one another."""
     children: dict[UUID, list[UUID]] = {}
@@ -130,16 +141,16 @@ def persisted(backend: Backend, write: Callable[[], T]) -> T:
 
     An unknown commit is always asked about once more: the same ids give the true answer.
     """
-    started = backend.monotonic()
-    for rest in (*RESTS, None):
+    started, rests = backend.monotonic(), 0
+    while True:
         try:
             return write()
         except StoreUnavailable as error:
             late = backend.monotonic() - started > PATIENCE
-            if rest is None or (late and not isinstance(error, CommitUnknown)):
+            if rests == len(RESTS) or (late and not isinstance(error, CommitUnknown)):
                 raise
-            backend.rest(rest)
-    raise AssertionError("unreachable")
+            backend.rest(RESTS[rests])
+            rests += 1
 
 
 def announce(
