@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def test_no_more_is_claimed_than_can_be_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(SqlClaims, "claim_next_batch", counted)
     monkeypatch.setattr(SqlTransitions, "complete", slow)
     options = Options(concurrency=4, max_prefetch=20, completion_batch=10)
-    with Scheduler(f"sqlite:///{tmp_path}/jobs.db", allow=["tests.lifecycle"], options=options) as scheduler:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with closing(Scheduler(url, allow=["tests.lifecycle"], options=options)) as scheduler, scheduler:
         handles = scheduler.enqueue_many(double, [(number,) for number in range(JOBS)])
         assert [handle.result(timeout=60) for handle in handles] == [2 * number for number in range(JOBS)]
     # four portions that wait, what is running and prefetched, and the claim that was under way when the fourth was full

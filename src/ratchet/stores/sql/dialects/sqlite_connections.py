@@ -30,6 +30,8 @@ class Connections:
     With *path* None the database is in memory: one connection, private to this object.
     """
 
+    _pid: int | None = None
+
     def __init__(self, path: Path | None, *, synchronous: str, busy_timeout: float) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
             raise ConfigurationError(
@@ -135,9 +137,12 @@ class Connections:
         self._gate.close_file()
 
     def __del__(self) -> None:
-        # closing a database in memory is losing it, so that happens when nobody can ask for it any more
-        if self.path is None and self._pid == os.getpid() and self._writer is not None:
-            self._writer.close()
+        # Closing a database in memory is losing it, so that happens when nobody can ask for it any more; and a program
+        # that has closed nothing is not told so by the interpreter, connection by connection.
+        if self._pid == os.getpid():
+            for connection in (self._writer, *self._idle):
+                if connection is not None:
+                    connection.close()
 
     def _open(self, *, reading: bool = False) -> sqlite3.Connection:
         if self.path is not None and not self.path.parent.is_dir():
