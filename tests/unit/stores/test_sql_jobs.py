@@ -64,15 +64,25 @@ class TestCost:
         postgresql.submit()
         assert len(statements.of(postgresql.submit)) == 1
 
-    def test_a_thousand_jobs_cost_what_one_costs(self, steps: SqlSteps, statements: Statements) -> None:
+    def test_a_plain_job_is_two_statements_elsewhere(self, steps: SqlSteps, statements: Statements) -> None:
+        """Nobody looks whether it is there already: it is refused then, and takes the longer way."""
+        steps.submit()
+        spec = steps.spec()
+        sent = statements.of(lambda: steps.store.insert([spec], now=steps.now))
+        assert len(sent) == (1 if steps.store.database.dialect.fuses_writes else 2)
+        again = statements.of(lambda: steps.store.insert([spec], now=steps.now))
+        assert len(again) > len(sent)
+        assert steps.store.count(JobFilter()) == 2
+
+    def test_a_thousand_jobs_cost_what_two_cost(self, steps: SqlSteps, statements: Statements) -> None:
         """The number of statements of a submission does not depend on the number of its jobs."""
         steps.submit()
-        one = statements.of(lambda: steps.submit_many(1))
+        two = statements.of(lambda: steps.submit_many(2))
         many = statements.of(lambda: steps.submit_many(1000))
-        assert len(one) <= 3
+        assert len(two) <= 3
         # PostgreSQL takes a bulk by COPY, which passes by the statements that are counted here.
         copied = steps.store.database.dialect.name == "postgresql"
-        assert len(many) == (0 if copied else len(one))
+        assert len(many) == (0 if copied else len(two))
 
     def test_keys_tags_and_edges_cost_a_fixed_number(self, steps: SqlSteps, statements: Statements) -> None:
         """A graph with everything in it: the same statements for one chain and for fifty."""

@@ -24,7 +24,7 @@ from ratchet.stores.sql.locked import lock_jobs
 from ratchet.stores.sql.records import find_record, find_results, find_tags
 from ratchet.stores.sql.revivals import retry_jobs
 from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.specs import copy_specs, lone_insert
+from ratchet.stores.sql.specs import copy_specs, insert_apart, lone_insert, lone_values
 from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
 from ratchet.stores.validation import is_evident, require_new, validate
 
@@ -143,7 +143,7 @@ class SqlJobs(SqlPart):
         dialect = self.database.dialect
         if len(specs) == 1:
             # an older one may be in the archive
-            return dialect.fuses_writes and is_young(specs[0].job_id) and self._insert_alone(specs[0], now)
+            return is_young(specs[0].job_id) and self._insert_alone(specs[0], now)
         if len(specs) < COPY_FROM or not dialect.copies or old_ids([spec.job_id for spec in specs]):
             return False
         bare = all(map(has_only_defaults, specs))
@@ -161,18 +161,24 @@ class SqlJobs(SqlPart):
         stream_id = self.streams.known(spec.stream)
         if stream_id is None or not is_young(spec.job_id):
             return None
-        found = self._alone(spec, stream_id, now)
-        return None if found is None else self.database.send_alone(*found)
+        values = self._lone_values(spec, stream_id, now)
+        return None if values is None else self.database.send_alone(lone_insert(values), values)
 
     def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
-        """`_insert_plain` for one job: one statement, which is the whole transaction."""
-        found = self._alone(spec, self.streams.known(spec.stream), now)
-        return found is not None and self.database.run_alone(*found) is not None
+        """`_insert_plain` for one job: one statement, which is the whole transaction; or two, where the product needs them."""
+        values = self._lone_values(spec, self.streams.known(spec.stream), now)
+        if values is None:
+            return False
+        if self.database.dialect.fuses_writes:
+            return self.database.run_alone(lone_insert(values), values) is not None
+        try:
+            self.database.run(lambda session: insert_apart(session, values))
+        except (ConstraintViolated, LockTimeout):
+            return False
+        return True
 
-    def _alone(
-        self, spec: JobSpec, stream_id: int | None, now: datetime
-    ) -> tuple[str, dict[str, object]] | None:
-        """That statement and its values; None where one is not enough. It looks for a stream that is not known."""
+    def _lone_values(self, spec: JobSpec, stream_id: int | None, now: datetime) -> dict[str, object] | None:
+        """What is to be stored; None where it takes more than that. It looks for a stream that is not known."""
         bare = is_evident(spec, now)
         if stream_id is None or not bare:
             if not is_plain(spec):
@@ -182,7 +188,7 @@ class SqlJobs(SqlPart):
                 stream_id = self.streams.ids_of(None, streams)[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
             return None  # claims that may have passed it must be told
-        return lone_insert(spec, stream_id, now, bare=bare)
+        return lone_values(spec, stream_id, now, bare=bare)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

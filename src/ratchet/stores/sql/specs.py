@@ -60,10 +60,8 @@ _FUSED = """
     SELECT job_id FROM cold
 """
 
-_ALONE = """
-    WITH cold AS (INSERT INTO scheduler_job ({cold}) VALUES ({cold_values}))
-    INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_values})
-"""
+_COLD = "INSERT INTO scheduler_job ({cold}) VALUES ({cold_values})"
+_QUEUED = "INSERT INTO scheduler_job_queue ({hot}) VALUES ({hot_values})"
 
 _REQUIRED = (
     "job_id",
@@ -186,13 +184,11 @@ def find_known(session: Session, job_ids: Iterable[UUID]) -> set[UUID]:
     return {job_id for (job_id,) in session.rows(FIND_KNOWN, {"ids": ids})} if ids else set()
 
 
-def lone_insert(
-    spec: JobSpec, stream_id: int, now: datetime, *, bare: bool = False
-) -> tuple[str, dict[str, object]]:
+def lone_values(spec: JobSpec, stream_id: int, now: datetime, *, bare: bool = False) -> dict[str, object]:
     """
-    The one statement that stores a PENDING job without keys, tags, edges and signal, where the product can fuse writes.
+    What is stored of a PENDING job without keys, tags, edges and signal: the values for `lone_insert` or `insert_apart`.
 
-    It fails where the job is there already: looking for it first, as ON CONFLICT does, is work for the server
+    Both fail where the job is there already: looking for it first, as ON CONFLICT does, is work for the server
     and bytes in its log, and only a submission whose answer was lost comes twice. *bare*: nothing but defaults
     is in the spec (`has_only_defaults`).
     """
@@ -213,7 +209,18 @@ def lone_insert(
         for name, value_of, default in _OPTIONAL:
             if (value := value_of(spec)) != default:
                 values[name] = value
-    return _insert_alone(tuple(values)), values
+    return values
+
+
+def lone_insert(values: Mapping[str, object]) -> str:
+    """The one statement that stores such a job, where the product can fuse writes."""
+    return _insert_alone(tuple(values))[0]
+
+
+def insert_apart(session: Session, values: Mapping[str, object]) -> None:
+    """Store such a job where it takes two statements; `ConstraintViolated` where it is there already."""
+    for statement in _insert_alone(tuple(values))[1:]:
+        session.execute(statement, values)
 
 
 def copy_specs(
@@ -316,17 +323,15 @@ def _insert_one(columns: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _insert_alone(given: tuple[str, ...]) -> str:
+def _insert_alone(given: tuple[str, ...]) -> tuple[str, str, str]:
+    """Both rows in one statement; the cold one, and the hot one."""
     # what two columns have in common is sent once
     binds = {"root_id": ":job_id", "created_at": ":scheduled_at", "status": "'PENDING'"}
     binds |= {column: f":{column}" for column in given}
     hot = {column: binds[source] for column, source in _HOT if source in binds}
-    return _ALONE.format(
-        cold=", ".join(binds),
-        cold_values=", ".join(binds.values()),
-        hot=", ".join(hot),
-        hot_values=", ".join(hot.values()),
-    )
+    cold = _COLD.format(cold=", ".join(binds), cold_values=", ".join(binds.values()))
+    queued = _QUEUED.format(hot=", ".join(hot), hot_values=", ".join(hot.values()))
+    return f"WITH cold AS ({cold}) {queued}", cold, queued
 
 
 @lru_cache(maxsize=256)
