@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -129,3 +130,22 @@ class TestHousekeeping:
         assert keeper.run_once(steps.now) == 0
         assert keeper.run_once(steps.now + timedelta(days=30)) > 0
         assert steps.sql("SELECT count(*) AS jobs FROM scheduler_job_archive") == [(20,)]
+
+
+def test_a_success_stays_on_its_page(steps: SqlSteps) -> None:
+    """Jobs that were submitted together end together: each finds room beside itself, and no index gets another entry."""
+    ids = steps.submit_many(600)
+    before = pages(steps)
+    claims = steps.claim()
+    assert len(claims) == len(ids)
+    steps.end_all(claims)
+    after = pages(steps)
+    moved = [job_id for job_id in ids if before[job_id] != after[job_id]]
+    assert len(moved) < len(ids) / 20
+
+
+def pages(steps: SqlSteps) -> dict[UUID, int]:
+    """Where each job's row is."""
+    return dict(
+        steps.sql("SELECT job_id, CAST((CAST(CAST(ctid AS text) AS point))[0] AS int) FROM scheduler_job")
+    )
