@@ -108,7 +108,7 @@ class TestRunner:
         done = run_kit("-c", script)
         assert done.returncode == 0, done.stdout
         total = len(listed_contracts())
-        assert done.stdout.rstrip().endswith(f"\n{total} of {total} contracts, 6 skipped")
+        assert done.stdout.rstrip().endswith(f"\n{total} of {total} contracts, 11 skipped")
         assert "TestUnreachable.test_nobody_listens: the store declares no server" in done.stdout
 
     def test_the_pytest_line(self) -> None:
