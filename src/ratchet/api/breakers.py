@@ -108,10 +108,8 @@ def protection_of(target: Any) -> Protection | None:
 
 def breaker_of(target: Any) -> str | None:
     """The service that *target* depends on; None if none was named."""
-    if (
-        type(target) is not FunctionType
-    ):  # a method is made anew each time, and its instance is nobody's to keep
-        return _service_of(target)
+    if type(target) is not FunctionType:
+        return _service_of(target)  # a method is made anew each time, and its instance is nobody's to keep
     try:
         return _services[target]
     except KeyError:

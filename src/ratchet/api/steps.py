@@ -22,7 +22,8 @@ from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.spi.invocation_resolver import StoredCall
 
 _UNDECLARED: Final = JobDeclaration(name="-")
-_PLACEHOLDER: Final = '"$"'  # every placeholder is stored under this tag
+#: Every placeholder is stored under this tag.
+PLACEHOLDER: Final = '"$"'
 
 
 class Step:
@@ -118,7 +119,7 @@ class Prepared:
 
     def require_no_placeholders(self) -> None:
         """Refuse RESULT and RESULTS in a job that follows no other."""
-        if _PLACEHOLDER in self.payload:
+        if PLACEHOLDER in self.payload:
             require_no_placeholders(self.stored.target, (self.stored.args, dict(self.stored.kwargs)))
 
     def spec(self, job_id: UUID, now: datetime, **given: Any) -> JobSpec:
@@ -134,7 +135,7 @@ class Prepared:
 def plain_spec(
     backend: Backend, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
 ) -> JobSpec:
-    """What a step with nothing but a call becomes, at a third of the cost; *function* is no lambda."""
+    """What a step with nothing but a call becomes, in one go; *function* is no lambda."""
     stored = backend.targets.describe(function, args, kwargs)
     plain = plain_of(function, stored.lane)
     payload = encode(
@@ -144,7 +145,7 @@ def plain_spec(
         types=plain.types,
         allow_type=backend.allow_type,
     )
-    if _PLACEHOLDER in payload:
+    if PLACEHOLDER in payload:
         require_no_placeholders(stored.target, (stored.args, dict(stored.kwargs)))
     return JobSpec(
         job_id=backend.ids(),

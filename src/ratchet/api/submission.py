@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ratchet.api.backend import Backend
 from ratchet.api.context import enlisted_connection
-from ratchet.api.steps import Step, parameter_types, require_no_placeholders
+from ratchet.api.steps import PLACEHOLDER, Step, parameter_types, require_no_placeholders
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreUnavailable
@@ -313,7 +313,7 @@ def specs_for(
         allow_type=backend.allow_type,
     )
     for args, payload in zip(calls, payloads, strict=True):
-        if '"$"' in payload:
+        if PLACEHOLDER in payload:
             require_no_placeholders(prepared.stored.target, args)
     ids = many_ids(backend.ids, len(calls))
     pattern = prepared.spec(ids[0], now, caller=backend.caller(), **given)

@@ -41,7 +41,7 @@ def undisturbed() -> AbstractContextManager[None]:
 
 
 def call_undisturbed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What *work* returns, called in such a block; outside of jobs, where most submissions come from, it costs nothing."""
+    """What *work* returns, called in such a block; outside of jobs, where most submissions come from, there is none to enter."""
     shield = current_shield.get()
     if shield is None:
         return work(*args, **kwargs)
