@@ -19,6 +19,13 @@ T = TypeVar("T")
 MEMORY = "sqlite:///:memory:"
 KINDS = ("memory", "file", "postgresql", "mysql")
 
+#: As a constraint that a user has added, or a database whose default is SERIALIZABLE: the statement runs, its commit fails.
+REFUSED_COMMITS = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;
+    CREATE CONSTRAINT TRIGGER refusal AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED
+       FOR EACH ROW EXECUTE FUNCTION refuse()
+"""
+
 
 class SqlSteps(Steps):
     """The words of the conformance kit on one SQL store, and more handles on the same data."""

@@ -23,7 +23,7 @@ from ratchet.stores.sql.store import open_store
 from ratchet.tck.faults import Proxy
 from tests.unit.stores.backlog import NOW
 from tests.unit.stores.counting import Statements
-from tests.unit.stores.sql_stores import SqlSteps, at_once, opened
+from tests.unit.stores.sql_stores import REFUSED_COMMITS, SqlSteps, at_once, opened
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -133,14 +133,6 @@ def test_every_field_survives(steps: SqlSteps) -> None:
     )
     timeout = spec.timeout // timedelta(microseconds=1) if spec.timeout is not None else None
     assert hot == [(int(spec.priority), "PENDING", spec.max_retries, timeout, spec.scheduled_at)]
-
-
-#: As a constraint that a user has added, or a database whose default is SERIALIZABLE: the statement runs, its commit fails.
-REFUSED_COMMITS = """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;
-    CREATE CONSTRAINT TRIGGER refusal AFTER {event} ON {table} DEFERRABLE INITIALLY DEFERRED
-       FOR EACH ROW EXECUTE FUNCTION refuse()
-"""
 
 
 class TestRefusedCommits:

@@ -15,6 +15,7 @@ import pytest
 import ratchet.api.immediate as immediate
 from ratchet import JobHandle, JobSubmitted, Options, Priority, Scheduler
 from ratchet.stores.sql.dialects.postgresql_connections import Connections
+from tests.unit.stores.sql_stores import REFUSED_COMMITS
 
 POOL = 4
 PATIENCE = 10.0
@@ -242,11 +243,7 @@ def test_a_connection_that_died_while_idle(scheduler: Scheduler, postgresql_url:
 def test_a_refused_commit(scheduler: Scheduler, postgresql_url: str) -> None:
     """Nothing is stored, and that is what the caller hears."""
     with psycopg.connect(postgresql_url, autocommit=True) as admin:
-        admin.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not today'; END $$;"
-            "CREATE CONSTRAINT TRIGGER refusal AFTER INSERT ON scheduler_job DEFERRABLE INITIALLY DEFERRED"
-            " FOR EACH ROW EXECUTE FUNCTION refuse()"
-        )
+        admin.execute(REFUSED_COMMITS.format(event="INSERT", table="scheduler_job"))
     with pytest.raises(Exception, match="not today"):
         asyncio.run(scheduler.aio.enqueue_now(work, 1))
     assert jobs(scheduler) == 0
