@@ -152,8 +152,8 @@ class Ratchet(Subject):
         if self.url.startswith("sqlite"):
             self._watch_sqlite(store)
             return
-        from ratchet.stores.sql.dialects.postgresql_connections import Connection
-        from ratchet.stores.sql.dialects.postgresql_lone import Exchange
+        from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange
+        from ratchet.stores.sql.dialects.postgresql.connections import Connection
 
         def counted(original: Any) -> Any:
             def wait(*args: Any, **kwargs: Any) -> Any:

@@ -6,23 +6,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ratchet.api.async_handles import AsyncBatchHandle, AsyncJobHandle
-    from ratchet.api.batch_handles import BatchHandle
-    from ratchet.api.batches import BatchBuilder, StreamingBatchBuilder
-    from ratchet.api.breakers import BreakerProfile, circuit_breaker
-    from ratchet.api.builders import AsyncJobBuilder, JobBuilder
-    from ratchet.api.call import Call, call
-    from ratchet.api.conditions import Condition
+    from ratchet.api.batches.builders import BatchBuilder, StreamingBatchBuilder
+    from ratchet.api.batches.handles import BatchHandle
     from ratchet.api.context import JobContext, JobTransaction
-    from ratchet.api.declarations import DeclaredJob
-    from ratchet.api.graphs import JobGraph
-    from ratchet.api.handles import JobHandle
-    from ratchet.api.health import Health
-    from ratchet.api.joins import Join, JoinBuilder
-    from ratchet.api.reasons import Reason
-    from ratchet.api.records import TruncatedResult
+    from ratchet.api.observe.async_handles import AsyncBatchHandle, AsyncJobHandle
+    from ratchet.api.observe.graphs import JobGraph
+    from ratchet.api.observe.handles import JobHandle
+    from ratchet.api.observe.health import Health
+    from ratchet.api.observe.reasons import Reason
+    from ratchet.api.observe.records import TruncatedResult
     from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
+    from ratchet.api.submit.builders import AsyncJobBuilder, JobBuilder
+    from ratchet.api.submit.call import Call, call
+    from ratchet.api.submit.conditions import Condition
+    from ratchet.api.submit.joins import Join, JoinBuilder
     from ratchet.api.targets import JobDeclaration
+    from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
+    from ratchet.api.targets.declarations import DeclaredJob
     from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
@@ -119,42 +119,42 @@ if TYPE_CHECKING:
 #: ``import ratchet`` is cheap and drags in nothing that is not needed.
 _HOMES: dict[str, str] = {
     "Alert": "ratchet.model.job",
-    "AsyncBatchHandle": "ratchet.api.async_handles",
-    "AsyncJobBuilder": "ratchet.api.builders",
-    "AsyncJobHandle": "ratchet.api.async_handles",
+    "AsyncBatchHandle": "ratchet.api.observe.async_handles",
+    "AsyncJobBuilder": "ratchet.api.submit.builders",
+    "AsyncJobHandle": "ratchet.api.observe.async_handles",
     "BackoffPolicy": "ratchet.model.status",
-    "BatchBuilder": "ratchet.api.batches",
+    "BatchBuilder": "ratchet.api.batches.builders",
     "BatchCompleted": "ratchet.model.events",
     "BreakerClosed": "ratchet.model.events",
     "BreakerOpened": "ratchet.model.events",
     "BatchContext": "ratchet.model.results",
-    "BatchHandle": "ratchet.api.batch_handles",
-    "BreakerProfile": "ratchet.api.breakers",
+    "BatchHandle": "ratchet.api.batches.handles",
+    "BreakerProfile": "ratchet.api.targets.breakers",
     "BreakerSettings": "ratchet.model.breaker",
     "BusinessKeyBusy": "ratchet.model.errors",
     "Busy": "ratchet.model.status",
-    "Call": "ratchet.api.call",
+    "Call": "ratchet.api.submit.call",
     "Clock": "ratchet.model.clock",
     "ClusterCoordinator": "ratchet.spi.cluster_coordinator",
     "CommitUnknown": "ratchet.model.errors",
-    "Condition": "ratchet.api.conditions",
+    "Condition": "ratchet.api.submit.conditions",
     "ConditionFailed": "ratchet.model.errors",
     "ConfigurationError": "ratchet.model.errors",
     "Conflict": "ratchet.model.errors",
     "DeadLetter": "ratchet.model.job",
-    "DeclaredJob": "ratchet.api.declarations",
+    "DeclaredJob": "ratchet.api.targets.declarations",
     "EmptyFilter": "ratchet.model.errors",
     "ErrorSanitizer": "ratchet.spi.error_sanitizer",
     "Execution": "ratchet.model.job",
     "ExecutionStatus": "ratchet.model.job",
     "ExecutorProvider": "ratchet.spi.executor_provider",
-    "Health": "ratchet.api.health",
+    "Health": "ratchet.api.observe.health",
     "InstanceResolver": "ratchet.spi.instance_resolver",
     "InvalidJob": "ratchet.model.errors",
     "InvalidTarget": "ratchet.model.errors",
     "InvocationResolver": "ratchet.spi.invocation_resolver",
     "Job": "ratchet.model.job",
-    "JobBuilder": "ratchet.api.builders",
+    "JobBuilder": "ratchet.api.submit.builders",
     "JobCallbackFailed": "ratchet.model.events",
     "JobCanceled": "ratchet.model.events",
     "JobCanceledError": "ratchet.model.errors",
@@ -168,8 +168,8 @@ _HOMES: dict[str, str] = {
     "JobFailed": "ratchet.model.events",
     "JobFailedError": "ratchet.model.errors",
     "JobFilter": "ratchet.model.job",
-    "JobGraph": "ratchet.api.graphs",
-    "JobHandle": "ratchet.api.handles",
+    "JobGraph": "ratchet.api.observe.graphs",
+    "JobHandle": "ratchet.api.observe.handles",
     "JobInterrupted": "ratchet.model.errors",
     "JobNotFound": "ratchet.model.errors",
     "JobPaused": "ratchet.model.events",
@@ -186,8 +186,8 @@ _HOMES: dict[str, str] = {
     "JobTimeout": "ratchet.model.errors",
     "JobTransaction": "ratchet.api.context",
     "JobType": "ratchet.model.status",
-    "Join": "ratchet.api.joins",
-    "JoinBuilder": "ratchet.api.joins",
+    "Join": "ratchet.api.submit.joins",
+    "JoinBuilder": "ratchet.api.submit.joins",
     "Lane": "ratchet.model.status",
     "LifecycleHook": "ratchet.spi.lifecycle_hook",
     "LogLine": "ratchet.model.job",
@@ -206,7 +206,7 @@ _HOMES: dict[str, str] = {
     "RESULT": "ratchet.model.payload",
     "RESULTS": "ratchet.model.payload",
     "RatchetError": "ratchet.model.errors",
-    "Reason": "ratchet.api.reasons",
+    "Reason": "ratchet.api.observe.reasons",
     "ResilienceStrategy": "ratchet.spi.resilience",
     "RetryLater": "ratchet.model.errors",
     "RetryPolicy": "ratchet.spi.retry_policy",
@@ -221,17 +221,17 @@ _HOMES: dict[str, str] = {
     "StaleClaim": "ratchet.model.errors",
     "StoreError": "ratchet.model.errors",
     "StoreUnavailable": "ratchet.model.errors",
-    "StreamingBatchBuilder": "ratchet.api.batches",
+    "StreamingBatchBuilder": "ratchet.api.batches.builders",
     "SubmissionBlocked": "ratchet.model.errors",
     "TargetNotAllowed": "ratchet.model.errors",
     "TargetNotFound": "ratchet.model.errors",
     "TargetPolicy": "ratchet.spi.target_policy",
-    "TruncatedResult": "ratchet.api.records",
+    "TruncatedResult": "ratchet.api.observe.records",
     "UnstorableData": "ratchet.model.errors",
     "UnstorableValue": "ratchet.model.errors",
     "UnsubmittedJobWarning": "ratchet.model.errors",
-    "call": "ratchet.api.call",
-    "circuit_breaker": "ratchet.api.breakers",
+    "call": "ratchet.api.submit.call",
+    "circuit_breaker": "ratchet.api.targets.breakers",
     "do_not_retry": "ratchet.model.errors",
     "new_id": "ratchet.model.identifiers",
     "timestamp_of": "ratchet.model.identifiers",

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from ratchet.api.async_queries import (
+from ratchet.api.batches.builders import AsyncBatchBuilder, AsyncStreamingBatchBuilder
+from ratchet.api.observe.async_queries import (
     AsyncBatches,
     AsyncBreakers,
     AsyncDeadLetters,
@@ -26,14 +27,13 @@ from ratchet.api.async_queries import (
     AsyncQueues,
     AsyncSchedules,
 )
-from ratchet.api.batches import AsyncBatchBuilder, AsyncStreamingBatchBuilder
-from ratchet.api.builders import AsyncJobBuilder, GraphDraft
-from ratchet.api.handles import JobHandle
-from ratchet.api.health import Health
-from ratchet.api.immediate import submit_soon
-from ratchet.api.joins import AsyncJoinBuilder, Join
-from ratchet.api.reasons import Reason
+from ratchet.api.observe.handles import JobHandle
+from ratchet.api.observe.health import Health
+from ratchet.api.observe.reasons import Reason
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Schedule
+from ratchet.api.submit.builders import AsyncJobBuilder, GraphDraft
+from ratchet.api.submit.immediate import submit_soon
+from ratchet.api.submit.joins import AsyncJoinBuilder, Join
 from ratchet.api.threads import in_thread, joining
 from ratchet.engine.waiter import ResultWaiter, _Wait
 from ratchet.model.durations import Duration

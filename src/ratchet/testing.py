@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from ratchet.api.steps import Step
+from ratchet.api.submit.steps import Step
 from ratchet.engine.manual import ManualNode
 from ratchet.model.clock import Clock, ManualClock
 from ratchet.model.decision import CanceledJob

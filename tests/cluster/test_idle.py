@@ -10,9 +10,9 @@ from pymongo import monitoring
 
 from ratchet import Options, Scheduler
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.dialects.mysql_session import MysqlSession
-from ratchet.stores.sql.dialects.postgresql_session import PostgresqlSession
-from ratchet.stores.sql.dialects.sqlite_session import SqliteSession
+from ratchet.stores.sql.dialects.mysql.session import MysqlSession
+from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
+from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from tests.cluster import errands
 from tests.cluster.workers import until
 

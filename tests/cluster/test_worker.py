@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.api.handles import JobHandle
+from ratchet.api.observe.handles import JobHandle
 from ratchet.model.cluster import NodeState
 from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler

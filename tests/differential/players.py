@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import ratchet.stores.memory.callbacks
-import ratchet.stores.sql.callbacks
+import ratchet.stores.sql.dependants.callbacks
 from ratchet.model.callbacks import callback_spec
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobClaim
 from ratchet.model.errors import RatchetError
@@ -122,5 +122,5 @@ def same_callbacks() -> Iterator[None]:
     """Callbacks that stores make by themselves get the same ids everywhere."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ratchet.stores.memory.callbacks, "callback_spec", _named_by_its_parent)
-        patch.setattr(ratchet.stores.sql.callbacks, "callback_spec", _named_by_its_parent)
+        patch.setattr(ratchet.stores.sql.dependants.callbacks, "callback_spec", _named_by_its_parent)
         yield

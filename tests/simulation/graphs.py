@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from ratchet.api.batches.leases import lease_name
 from ratchet.api.context import JobContext
-from ratchet.api.leases import lease_name
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.job import JobSpec

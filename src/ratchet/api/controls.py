@@ -14,9 +14,9 @@ from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
-from ratchet.api.reasons import Reason
-from ratchet.api.steps import Step
-from ratchet.api.submission import WAKE_AHEAD, persisted, publish_canceled
+from ratchet.api.observe.reasons import Reason
+from ratchet.api.submit.steps import Step
+from ratchet.api.submit.submission import WAKE_AHEAD, persisted, publish_canceled
 from ratchet.model.composition import SignalSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration

@@ -13,9 +13,9 @@ import msgspec
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import count_of, member_of, moment_of, text_of
-from ratchet.api.handles import JobHandle
-from ratchet.api.records import job_of
-from ratchet.api.steps import Step
+from ratchet.api.observe.handles import JobHandle
+from ratchet.api.observe.records import job_of
+from ratchet.api.submit.steps import Step
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
@@ -23,7 +23,7 @@ from ratchet.model.job import Job, JobFilter, Page
 from ratchet.model.status import Priority
 
 if TYPE_CHECKING:
-    from ratchet.api.async_handles import AsyncSchedule
+    from ratchet.api.observe.async_handles import AsyncSchedule
 
 #: A template has no id and no time of its own: equal templates must be equal text.
 _NO_ID: Final = UUID(int=0)
@@ -231,7 +231,7 @@ class Schedule:
     @property
     def aio(self) -> AsyncSchedule:
         """The same verbs, awaitable."""
-        from ratchet.api.async_handles import AsyncSchedule
+        from ratchet.api.observe.async_handles import AsyncSchedule
 
         return AsyncSchedule(self)
 

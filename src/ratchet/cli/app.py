@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ratchet.cli import (
+from ratchet.cli.commands import (
     bench,
     breakers,
     conformance,
@@ -21,10 +21,10 @@ from ratchet.cli import (
     nodes,
     queues,
     recurring,
-    worker,
 )
 from ratchet.cli.demo import command as demo
 from ratchet.cli.exits import EPILOG, code_of, complain
+from ratchet.cli.worker import command as worker
 from ratchet.model.errors import RatchetError
 
 

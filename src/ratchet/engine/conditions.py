@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ratchet.api.records import batch_context
+from ratchet.api.observe.records import batch_context
 from ratchet.model.composition import BatchRecord, Condition, Edge
 from ratchet.model.decision import Fail, Succeed, Verdict, VerdictKind
 from ratchet.model.errors import ConditionFailed

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, cast
 
-from ratchet.api.breakers import protection_of
 from ratchet.api.context import JobContext, JobTransaction
+from ratchet.api.targets.breakers import protection_of
 from ratchet.engine.conditions import ConditionCheck
 from ratchet.engine.decide import Judge, error_hash
 from ratchet.engine.run import Run, Stop

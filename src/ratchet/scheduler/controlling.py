@@ -9,9 +9,9 @@ from uuid import UUID
 
 from ratchet.api.checks import id_of
 from ratchet.api.controls import Controls
-from ratchet.api.handles import JobHandle
-from ratchet.api.reasons import Reason
-from ratchet.api.steps import Step
+from ratchet.api.observe.handles import JobHandle
+from ratchet.api.observe.reasons import Reason
+from ratchet.api.submit.steps import Step
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter

@@ -6,11 +6,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
-from ratchet.api.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.api.listeners import as_middleware, checked_event, checked_listener
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Timing
-from ratchet.api.steps import Step
+from ratchet.api.submit.steps import Step
 from ratchet.api.targets import declaration_of
+from ratchet.api.targets.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.model.durations import Duration
 from ratchet.model.events import Event
 from ratchet.model.status import BackoffPolicy, Lane, Priority

@@ -6,15 +6,15 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
-from ratchet.api.batches import BatchBuilder, StreamingBatchBuilder
-from ratchet.api.builders import GraphDraft, JobBuilder
-from ratchet.api.bulk import submit_together
-from ratchet.api.handles import JobHandle
-from ratchet.api.immediate import submit_now
-from ratchet.api.joins import Join, JoinBuilder
+from ratchet.api.batches.builders import BatchBuilder, StreamingBatchBuilder
+from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Schedule, Timing
-from ratchet.api.steps import Step
-from ratchet.api.submission import send_many
+from ratchet.api.submit.builders import GraphDraft, JobBuilder
+from ratchet.api.submit.bulk import submit_together
+from ratchet.api.submit.immediate import submit_now
+from ratchet.api.submit.joins import Join, JoinBuilder
+from ratchet.api.submit.steps import Step
+from ratchet.api.submit.submission import send_many
 from ratchet.model.durations import Duration
 from ratchet.scheduler.core import Core
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ratchet.api.health import Health, health_of
-from ratchet.api.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
+from ratchet.api.observe.health import Health, health_of
+from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
 from ratchet.scheduler.core import Core
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ratchet.model.status import Priority
-from ratchet.stores.turns import Rank
+from ratchet.stores.fairness import Rank
 
 PRIORITIES: Final = tuple(sorted((int(priority) for priority in Priority), reverse=True))
 

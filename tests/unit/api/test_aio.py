@@ -22,17 +22,11 @@ from ratchet import (
     Scheduler,
 )
 from ratchet.aio import AsyncScheduler
-from ratchet.api import (
-    async_handles,
-    async_queries,
-    batch_handles,
-    batches,
-    builders,
-    handles,
-    joins,
-    queries,
-)
 from ratchet.api import recurring as recurring_api
+from ratchet.api.batches import builders as batches
+from ratchet.api.batches import handles as batch_handles
+from ratchet.api.observe import async_handles, async_queries, handles, queries
+from ratchet.api.submit import builders, joins
 from ratchet.stores.memory import MemoryStore
 
 P = typing.ParamSpec("P")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ratchet.api.capture import CapturedCall, capture, is_lambda, reader
+from ratchet.api.submit.capture import CapturedCall, capture, is_lambda, reader
 from ratchet.model.errors import InvalidTarget
 
 CALLS: list[str] = []

@@ -26,7 +26,7 @@ import ratchet
 import ratchet.testing
 from ratchet import Options, Scheduler
 from ratchet.aio import AsyncScheduler
-from ratchet.api.builders import GraphDraft
+from ratchet.api.submit.builders import GraphDraft
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 

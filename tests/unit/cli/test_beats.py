@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.beats import Pacemaker
-from ratchet.cli.messages import Ready
+from ratchet.cli.worker.beats import Pacemaker
+from ratchet.cli.worker.messages import Ready
 from ratchet.model.errors import StoreUnavailable
 
 READY = Ready(

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from ratchet.cli.logs import JsonFormatter, WorkerFormatter
+from ratchet.cli.worker.logs import JsonFormatter, WorkerFormatter
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from ratchet.cli.messages import (
+from ratchet.cli.worker.messages import (
     Command,
     Drain,
     Failed,

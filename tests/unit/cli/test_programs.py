@@ -117,6 +117,8 @@ def test_a_worker_that_cannot_start_says_why(
 
 def test_a_child_needs_neither_typer_nor_rich() -> None:
     """Worker processes are many: they do not carry the command line around."""
-    code = "import sys, ratchet.cli.child; print(sorted({'typer', 'rich', 'pytest'} & set(sys.modules)))"
+    code = (
+        "import sys, ratchet.cli.worker.child; print(sorted({'typer', 'rich', 'pytest'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.slot import LONGEST_PAUSE, RIGHT_AWAY, Slot
+from ratchet.cli.worker.slot import LONGEST_PAUSE, RIGHT_AWAY, Slot
 
 
 def stand_in(ready_at: float | None = None) -> Any:

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.child_process import ChildProcess
-from ratchet.cli.messages import Order, Ready
-from ratchet.cli.sources import SourceWatch
-from ratchet.cli.supervisor import Supervisor
+from ratchet.cli.worker.child_process import ChildProcess
+from ratchet.cli.worker.messages import Order, Ready
+from ratchet.cli.worker.sources import SourceWatch
+from ratchet.cli.worker.supervisor import Supervisor
 
 CHILD = """
 import json, os, select, signal, sys, time

@@ -8,7 +8,7 @@ import re
 import types
 from typing import Any, Final
 
-from ratchet.api.capture import is_lambda
+from ratchet.api.submit.capture import is_lambda
 from ratchet.api.targets.declaration import NAME_LIMIT
 from ratchet.model.errors import InvalidTarget
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ratchet.api.capture import capture, is_lambda
+from ratchet.api.submit.capture import capture, is_lambda
 from ratchet.api.targets.arguments import Arguments
 from ratchet.api.targets.declaration import DECLARATION, JobDeclaration, declaration_of, default_name
 from ratchet.api.targets.lookup import Found, find, find_in_loaded, imported

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ratchet.api.handles import JobHandle
+from ratchet.api.observe.handles import JobHandle
 from ratchet.cli.demo import shop
 from ratchet.cli.output import STYLES, cell
 from ratchet.model.errors import RatchetError

@@ -11,6 +11,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim, par
 from ratchet.model.composition import EdgeState
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.stores.fairness import take_turns
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.completion import held_by
 from ratchet.stores.memory.permits import Allowances, breaker_closes, opening_of
@@ -18,7 +19,6 @@ from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.tables import Place
-from ratchet.stores.turns import take_turns
 
 Reason = tuple[str, str, datetime | None]
 

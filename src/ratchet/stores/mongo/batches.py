@@ -15,15 +15,15 @@ from ratchet.stores.memory.changes import Effects, is_complete
 from ratchet.stores.memory.ends import cancel, cancel_all
 from ratchet.stores.memory.rows import Cost
 from ratchet.stores.memory.values import check, check_spec
-from ratchet.stores.mongo.codecs import BATCHES, COSTS
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.job_documents import Link, link
+from ratchet.stores.mongo.documents.codecs import BATCHES, COSTS
+from ratchet.stores.mongo.documents.jobs import Link, link
 from ratchet.stores.mongo.jobs import retried
-from ratchet.stores.mongo.rules import Rules
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.submissions import load_submission
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.submit.submissions import load_submission
+from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Work
 from ratchet.stores.validation import validate
 
 #: Children that one transaction cancels or retries.

@@ -26,12 +26,9 @@ from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document, duration_of, micros, time_of
-from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
-from ratchet.stores.mongo.gates import (
+from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
+from ratchet.stores.mongo.claiming.fairness import Tenants, first_due
+from ratchet.stores.mongo.claiming.gates import (
     BATCH,
     BRANCHES,
     Gates,
@@ -42,12 +39,15 @@ from ratchet.stores.mongo.gates import (
     read_on,
     resources_of,
 )
-from ratchet.stores.mongo.job_documents import body_of
-from ratchet.stores.mongo.reasons import Reason, reasons
+from ratchet.stores.mongo.claiming.reasons import Reason, reasons
+from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
+from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.documents.jobs import body_of
+from ratchet.stores.mongo.documents.values import Document, duration_of, micros, time_of
+from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
+from ratchet.stores.mongo.finish.ties import TIES
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.ties import TIES
-from ratchet.stores.mongo.turns import Tenants, first_due
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.work import Work
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
 PATIENCE: Final = 0.25

@@ -25,15 +25,15 @@ from ratchet.model.cluster import (
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.abandoned import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
-from ratchet.stores.mongo.codecs import LOCKS, NODES
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document, length, micros
-from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.documents.codecs import LOCKS, NODES
+from ratchet.stores.mongo.documents.values import Document, length, micros
+from ratchet.stores.mongo.recover.abandoned import end_transactions, held_up
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Work
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value

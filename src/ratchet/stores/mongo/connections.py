@@ -25,7 +25,7 @@ from pymongo.uri_parser import parse_uri
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
 from ratchet.model.process import process_name
-from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.errors import translated
 
 Client = MongoClient[Document]

@@ -34,7 +34,7 @@ from ratchet.model.errors import (
 )
 from ratchet.model.options import Options
 from ratchet.spi.shield import bracketed, undisturbed
-from ratchet.stores.mongo.busy import BusyStreams
+from ratchet.stores.mongo.claiming.many_streams import BusyStreams
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
@@ -43,9 +43,9 @@ from ratchet.stores.mongo.errors import (
     is_conflict,
     translated,
 )
+from ratchet.stores.mongo.finish.ties import Ties
 from ratchet.stores.mongo.streams import StreamRegistry
-from ratchet.stores.mongo.ties import Ties
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.work import Work
 
 T = TypeVar("T")
 

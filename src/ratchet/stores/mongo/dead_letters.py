@@ -8,12 +8,12 @@ from uuid import UUID
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.codecs import ALERTS
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document, micros, time_of
+from ratchet.stores.mongo.documents.codecs import ALERTS
+from ratchet.stores.mongo.documents.search import places, query_of
+from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.search import places, query_of
 
 _LETTER = dict.fromkeys(
     ("target", "error", "error_type", "dead_letter_reason", "attempts", "crashes", "dead_lettered_at"), 1

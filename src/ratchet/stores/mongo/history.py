@@ -13,17 +13,17 @@ from pymongo.errors import BulkWriteError
 
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import HOT, JobStatus
+from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.codecs import RUNS
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Codec, Document, micros, time_of
+from ratchet.stores.mongo.documents.codecs import RUNS
+from ratchet.stores.mongo.documents.values import Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.work import Work
-from ratchet.stores.walk import STEP, Stretch, Walk
+from ratchet.stores.mongo.transaction.work import Work
 
 LINES: Final = Codec(LogEntry, "job_id", "claim_id", "sequence")
 

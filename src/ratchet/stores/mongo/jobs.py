@@ -22,11 +22,11 @@ from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document, micros
-from ratchet.stores.mongo.job_documents import row_of
+from ratchet.stores.mongo.documents.jobs import row_of
+from ratchet.stores.mongo.documents.search import places, position, query_of
+from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.search import places, position, query_of
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.work import Work
 
 _AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 _RESULT: Final = dict.fromkeys(

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.codecs import BREAKERS, LIMITS
+from ratchet.stores.mongo.claiming.gates import find_holders
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.gates import find_holders
-from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.documents.codecs import BREAKERS, LIMITS
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.transaction.rules import Rules
 
 
 class MongoPermits:

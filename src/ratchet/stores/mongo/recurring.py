@@ -8,14 +8,14 @@ from datetime import datetime
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.job import JobSpec
 from ratchet.stores.memory.values import check, check_spec
-from ratchet.stores.mongo.codecs import FIRES, SCHEDULES
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import micros
-from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.documents.codecs import FIRES, SCHEDULES
+from ratchet.stores.mongo.documents.values import micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.submissions import load_submission
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.submit.submissions import load_submission
+from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Work
 from ratchet.stores.validation import validate
 
 

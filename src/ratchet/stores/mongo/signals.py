@@ -10,11 +10,11 @@ from ratchet.stores.memory.signals import REMEMBERED
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import micros
-from ratchet.stores.mongo.job_documents import Link, link
-from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.documents.jobs import Link, link
+from ratchet.stores.mongo.documents.values import micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Work
 
 
 class MongoSignals:

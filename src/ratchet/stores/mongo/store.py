@@ -22,7 +22,7 @@ from ratchet.stores.mongo.recurring import MongoRecurring
 from ratchet.stores.mongo.schema import Schema
 from ratchet.stores.mongo.signals import MongoSignals
 from ratchet.stores.mongo.streams import MongoStreams
-from ratchet.stores.mongo.submissions import MongoSubmissions
+from ratchet.stores.mongo.submit.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
 from ratchet.stores.mongo.unused_streams import MongoUnusedStreams
 from ratchet.stores.mongo.wakeups import mongo_wakeups

@@ -16,7 +16,7 @@ from pymongo.errors import DuplicateKeyError
 from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus, Lane
-from ratchet.stores.mongo.documents import Document, micros, time_of
+from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 from ratchet.stores.trust import Trust
 

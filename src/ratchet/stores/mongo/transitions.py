@@ -28,11 +28,11 @@ from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document, micros
-from ratchet.stores.mongo.rules import Rules
+from ratchet.stores.mongo.documents.values import Document, micros
+from ratchet.stores.mongo.finish.successes import NotPlain, plain_successes, write_successes
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.successes import NotPlain, plain_successes, write_successes
-from ratchet.stores.mongo.work import Work
+from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Work
 
 #: Completions that one transaction takes; a call with more of them is several transactions.
 PORTION: Final = 1_000

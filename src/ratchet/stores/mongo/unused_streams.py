@@ -17,10 +17,10 @@ from pymongo import UpdateOne
 
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.busy import busy_among
-from ratchet.stores.mongo.documents import Document, micros
+from ratchet.stores.mongo.claiming.many_streams import busy_among
+from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
-from ratchet.stores.unused import ASIDE, OLDEST, known_until
+from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections

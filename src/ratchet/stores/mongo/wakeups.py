@@ -20,7 +20,7 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from ratchet.spi.broadcast import BroadcastCoordinator
-from ratchet.stores.mongo.documents import Document
+from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.schema import Names
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from ratchet.model.composition import Edge, Graph, GraphNode
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.mongo.codecs import EDGES
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents import Document
-from ratchet.stores.mongo.job_documents import Link, link
+from ratchet.stores.mongo.documents.codecs import EDGES
+from ratchet.stores.mongo.documents.jobs import Link, link
+from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.schema import Names
 
 _NODE = {"target": 1, "status": 1, "type": 1, "canceled_reason": 1}

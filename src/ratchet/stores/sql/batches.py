@@ -9,11 +9,11 @@ from uuid import UUID
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
-from ratchet.stores.sql.cancellations import cancel_jobs
-from ratchet.stores.sql.counters import finish_batches
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.revivals import retry_jobs
-from ratchet.stores.sql.submissions import insert_specs
+from ratchet.stores.sql.dependants.batch_counters import finish_batches
+from ratchet.stores.sql.dependants.cancellations import cancel_jobs
+from ratchet.stores.sql.recover.manual_retry import retry_jobs
+from ratchet.stores.sql.submit.submissions import insert_specs
 from ratchet.stores.validation import validate
 
 #: Children that one transaction cancels or retries.

@@ -11,10 +11,17 @@ import msgspec
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.status import BackoffPolicy, JobType, Priority
-from ratchet.stores.sql.claim_order import Branch
+from ratchet.stores.sql.claiming.claim_order import Branch
+from ratchet.stores.sql.claiming.gates import (
+    RUNNABLE_QUEUE,
+    Limits,
+    OpenStream,
+    Place,
+    open_stream,
+    stream_params,
+)
+from ratchet.stores.sql.claiming.reasons import Reason, reasons
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.gates import RUNNABLE_QUEUE, Limits, OpenStream, Place, open_stream, stream_params
-from ratchet.stores.sql.reasons import Reason, reasons
 
 CLAIM_COLUMNS = """
     q.job_id, q.stream_id, q.priority, q.job_type, q.attempts, q.crashes, q.max_retries, q.timeout_us, q.scheduled_time

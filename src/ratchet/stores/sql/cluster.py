@@ -22,12 +22,12 @@ from ratchet.model.cluster import (
 )
 from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.endings import write_runs
-from ratchet.stores.sql.lingering import free_lingering
-from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow
-from ratchet.stores.sql.requeues import hand_back
-from ratchet.stores.sql.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
-from ratchet.stores.sql.strays import FIND_STRAYS
+from ratchet.stores.sql.finish.requeues import hand_back
+from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
+from ratchet.stores.sql.recover.unowned_claims import FIND_STRAYS
+from ratchet.stores.sql.rows.failures import write_runs
+from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 
 #: Seconds before a rescue looks once more for jobs that somebody else had locked.
 _SECOND_LOOKS = (0.02, 0.1, 0.3)

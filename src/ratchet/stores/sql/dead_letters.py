@@ -11,8 +11,8 @@ from ratchet.model.errors import InvalidJob
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.records import ARCHIVED_JOBS, LIVE_JOBS
-from ratchet.stores.sql.search import Criteria
+from ratchet.stores.sql.rows.records import ARCHIVED_JOBS, LIVE_JOBS
+from ratchet.stores.sql.rows.search import Criteria
 
 LETTER_COLUMNS = """
     j.job_id, j.dead_lettered_at, j.target, j.error, j.error_type, j.dead_letter_reason, j.attempts, j.crashes

@@ -13,19 +13,24 @@ from ratchet.model.identifiers import is_young, old_ids
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import Sent
-from ratchet.stores.sql.backdating import LATE, tell_backdated
-from ratchet.stores.sql.cancellations import CANCELABLE, cancel_jobs, cancel_locked, lock_cancelable
 from ratchet.stores.sql.database import Session, SqlPart
-from ratchet.stores.sql.endings import Cancellation
+from ratchet.stores.sql.dependants.cancellations import (
+    CANCELABLE,
+    cancel_jobs,
+    cancel_locked,
+    lock_cancelable,
+)
 from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
 from ratchet.stores.sql.history import FIND_ARCHIVABLE, IS_ARCHIVABLE, archive_jobs
-from ratchet.stores.sql.keys import SUPERSEDED
-from ratchet.stores.sql.locked import lock_jobs
-from ratchet.stores.sql.records import find_record, find_results, find_tags
-from ratchet.stores.sql.revivals import retry_jobs
-from ratchet.stores.sql.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.specs import copy_specs, insert_apart, lone_insert, lone_values
-from ratchet.stores.sql.submissions import Submission, insert_specs, is_plain
+from ratchet.stores.sql.recover.manual_retry import retry_jobs
+from ratchet.stores.sql.rows.backdating import LATE, tell_backdated
+from ratchet.stores.sql.rows.failures import Cancellation
+from ratchet.stores.sql.rows.locked import lock_jobs
+from ratchet.stores.sql.rows.records import find_record, find_results, find_tags
+from ratchet.stores.sql.rows.search import count_by_status, count_matching, find_oldest, find_page
+from ratchet.stores.sql.rows.specs import copy_specs, insert_apart, lone_insert, lone_values
+from ratchet.stores.sql.submit.keys import SUPERSEDED
+from ratchet.stores.sql.submit.submissions import Submission, insert_specs, is_plain
 from ratchet.stores.validation import is_evident, require_new, validate
 
 #: So many plain jobs, and more, are copied where the product can.

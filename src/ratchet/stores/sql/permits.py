@@ -9,10 +9,10 @@ from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes, breaker_gate
 from ratchet.model.status import JobStatus
+from ratchet.stores.sql.claiming.gates import Limits, find_holders, open_stream, tokens_of
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.gates import Limits, find_holders, open_stream, tokens_of
-from ratchet.stores.sql.holdings import FREE_PERMITS
-from ratchet.stores.sql.locked import QueueRow, lock_queue_rows
+from ratchet.stores.sql.rows.holdings import FREE_PERMITS
+from ratchet.stores.sql.rows.locked import QueueRow, lock_queue_rows
 
 LOCK_LIMIT = """
     SELECT rate FROM scheduler_resource_limit WHERE resource = :name {for update}

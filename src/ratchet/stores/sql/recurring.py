@@ -22,8 +22,8 @@ from ratchet.model.composition import (
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.keys import LEAVE_LEDGER
-from ratchet.stores.sql.submissions import insert_specs
+from ratchet.stores.sql.submit.keys import LEAVE_LEDGER
+from ratchet.stores.sql.submit.submissions import insert_specs
 from ratchet.stores.validation import validate
 
 #: Runs that are looked at to find one that has not ended; with more queued runs than this, the newest is among them.

@@ -11,7 +11,7 @@ from msgspec import json
 
 from ratchet.model.composition import SignalSpec
 from ratchet.stores.sql.database import Session, SqlPart
-from ratchet.stores.sql.releases import release_ready
+from ratchet.stores.sql.dependants.releases import release_ready
 
 #: How long a signal's id is remembered where the signal says nothing itself, so that sending it again changes nothing.
 REMEMBERED = timedelta(hours=1)

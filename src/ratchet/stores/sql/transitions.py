@@ -22,18 +22,18 @@ from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash
 from ratchet.model.job import Progress, StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.cancellations import cancel_jobs
-from ratchet.stores.sql.completions import complete_runs
 from ratchet.stores.sql.database import Session, SqlPart
-from ratchet.stores.sql.endings import ALERT_WINDOW, LEAVE_QUEUE
-from ratchet.stores.sql.expiries import expire_jobs
-from ratchet.stores.sql.holdings import settle_runs
-from ratchet.stores.sql.lingering import free_lingering
-from ratchet.stores.sql.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
-from ratchet.stores.sql.releases import enqueue
-from ratchet.stores.sql.requeues import hand_back, requeue
-from ratchet.stores.sql.rescues import FIND_CLAIMS
-from ratchet.stores.sql.revivals import retry_jobs
+from ratchet.stores.sql.dependants.cancellations import cancel_jobs
+from ratchet.stores.sql.dependants.releases import enqueue
+from ratchet.stores.sql.finish.completions import complete_runs
+from ratchet.stores.sql.finish.expiries import expire_jobs
+from ratchet.stores.sql.finish.requeues import hand_back, requeue
+from ratchet.stores.sql.recover.manual_retry import retry_jobs
+from ratchet.stores.sql.recover.rescues import FIND_CLAIMS
+from ratchet.stores.sql.rows.failures import ALERT_WINDOW, LEAVE_QUEUE
+from ratchet.stores.sql.rows.holdings import settle_runs
+from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
 
 PAUSE_QUEUED = """
     UPDATE scheduler_job

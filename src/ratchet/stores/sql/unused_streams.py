@@ -28,7 +28,7 @@ import msgspec
 
 from ratchet.model.job import StreamKey
 from ratchet.stores.sql.database import Session, SqlPart
-from ratchet.stores.unused import ASIDE, OLDEST, known_until
+from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.sql")
 

@@ -50,7 +50,7 @@ def sqlite_path(url: str) -> Path | None:
 
 def sqlite_dialect(url: str, options: Options) -> Dialect:
     """SQLite needs no extra package."""
-    from ratchet.stores.sql.dialects.sqlite import SqliteDialect
+    from ratchet.stores.sql.dialects.sqlite.dialect import SqliteDialect
 
     return SqliteDialect(sqlite_path(url), options)
 
@@ -61,7 +61,7 @@ def postgresql_dialect(url: str, options: Options) -> Dialect:
         raise MissingDriver(
             "the PostgreSQL store needs psycopg, which is not installed: pip install 'ratchet-jobs[postgresql]'"
         )
-    from ratchet.stores.sql.dialects.postgresql import PostgresqlDialect
+    from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 
     # SQLAlchemy's spelling names the driver as well; libpq knows the bare one only
     return PostgresqlDialect("postgresql://" + url.partition("://")[2], options)
@@ -73,6 +73,6 @@ def mysql_dialect(url: str, options: Options) -> Dialect:
         raise MissingDriver(
             "the MySQL store needs PyMySQL, which is not installed: pip install 'ratchet-jobs[mysql]'"
         )
-    from ratchet.stores.sql.dialects.mysql import MysqlDialect
+    from ratchet.stores.sql.dialects.mysql.dialect import MysqlDialect
 
     return MysqlDialect(url, options)

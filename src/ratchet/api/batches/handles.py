@@ -1,0 +1,114 @@
+"""`BatchHandle`: a stored batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.controls import Controls
+from ratchet.api.observe.handles import JobHandle
+from ratchet.api.observe.records import batch_context, job_of
+from ratchet.model.composition import BatchMetrics, BatchRecord
+from ratchet.model.durations import Duration
+from ratchet.model.errors import JobNotFound
+from ratchet.model.job import Job, JobFilter, Page
+from ratchet.model.payload import decode_result
+from ratchet.model.results import BatchContext
+from ratchet.model.status import JobStatus, JobType
+
+if TYPE_CHECKING:
+    from ratchet.api.observe.async_handles import AsyncBatchHandle
+
+_PAGE = 500
+
+
+class BatchHandle:
+    """A batch by its id: its counters, its items, and how to wait for its end."""
+
+    __slots__ = ("_backend", "id", "name")
+
+    def __init__(self, backend: Backend, batch_id: UUID, name: str) -> None:
+        #: The batch's id.
+        self.id = batch_id
+        #: What it was called.
+        self.name = name
+        self._backend = backend
+
+    def __repr__(self) -> str:
+        return f"BatchHandle({self.name!r}, {self.id})"
+
+    def context(self) -> BatchContext:
+        """The counters as they are now."""
+        return batch_context(self._record())
+
+    def wait(self, timeout: Duration | None = None) -> BatchContext:
+        """The counters, once every item has ended and the batch is complete; `TimeoutError` after *timeout*."""
+        self.parent.wait(timeout)
+        return self.context()
+
+    @property
+    def parent(self) -> JobHandle[Any]:
+        """The job that waits for all items, and that followers hang on."""
+        return JobHandle(self._backend, self._record().parent_id)
+
+    def cancel(self, reason: str = "requested") -> bool:
+        """Cancel every item that has not ended, and the batch; False if it had ended."""
+        now = self._backend.now()
+        canceled = self._backend.store.cancel_batch(self.id, reason=reason, now=now)
+        Controls(self._backend)._canceled(canceled, now)
+        return bool(canceled)
+
+    def retry_failed(self) -> int:
+        """Run every FAILED item again; how many. A finished batch is open again until they have ended."""
+        count = self._backend.store.retry_failed(self.id, now=self._backend.now())
+        if count:
+            Controls(self._backend)._wake()
+        return count
+
+    def jobs(
+        self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[Job]:
+        """One page of the items that match, newest first."""
+        import dataclasses
+
+        criteria = dataclasses.replace(where or JobFilter(), batch_id=self.id, types=[JobType.BATCH_CHILD])
+        page = self._backend.store.find(criteria, limit=limit, cursor=cursor)
+        return Page([job_of(record, self._backend) for record in page], page.next_cursor)
+
+    def results(self) -> list[Any]:
+        """What the items that succeeded returned, in the order of the items."""
+        where = JobFilter(
+            batch_id=self.id,
+            types=[JobType.BATCH_CHILD],
+            statuses=[JobStatus.SUCCEEDED],
+            include_archived=True,
+        )
+        found: list[tuple[UUID, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self._backend.store.find(where, limit=_PAGE, cursor=cursor)
+            found += [
+                (record.job_id, decode_result(record.result, allow_type=self._backend.allow_type))
+                for record in page
+            ]
+            cursor = page.next_cursor
+            if cursor is None:
+                return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+
+    def metrics(self) -> BatchMetrics | None:
+        """What the batch cost: run time and number of runs."""
+        return self._backend.store.batch_metrics(self.id)
+
+    def _record(self) -> BatchRecord:
+        record = self._backend.store.batch(self.id)
+        if record is None:
+            raise JobNotFound(self.id)
+        return record
+
+    @property
+    def aio(self) -> AsyncBatchHandle:
+        """The same verbs, awaitable."""
+        from ratchet.api.observe.async_handles import AsyncBatchHandle
+
+        return AsyncBatchHandle(self)

@@ -1,0 +1,193 @@
+"""`JobHandle`: what ``submit()`` returns, to ask about a job and to wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.controls import Controls
+from ratchet.api.observe.graphs import JobGraph
+from ratchet.api.observe.reasons import Reason
+from ratchet.api.observe.records import TruncatedResult, job_of
+from ratchet.model.durations import Duration, format_duration, to_timedelta
+from ratchet.model.errors import JobCanceledError, JobFailedError, JobNotFound, RatchetError
+from ratchet.model.job import Job, JobResultRow, Progress
+from ratchet.model.payload import ParameterTypes, decode_result
+from ratchet.model.status import JobStatus, JobType
+
+if TYPE_CHECKING:
+    from ratchet.api.observe.async_handles import AsyncJobHandle
+
+R = TypeVar("R")
+
+_TRUNK = frozenset({JobType.CHAIN_STEP, JobType.WORKFLOW_JOIN, JobType.BATCH_PARENT})
+
+
+class JobHandle(Generic[R]):
+    """
+    A job by its id: ask for its state, wait for its result, cancel it.
+
+    A handle keeps nothing: every question goes to the store, and handles of one job are equal.
+    """
+
+    __slots__ = ("_backend", "_last", "_steps", "_target", "duplicate", "id")
+
+    def __init__(
+        self,
+        backend: Backend,
+        job_id: UUID,
+        *,
+        target: str | None = None,
+        duplicate: bool = False,
+        steps: Sequence[UUID] | None = None,
+        last: UUID | None = None,
+    ) -> None:
+        #: The job's id, a UUIDv7.
+        self.id = job_id
+        #: True where a key named an older job and nothing was stored.
+        self.duplicate = duplicate
+        self._backend = backend
+        self._target = target
+        self._steps = steps
+        self._last = last
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.id}{', duplicate=True' if self.duplicate else ''})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobHandle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # --- asking ---
+
+    def status(self) -> JobStatus:
+        """Where the job is now; `JobNotFound` if no such job is stored."""
+        row = self._backend.store.results([self.id]).get(self.id)
+        if row is None:
+            raise JobNotFound(self.id)
+        return row.status
+
+    def job(self) -> Job:
+        """Everything that is known about the job; `JobNotFound` if no such job is stored."""
+        record = self._backend.store.get(self.id)
+        if record is None:
+            raise JobNotFound(self.id)
+        return job_of(record, self._backend)
+
+    def progress(self) -> Progress | None:
+        """How far the job says it is; None if it never said."""
+        return self.job().progress
+
+    def explain(self) -> list[Reason]:
+        """Why the job is not running; empty when it would be claimed now."""
+        return Controls(self._backend).explain(self.id)
+
+    def graph(self) -> JobGraph:
+        """The jobs that were submitted with this one, and what waits for what."""
+        return JobGraph(self._backend.store.graph(self.job().root_id or self.id))
+
+    @property
+    def steps(self) -> list[JobHandle[Any]]:
+        """The jobs of this submission in the order they were named; of a single job, itself."""
+        ids = self._steps if self._steps is not None else [node.job_id for node in self._graph_or_empty()]
+        return [JobHandle(self._backend, job_id) for job_id in ids or [self.id]]
+
+    @property
+    def last(self) -> JobHandle[Any]:
+        """The last step of the chain; of a single job, itself."""
+        if self._last is not None:
+            return JobHandle(self._backend, self._last)
+        trunk = [node.job_id for node in self._graph_or_empty() if node.type in _TRUNK]
+        return JobHandle(self._backend, trunk[-1]) if trunk else self
+
+    def _graph_or_empty(self) -> JobGraph | tuple[()]:
+        try:
+            return self.graph()
+        except JobNotFound:
+            return ()
+
+    # --- waiting ---
+
+    def wait(self, timeout: Duration | None = None) -> JobStatus:
+        """The job's final state, once it has ended; `TimeoutError` after *timeout*."""
+        return self._ended(self._backend.wait_for(self.id, seconds_of(timeout)), timeout).status
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """
+        What the job returned, once it has ended.
+
+        Raises `JobFailedError`, `JobCanceledError`, or `TimeoutError` after *timeout*. A job that is
+        not visible, because the transaction it was submitted in has not been committed, counts as
+        pending. A result that was too large to keep comes back as a `TruncatedResult`.
+        """
+        return self._outcome(self._ended(self._backend.wait_for(self.id, seconds_of(timeout)), timeout))
+
+    def _ended(self, row: JobResultRow | None, timeout: Duration | None) -> JobResultRow:
+        if row is not None:
+            return row
+        now = self._backend.store.results([self.id]).get(self.id)
+        state = (
+            f"is {now.status}"
+            if now is not None
+            else "is not visible: it was not submitted, or its transaction has not been committed"
+        )
+        waited = format_duration(to_timedelta(timeout or 0, "the timeout"))
+        raise TimeoutError(
+            f"job {self.id} has not ended after {waited}; it {state}. handle.explain() says why"
+        )
+
+    def _outcome(self, row: JobResultRow) -> R:
+        if row.status is JobStatus.FAILED:
+            raise JobFailedError(self.id, row.error, row.error_type)
+        if row.status is JobStatus.CANCELED:
+            raise JobCanceledError(self.id, row.canceled_reason)
+        types = self._result_types(row)
+        value = decode_result(row.result, types, allow_type=self._backend.allow_type)
+        return cast(R, TruncatedResult(value) if row.result_truncated else value)
+
+    def _result_types(self, row: JobResultRow) -> ParameterTypes | None:
+        """The annotations of the target, where the result holds something that JSON has no word for."""
+        if row.result is None or '"$"' not in row.result:
+            return None
+        record = self._backend.store.get(self.id) if self._target is None else None
+        target = self._target if record is None else record.target
+        if target is None:
+            return None
+        try:
+            return self._backend.targets.resolve(target).parameters
+        except RatchetError:
+            return None  # not a target of this process: the policy alone decides what may be restored
+
+    # --- changing ---
+
+    def cancel(self, reason: str = "requested") -> bool:
+        """Cancel the job and what waits for it; False if it has ended."""
+        return Controls(self._backend).cancel(self.id, reason)
+
+    def pause(self) -> bool:
+        """Take the job out of the queue until `resume`; False unless it is PENDING, FAILED or PAUSED."""
+        return Controls(self._backend).pause(self.id)
+
+    def resume(self) -> bool:
+        """Put the paused job back to where it was; False if it was not paused."""
+        return Controls(self._backend).resume(self.id)
+
+    def retry(self) -> bool:
+        """Run the FAILED job again, with all its attempts; False if it is in another state."""
+        return Controls(self._backend).retry(self.id)
+
+    @property
+    def aio(self) -> AsyncJobHandle[R]:
+        """The same verbs, awaitable."""
+        from ratchet.api.observe.async_handles import AsyncJobHandle
+
+        return AsyncJobHandle(self)
+
+
+def seconds_of(timeout: Duration | None) -> float | None:
+    """A timeout in seconds; None: for ever."""
+    return None if timeout is None else to_timedelta(timeout, "the timeout").total_seconds()

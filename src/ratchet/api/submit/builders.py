@@ -1,0 +1,315 @@
+"""
+Builders: a job, a chain or a workflow while it is being described.
+
+Nothing is stored before ``submit()``. ``with_…`` configures the step named last; keys, due time
+and signal belong to the whole and come before the first ``then``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from uuid import UUID
+
+from ratchet.api.backend import Backend
+from ratchet.api.checks import count_of, member_of, moment_of, text_of
+from ratchet.api.observe.handles import JobHandle
+from ratchet.api.submit.compositions import Composition
+from ratchet.api.submit.conditions import Condition
+from ratchet.api.submit.drafts import StepDraft
+from ratchet.api.submit.steps import Step
+from ratchet.api.submit.submission import send
+from ratchet.api.threads import joining
+from ratchet.model.durations import Duration, to_timedelta
+from ratchet.model.errors import InvalidJob
+from ratchet.model.job import Insertion
+from ratchet.model.results import JobResult
+from ratchet.model.status import Busy
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Joined:
+    """What the first step of a draft waits for: jobs that exist, and drafts that are stored with it."""
+
+    def __init__(self, parents: list[UUID | GraphDraft[Any]], needs: int) -> None:
+        self.parents = parents
+        self.needs = needs
+
+    @property
+    def drafts(self) -> list[GraphDraft[Any]]:
+        """The parents that are not stored yet."""
+        return [parent for parent in self.parents if isinstance(parent, GraphDraft)]
+
+    def compositions(self) -> list[UUID | Composition]:
+        """The parents as the composition that waits for them knows them."""
+        return [parent if isinstance(parent, UUID) else parent._whole for parent in self.parents]
+
+
+class GraphDraft(StepDraft, Generic[R]):
+    """A job with what follows it, as yet only described; see `JobBuilder`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        target: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        joined: Joined | None = None,
+    ) -> None:
+        self._armed = False  # until there is something to submit
+        step = Step(target, args, kwargs)
+        super().__init__(backend)
+        self._step = step
+        self._joined: list[GraphDraft[Any]] = [] if joined is None else joined.drafts
+        self._whole = (
+            Composition(backend, step)
+            if joined is None
+            else Composition(backend, step, joined.compositions(), joined.needs)
+        )
+
+    def _label(self) -> str:
+        more = len(self._whole.steps) - 1
+        return f"the job for {self._whole.first.label}" + (f" and {more} more" if more else "")
+
+    def _disarm(self) -> None:
+        super()._disarm()
+        for draft in self._joined:
+            draft._disarm()  # refused together with this one
+
+    def _require_whole(self, what: str) -> None:
+        if not self._whole.single:
+            raise InvalidJob(
+                f"{what} belongs to the whole and not to one step; say it before the first .then(...) or branch"
+            )
+
+    # --- the whole ---
+
+    def with_idempotency_key(self, key: str | UUID) -> Self:
+        """The same key gives the same job, for ever: a second submission returns the first one's handle."""
+        with self._editing():
+            self._require_whole("an idempotency key")
+            self._whole.idempotency_key = text_of(key, "an idempotency key")
+        return self
+
+    def with_business_key(self, key: str | UUID, busy: Busy = Busy.RAISE) -> Self:
+        """
+        At most one live job has this key.
+
+        *busy* says what happens while another holds it: RAISE `BusinessKeyBusy`, RETURN the holder's
+        handle, or REPLACE the holder, which is canceled.
+        """
+        with self._editing():
+            self._require_whole("a business key")
+            self._whole.business_key = text_of(key, "a business key")
+            self._whole.busy = member_of(Busy, busy, "busy")
+        return self
+
+    def with_delay(self, delay: Duration) -> Self:
+        """Due this long after submit."""
+        with self._editing():
+            self._require_whole("a delay")
+            self._whole.delay, self._whole.due = to_timedelta(delay, "the delay"), None
+        return self
+
+    def at(self, when: datetime) -> Self:
+        """Due at this time; one in the past is kept, the job has then been waiting since."""
+        with self._editing():
+            self._require_whole("the due time")
+            self._whole.delay, self._whole.due = None, moment_of(when, "the due time")
+        return self
+
+    def immediate(self) -> Self:
+        """Due at once: takes back a delay, and wakes the nodes when it is submitted."""
+        with self._editing():
+            self._require_whole("immediate()")
+            self._whole.delay = self._whole.due = None
+        return self
+
+    def await_signal(self, key: str, timeout: Duration | None = None) -> Self:
+        """Start only when ``scheduler.signal(key)`` is called; none within *timeout* is a failure."""
+        with self._editing():
+            self._require_whole("a signal")
+            if self._whole.joins:
+                raise InvalidJob(
+                    "a join waits for its jobs and cannot wait for a signal too; add a .then(...)"
+                )
+            limit = None if timeout is None else to_timedelta(timeout, "the signal's timeout", zero=False)
+            self._whole.signal = (text_of(key, "the key of a signal"), limit)
+        return self
+
+    # --- what follows ---
+
+    @overload
+    def then(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
+    @overload
+    def then(
+        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+        """Add a step that runs when the step before it has succeeded; RESULT stands for what that returned."""
+        with self._editing():
+            step = Step(target, args, kwargs)
+            length = len(self._whole.trunk)
+            if length >= self._backend.options.chain_depth_limit:
+                raise InvalidJob(
+                    f"the chain has {length} steps, the limit is Options.chain_depth_limit; "
+                    f"let the last step submit the next chain"
+                )
+            self._whole.chain(step)
+            self._step = step
+        return self
+
+    @overload
+    def then_on_success(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
+    @overload
+    def then_on_success(
+        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_on_success(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+        """Add a branch that runs when the last ``then`` (or the first job) has succeeded."""
+        return self._branch(Condition.success(), (target, args, kwargs), 0, None)
+
+    @overload
+    def then_on_failure(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
+    @overload
+    def then_on_failure(
+        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_on_failure(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+        """Add a branch that runs when the last ``then`` (or the first job) has failed for good."""
+        return self._branch(Condition.failure(), (target, args, kwargs), 0, None)
+
+    def when(
+        self,
+        predicate: Callable[[JobResult], Any],
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        order: int = 0,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Add a branch that runs when ``predicate(job_result)`` is true; lower *order* is asked first."""
+        return self._branch(Condition.custom(predicate), (target, args, kwargs), order, description)
+
+    def when_result(
+        self,
+        predicate: Callable[[Any], Any],
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        order: int = 0,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Add a branch that runs when the job succeeded and ``predicate(result)`` is true."""
+        return self._branch(Condition.result(predicate), (target, args, kwargs), order, description)
+
+    def branch(
+        self,
+        condition: Condition,
+        target: Callable[..., Any],
+        /,
+        *args: Any,
+        order: int = 0,
+        description: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Add a branch that runs when *condition* holds; every branch whose condition holds runs."""
+        return self._branch(condition, (target, args, kwargs), order, description)
+
+    def _branch(
+        self,
+        condition: Condition,
+        call: tuple[Any, tuple[Any, ...], dict[str, Any]],
+        order: int,
+        description: str | None,
+    ) -> Self:
+        with self._editing():
+            step = Step(*call)
+            if not isinstance(condition, Condition):
+                raise InvalidJob(
+                    f"a branch takes a Condition, such as Condition.custom(is_slow), not {condition!r}"
+                )
+            rank = count_of(order, "order", at_least=-1_000_000)
+            text = None if description is None else text_of(description, "the description")
+            self._whole.branch(condition, step, rank, text)
+            self._step = step
+        return self
+
+    # --- stored ---
+
+    def _handle(self, insertion: Insertion, target: str) -> JobHandle[R]:
+        """The handle of the first job, or of the older one that its key named."""
+        if not insertion.created:
+            return JobHandle(self._backend, insertion.job_id, duplicate=True)
+        return JobHandle(
+            self._backend,
+            insertion.job_id,
+            target=target,
+            steps=[step.identified(self._backend) for step in self._whole.steps],
+            last=self._whole.last.job_id,
+        )
+
+    def _submit(self, within: object | None) -> JobHandle[R]:
+        with self._editing():
+            now = self._backend.now()
+            submission = self._whole.compile(now)
+            insertions = send(self._backend, submission, now, within=within)
+        self._spend_all("submitted")
+        first = self._whole.first.job_id
+        position = next(index for index, spec in enumerate(submission.specs) if spec.job_id is first)
+        return self._handle(insertions[position], submission.specs[position].target)
+
+    def _spend_all(self, how: str) -> None:
+        self._spend(how)
+        for draft in self._joined:
+            draft._spend_all(how)
+
+
+class JobBuilder(GraphDraft[R]):
+    """
+    A job while it is being described; ``submit()`` stores it.
+
+    Used once. After a `StoreUnavailable` it may be submitted again: its jobs keep their ids, so none
+    is stored twice.
+    """
+
+    def submit(self, *, within: object | None = None) -> JobHandle[R]:
+        """
+        Store the job, with all that follows it, and return its handle.
+
+        *within*: your own open transaction (a driver's connection, a SQLAlchemy session or connection,
+        a pymongo session). The job then exists when and only when you commit.
+        """
+        return self._submit(within)
+
+    @property
+    def aio(self) -> AsyncSubmit[R]:
+        """``await builder.aio.submit()``; takes a SQLAlchemy ``AsyncSession`` as *within*."""
+        return AsyncSubmit(self)
+
+
+class AsyncJobBuilder(GraphDraft[R]):
+    """A `JobBuilder` whose ``submit()`` is awaited; made by ``scheduler.aio.enqueue``."""
+
+    async def submit(self, *, within: object | None = None) -> JobHandle[R]:
+        """Store the job, with all that follows it, and return its handle."""
+        return await joining(self._submit, within)
+
+
+class AsyncSubmit(Generic[R]):
+    """The awaitable last verb of a builder."""
+
+    __slots__ = ("_builder",)
+
+    def __init__(self, builder: JobBuilder[R]) -> None:
+        self._builder = builder
+
+    async def submit(self, *, within: object | None = None) -> JobHandle[R]:
+        """See `JobBuilder.submit`."""
+        return await joining(self._builder._submit, within)

@@ -1,0 +1,108 @@
+"""The pacemaker: beats for nodes whose own threads may be held up by user code."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from ratchet.cli.worker.messages import Ready
+from ratchet.model.clock import DatabaseClock
+from ratchet.model.errors import RatchetError
+from ratchet.model.options import Options
+from ratchet.spi.store import JobStore
+from ratchet.stores import open_store
+
+logger = logging.getLogger("ratchet.worker")
+
+#: Beats between two looks at the database's clock.
+SAMPLE_EVERY = 30
+
+
+class Pacemaker:
+    """
+    Raises the beat of the nodes that *alive* names, from a thread of its own.
+
+    A process without user code is always on time: one C call may hold the interpreter lock of a
+    child for many seconds, and the child is alive all the same. The thread asks *alive* right before
+    each beat, so that a node whose process has died or was stopped is not beaten for.
+    """
+
+    def __init__(
+        self,
+        alive: Callable[[], Sequence[str]],
+        *,
+        open_store: Callable[[str, Options], JobStore] = open_store,
+    ) -> None:
+        self._alive = alive
+        self._open = open_store
+        self._store: JobStore | None = None
+        self._clock = DatabaseClock()
+        self._interval = 2.0
+        self._beats = 0
+        self._failures = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, ready: Ready) -> None:
+        """Begin, with the store of the first child that came up; later calls change nothing."""
+        if self._thread is not None or not ready.shared:
+            return
+        self._store = self._open(ready.url, Options(**{**ready.options, "pool_size": 3}))
+        self._interval = ready.heartbeat
+        self._thread = threading.Thread(target=self._run, name="ratchet-pacemaker", daemon=True)
+        self._thread.start()
+
+    def beat(self) -> None:
+        """One beat for all; an error is said now and then, and the next beat tries again."""
+        store, nodes = self._store, self._alive()
+        if store is None or not nodes:
+            return
+        try:
+            if self._beats % SAMPLE_EVERY == 0:
+                self._sample(store)
+            self._beats += 1
+            store.beat_only(nodes, now=self._clock.now())
+            self._failures = 0
+        except RatchetError as error:
+            self._failures += 1
+            if self._failures == 1 or self._failures % SAMPLE_EVERY == 0:
+                logger.warning(
+                    "the supervisor could not beat for its processes: %s (will go on trying)", error
+                )
+        except Exception:
+            logger.exception("the supervisor could not beat for its processes")
+
+    def release(self, node_id: str) -> None:
+        """Hand back what a node that was told to leave still held when it ended; costs its jobs nothing."""
+        if self._store is None:
+            return
+        try:
+            back = self._store.deregister(node_id, now=self._clock.now())
+        except RatchetError as error:
+            logger.warning(
+                "node %s could not be released (%s); others will notice its silence", node_id, error
+            )
+            return
+        if back:
+            logger.info("%d jobs of node %s were handed back", back, node_id)
+
+    def close(self) -> None:
+        """End the thread and free the connections."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(5.0)
+        if self._store is not None:
+            self._store.close()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            begun = self._clock.monotonic()
+            self.beat()
+            self._stop.wait(max(0.0, self._interval - (self._clock.monotonic() - begun)))
+
+    def _sample(self, store: JobStore) -> None:
+        asked = self._clock.monotonic()
+        told = store.database_time()
+        self._clock.sample(told, timedelta(seconds=self._clock.monotonic() - asked))

@@ -1,0 +1,269 @@
+"""
+A worker's child process: imports the app, runs its node, and reports to the supervisor.
+
+Started as ``python -m ratchet.cli.worker.child shop.jobs:scheduler '{…}'``. This is the process with user
+code in it; the supervisor beats for it and replaces it when it dies.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+
+from ratchet.cli.apps import AppNotUsable, load_scheduler
+from ratchet.cli.worker.logs import log_to_stderr
+from ratchet.cli.worker.messages import (
+    Bury,
+    Drain,
+    Failed,
+    Leaving,
+    LineReader,
+    Order,
+    Pulse,
+    Quit,
+    Ready,
+    Report,
+    decode_command,
+    encoded,
+    given_options,
+)
+from ratchet.cli.worker.signals import release_interrupts
+from ratchet.config import URL_VARIABLE
+from ratchet.engine.node import Node, Phase
+from ratchet.model.errors import RatchetError, StoreUnavailable
+from ratchet.scheduler import Scheduler
+from ratchet.scheduler.core import Core
+
+logger = logging.getLogger("ratchet.worker")
+
+#: Seconds between two signs of life.
+PULSE = 1.0
+#: How long the interpreter may take to end by itself once everything is done.
+LAST_WORDS = 5.0
+
+#: Queues that a warning names, at most.
+QUEUES_NAMED = 20
+
+EXIT_FAILED = 1
+EXIT_HANDED_BACK = 0
+
+
+class WorkerChild:
+    """One node under a supervisor, from import to exit."""
+
+    def __init__(self, app: str, order: Order) -> None:
+        self._app = app
+        self._order = order
+        self._leave = threading.Event()
+        self._reason = ""
+        self._timeout = order.drain_timeout
+        self._starting = False
+        self._core: Core | None = None
+        self._node: Node | None = None
+
+    # --- life
+
+    def run(self) -> int:
+        """Work until told to leave; the exit code."""
+        faulthandler.enable()
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        # Ctrl-C reaches the whole group: the supervisor hears it too and decides. A handler, since
+        # programs that a job starts would inherit an ignored signal.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        release_interrupts()
+        threading.Thread(target=self._obey, name="ratchet-control", daemon=True).start()
+        try:
+            scheduler = self._load()
+            core = self._start(scheduler)
+        except RatchetError as error:
+            self._report(Failed(message=str(error), passing=isinstance(error, StoreUnavailable)))
+            return EXIT_FAILED
+        self._work(core)
+        return self._finish(core)
+
+    def _load(self) -> Scheduler:
+        scheduler = load_scheduler(self._app, self._order.path)
+        log_to_stderr(self._order.log_level, as_json=self._order.log_json)
+        return scheduler
+
+    def _start(self, scheduler: Scheduler) -> Core:
+        core = scheduler.backend
+        if not isinstance(core, Core):
+            raise RatchetError(f"{self._app} is not a scheduler that can be run by a worker")
+        order = self._order
+        if order.store_named and core.url != os.environ.get(URL_VARIABLE):
+            raise AppNotUsable(
+                f"{self._app} names its store in its code, so --url cannot choose another; write Scheduler() there"
+            )
+        changes = {
+            name: value
+            for name, value in (
+                ("concurrency", order.concurrency),
+                ("queues", order.queues),
+                ("drain_timeout", order.drain_timeout),
+            )
+            if value is not None
+        }
+        core.reconfigure(**changes)
+        core.supervised = True
+        self._starting = True
+        if self._leave.is_set():
+            _exit(EXIT_HANDED_BACK)
+        core.start()
+        node = core.node
+        if node is None:
+            raise RatchetError(f"{self._app} did not start")
+        self._core, self._node = core, node
+        self._warn_of_unknown_queues(core)
+        self._report(
+            Ready(
+                node_id=node.node_id,
+                url=core.url or "",
+                options=given_options(core.options),
+                heartbeat=core.options.liveness(supervised=True).heartbeat.total_seconds(),
+                drain_timeout=core.options.drain_timeout.total_seconds(),
+                shared=core.url is not None and core.store.capabilities.several_processes,
+            )
+        )
+        os.set_blocking(order.status, False)  # from here on a sign of life that nobody reads is dropped
+        return core
+
+    @staticmethod
+    def _warn_of_unknown_queues(core: Core) -> None:
+        """A queue need not exist yet, but where others do, a name that nobody has used may be a slip."""
+        if core.options.queues is None:
+            return
+        known = {queue.name for queue in core.store.queues()}
+        unknown = [name for name in core.options.queues if name not in known]
+        if unknown and known:
+            logger.warning(
+                "no job was ever submitted to queue %s; those that were used are %s",
+                ", ".join(unknown),
+                ", ".join(sorted(known)[:QUEUES_NAMED]),
+            )
+
+    def _work(self, core: Core) -> None:
+        """Report until told to leave. The main thread does nothing else, so signals are heard at once."""
+        node = self._node
+        limit = core.options.stuck_thread_limit
+        while node is not None and not self._leave.wait(PULSE):
+            self._report(Pulse(node_id=node.node_id, overdue=self._overdue(node, core)))
+            if node.stuck >= limit:
+                self.leave(f"{node.stuck} threads ignored their interruption", announce=True)
+
+    def _overdue(self, node: Node, core: Core) -> float:
+        """How long the poll loop should have come round; an idle one may rest for long, rightly."""
+        turned_at = node.pulse()
+        if turned_at is None or node.phase is not Phase.RUNNING:
+            return 0.0
+        longest_rest = max(core.options.poll_delay_idle, core.options.poll_delay_max).total_seconds()
+        return max(0.0, time.monotonic() - turned_at - longest_rest)
+
+    def _finish(self, core: Core) -> int:
+        """Drain; what does not end is released by name before this process takes it along."""
+        logger.info("leaving: %s", self._reason)
+        threading.Thread(target=self._pulse_while_leaving, name="ratchet-pulse", daemon=True).start()
+        ended = core.stop(drain=True, timeout=self._timeout)
+        stuck = self._node.stuck if self._node is not None else 0
+        if not ended or stuck:
+            self._release()
+            _exit(EXIT_HANDED_BACK)
+        core.close()
+        return 0
+
+    def _pulse_while_leaving(self) -> None:
+        while self._node is not None:
+            self._report(Pulse(node_id=self._node.node_id))
+            time.sleep(PULSE)
+
+    def _release(self) -> None:
+        """Hand back whatever this node still holds: its code ends with the process, an instant later."""
+        core, node = self._core, self._node
+        if core is None or node is None:
+            return
+        try:
+            core.store.deregister(node.node_id, now=core.now())
+        except RatchetError as error:
+            logger.warning("what was running could not be handed back (%s); others will notice", error)
+
+    # --- being told
+
+    def leave(self, reason: str, *, timeout: float | None = None, announce: bool = False) -> None:
+        """Begin to leave; only the first reason counts. *announce*: the supervisor does not know yet."""
+        if self._leave.is_set():
+            return
+        self._reason = reason
+        if timeout is not None:
+            self._timeout = timeout
+        if announce:
+            self._report(Leaving(reason=reason))
+        self._leave.set()
+        if not self._starting:
+            _exit(EXIT_HANDED_BACK)  # still importing: nothing is held, and an import cannot be asked to stop
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        self.leave("SIGTERM", announce=True)
+
+    def _obey(self) -> None:
+        """Read the supervisor's commands; the end of the pipe means that it is gone."""
+        control = self._order.control
+        reader = LineReader(control)
+        while not reader.ended:
+            select.select([control], [], [])
+            for line in reader.lines():
+                match decode_command(line):
+                    case Drain(timeout=timeout):
+                        self.leave("the supervisor said so", timeout=timeout)
+                    case Bury(node_id=node_id):
+                        self._bury(node_id)
+                    case Quit():
+                        self._release()
+                        _exit(EXIT_HANDED_BACK)
+        self.leave("the supervisor is gone")
+
+    def _bury(self, node_id: str) -> None:
+        if self._node is None or self._core is None:
+            return
+        try:
+            self._node.assembly.orphans.rescue_ended(node_id, self._core.now())
+        except RatchetError as error:
+            logger.warning("node %s was not rescued yet (%s); its silence will tell", node_id, error)
+
+    def _report(self, report: Report) -> None:
+        try:
+            os.write(self._order.status, encoded(report))
+        except OSError:
+            pass  # the supervisor is gone or does not read: the control pipe tells, this one cannot
+
+
+def _exit(code: int) -> NoReturn:
+    """End now, whatever other threads do, but with everything said."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of the child process."""
+    app, order = arguments if arguments is not None else sys.argv[1:]
+    code = WorkerChild(app, msgspec.json.decode(order, type=Order)).run()
+    # A thread of user code may keep the interpreter from ending: it gets a moment, then it ends all the same.
+    last_words = threading.Timer(LAST_WORDS, _exit, (code,))
+    last_words.daemon = True
+    last_words.start()
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

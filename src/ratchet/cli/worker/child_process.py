@@ -1,0 +1,197 @@
+"""A child as its supervisor sees it: a process, two pipes, and when it last gave a sign of life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ratchet.cli.worker.messages import (
+    Command,
+    Failed,
+    LineReader,
+    Order,
+    Pulse,
+    Ready,
+    Report,
+    decode_report,
+    encoded,
+)
+from ratchet.cli.worker.signals import interrupts_held
+
+
+class Spawn(Protocol):
+    """Starts a process that inherits the two descriptors of *order* and nothing else; its id."""
+
+    def __call__(self, order: Order) -> subprocess.Popen[bytes]: ...
+
+
+def spawn_worker(app: str, environment: Mapping[str, str]) -> Spawn:
+    """Starts ``python -m ratchet.cli.worker.child`` for *app*, with *environment* added to this process's."""
+
+    def spawn(order: Order) -> subprocess.Popen[bytes]:
+        arguments = [
+            sys.executable,
+            "-m",
+            "ratchet.cli.worker.child",
+            app,
+            msgspec.json.encode(order).decode(),
+        ]
+        with interrupts_held():
+            return subprocess.Popen(
+                arguments,
+                pass_fds=(order.status, order.control),
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+            )
+
+    return spawn
+
+
+class ChildProcess:
+    """
+    One child process.
+
+    Death and SIGSTOP come from ``waitpid``, which user code cannot delay; everything else the child
+    says itself. ``node_id`` is what to beat for: it changes when the child had to start over.
+    """
+
+    def __init__(self, spawn: Spawn, order: Order, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        status, status_end = os.pipe()
+        control_end, control = os.pipe()
+        try:
+            self._process = spawn(msgspec.structs.replace(order, status=status_end, control=control_end))
+        finally:
+            # Only the child may hold its ends: the end of a pipe is how one side learns that the other is gone.
+            os.close(status_end)
+            os.close(control_end)
+        self.pid = self._process.pid
+        self.status = status
+        self._control: int | None = control
+        self._reader = LineReader(status)
+        self.started_at = self.heard_at = monotonic()
+        self.ready: Ready | None = None
+        self.ready_at: float | None = None
+        self.failure: Failed | None = None
+        self.node_id: str | None = None
+        self.overdue = 0.0
+        self.stopped = False  # by SIGSTOP
+        self.exit_code: int | None = None  # negative: the signal that killed it
+        self.leaving = False  # it was told to, or said so
+        self.given_up = False  # it shows no life: nobody beats for it any more, and it is being killed
+        self.deadline: float | None = None  # when it is killed if it has not ended
+
+    # --- seeing
+
+    def observe(self) -> None:
+        """Learn from the operating system whether the process has ended, was stopped or goes on."""
+        while self.exit_code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                self._ended(0)
+                return
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                self.stopped = True
+            elif os.WIFCONTINUED(status):
+                self.stopped = False
+                self.heard_at = self._monotonic()
+            else:
+                self._ended(os.waitstatus_to_exitcode(status))
+
+    def _ended(self, code: int) -> None:
+        self.exit_code = code
+        self._process.returncode = code  # it was reaped here, so that Popen must not wait for it
+
+    def listen(self) -> list[Report]:
+        """What the child has said since the last call."""
+        reports = []
+        for line in self._reader.lines():
+            try:
+                report = decode_report(line)
+            except msgspec.DecodeError:
+                continue  # user code wrote to a descriptor that is not its own
+            self.heard_at = self._monotonic()
+            self._note(report)
+            reports.append(report)
+        return reports
+
+    def _note(self, report: Report) -> None:
+        match report:
+            case Ready():
+                self.ready, self.ready_at, self.node_id = report, self._monotonic(), report.node_id
+            case Pulse():
+                self.node_id, self.overdue = report.node_id, report.overdue
+            case Failed():
+                self.failure = report
+            case _:
+                self.leaving = True
+
+    @property
+    def is_mute(self) -> bool:
+        """True once the child has closed its pipe: there is nothing more to listen to."""
+        return self._reader.ended
+
+    @property
+    def is_running(self) -> bool:
+        """True until the process has ended."""
+        return self.exit_code is None
+
+    def silent_for(self, now: float) -> float:
+        """Seconds without a sign that the child's code runs: neither a word nor a turn of its poll loop."""
+        overdue = 0.0 if self.leaving else self.overdue
+        return max(now - self.heard_at, overdue)
+
+    # --- acting
+
+    def tell(self, command: Command) -> None:
+        """Send *command*; a child that no longer listens is about to be seen dead."""
+        if self._control is None:
+            return
+        try:
+            os.write(self._control, encoded(command))
+        except OSError:
+            pass
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the process, if it has not been reaped: its id may belong to another by then."""
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        if self._control is not None:
+            os.close(self._control)
+            os.close(self.status)
+            self._control = None
+
+    def describe_end(self) -> str:
+        """How the process ended, for people."""
+        code = self.exit_code
+        if code is None:
+            return "is running"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        return f"was killed by {name}"
+
+
+def nodes_to_beat_for(children: Sequence[ChildProcess]) -> list[str]:
+    """The nodes whose process lives, is not stopped and shows that it can work."""
+    return [
+        child.node_id
+        for child in children
+        if child.node_id is not None and child.is_running and not child.stopped and not child.given_up
+    ]

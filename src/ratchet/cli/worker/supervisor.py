@@ -1,0 +1,367 @@
+"""
+The supervisor of ``ratchet worker``: a process without user code that keeps its children alive.
+
+It starts them, beats for them, replaces those that die, and drains them when it is told to stop.
+It never imports the app: everything it knows of it, a child has said over a pipe.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from ratchet.cli.urls import redacted
+from ratchet.cli.worker.beats import Pacemaker
+from ratchet.cli.worker.child_process import ChildProcess, nodes_to_beat_for
+from ratchet.cli.worker.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
+from ratchet.cli.worker.signals import SignalInbox
+from ratchet.cli.worker.slot import LONGEST_PAUSE, Slot
+from ratchet.cli.worker.sources import SourceWatch
+
+logger = logging.getLogger("ratchet.worker")
+
+#: How long one turn of the loop rests when nothing happens.
+TICK = 0.5
+#: What a child gets beyond its drain timeout before it is killed: interrupting, writing, leaving.
+DRAIN_MARGIN = 10.0
+#: What a child gets when everything has to end at once.
+QUIT_MARGIN = 2.0
+#: From being asked to abort (and to say where it hangs) to being killed.
+ABORT_MARGIN = 2.0
+#: A child that is not needed because of new source code gets this long to finish its jobs.
+RELOAD_DRAIN = 5.0
+#: How long a database that is away is waited for before the first child is up.
+FIRST_PATIENCE = 60.0
+#: A second Ctrl-C that comes sooner is the same one, sent once by the terminal and once by a wrapper.
+SAME_KEYSTROKE = 0.3
+
+
+class Phase(Enum):
+    """Where the supervisor is in its life."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    QUITTING = "quitting"
+
+
+class Supervisor:
+    """Keeps *processes* children running until it is told to stop; `run` returns the exit code."""
+
+    def __init__(
+        self,
+        start_child: Callable[[], ChildProcess],
+        *,
+        processes: int = 1,
+        unresponsive_after: float | None = 120.0,
+        drain_timeout: float | None = None,
+        sources: SourceWatch | None = None,
+        pacemaker: Callable[[Callable[[], list[str]]], Pacemaker] = Pacemaker,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._slots = [Slot(number, start_child) for number in range(1, processes + 1)]
+        self._leaving: list[ChildProcess] = []
+        self._unresponsive_after = unresponsive_after
+        self._drain_timeout = drain_timeout
+        self._sources = sources
+        self._monotonic = monotonic
+        self._pacemaker = pacemaker(lambda: nodes_to_beat_for(self._children()))
+        self._phase = Phase.RUNNING
+        self._exit_code = 0
+        self._ever_ready = False
+        self._started_at = self._turned_at = self._looked_at = monotonic()
+        self._interrupted_at: float | None = None
+        self._to_renew: list[Slot] = []
+        self._to_bury: list[str] = []
+        self._said: set[str] = set()
+        self._selector = selectors.DefaultSelector()
+        self._signals = SignalInbox()
+
+    # --- life
+
+    def run(self) -> int:
+        """Work until told to stop, or until it is clear that no child can start."""
+        self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
+        with self._signals.open():
+            try:
+                while not self._is_over():
+                    self._turn()
+                    self._rest()
+            finally:
+                # Children are left only where something above has failed: they notice the end of their pipe, and drain.
+                for child in self._children():
+                    child.close()
+                self._pacemaker.close()
+                self._selector.close()
+        logger.info("stopped")
+        return self._exit_code
+
+    def _turn(self) -> None:
+        now = self._monotonic()
+        self._forgive_own_absence(now)
+        for number in self._signals.take():
+            self._obey(number, now)
+        for child in self._children():
+            self._attend(child, now)
+        if self._phase is Phase.RUNNING:
+            self._reload(now)
+            self._renew_next()
+            self._fill(now)
+            self._bury_dead()
+        self._enforce(now)
+
+    def _is_over(self) -> bool:
+        return self._phase is not Phase.RUNNING and not self._children()
+
+    def _children(self) -> list[ChildProcess]:
+        return [child for slot in self._slots for child in slot.children] + list(self._leaving)
+
+    def _fill(self, now: float) -> None:
+        for slot in self._slots:
+            try:
+                if slot.fill(now) and slot.current is not None:
+                    self._selector.register(slot.current.status, selectors.EVENT_READ)
+            except OSError as error:
+                logger.error("a process could not be started: %s", error)
+                slot.restart_at = now + LONGEST_PAUSE
+
+    def _forgive_own_absence(self, now: float) -> None:
+        """After a pause of its own (SIGSTOP, a sleeping machine) nobody is blamed for not having spoken meanwhile."""
+        absence = now - self._turned_at
+        if absence > 10 * TICK:
+            for child in self._children():
+                child.heard_at += absence
+        self._turned_at = now
+
+    # --- children
+
+    def _attend(self, child: ChildProcess, now: float) -> None:
+        """One child: what the system says of it, what it says itself, and whether it has ended."""
+        child.observe()
+        for report in child.listen():
+            self._hear(child, report, now)
+        if child.is_mute:
+            self._unwatch(child)
+        if not child.is_running:
+            self._forget(child, now)
+
+    def _hear(self, child: ChildProcess, report: Report, now: float) -> None:
+        match report:
+            case Ready():
+                self._welcome(child, report)
+            case Failed():
+                self._say_once(report.message)
+            case Leaving():
+                logger.warning("process %d leaves: %s", child.pid, report.reason)
+                slot = self._slot_of(child)
+                if slot is not None and slot.current is child and self._phase is Phase.RUNNING:
+                    slot.vacate(now)
+                    self._leaving.append(child)
+                    child.deadline = now + self._drain_limit(child) + DRAIN_MARGIN
+
+    def _welcome(self, child: ChildProcess, ready: Ready) -> None:
+        self._ever_ready = True
+        self._said.clear()
+        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, redacted(ready.url))
+        try:
+            self._pacemaker.start(ready)
+        except Exception as error:
+            logger.error("the supervisor cannot beat for its processes: %s; they beat for themselves", error)
+        slot = self._slot_of(child)
+        if slot is not None and slot.successor is child:
+            old = slot.promote()
+            if old is not None:
+                self._dismiss(old, self._drain_limit(old))
+
+    def _forget(self, child: ChildProcess, now: float) -> None:
+        """A child has ended: close its pipes, release what it held if it was told to leave, plan its replacement."""
+        self._unwatch(child)
+        child.close()
+        slot = self._slot_of(child)
+        if child.leaving or self._phase is not Phase.RUNNING:
+            if child.given_up and child.node_id is not None:
+                self._pacemaker.release(child.node_id)
+            elif child.exit_code != 0 and child.node_id is not None:
+                self._to_bury.append(child.node_id)
+            if child in self._leaving:
+                self._leaving.remove(child)
+            elif slot is not None:
+                self._remove(slot, child, now)
+        elif slot is not None:
+            slot.lost(child, now)
+            self._note_loss(slot, child, now)
+
+    def _note_loss(self, slot: Slot, child: ChildProcess, now: float) -> None:
+        """A child has ended by itself: say so, and have its work taken over."""
+        if child.failure is not None:
+            self._note_failure(child.failure, now)
+        else:
+            logger.error("process %d %s; it is replaced", child.pid, child.describe_end())
+        if child.node_id is not None:
+            self._to_bury.append(child.node_id)
+        if slot.restart_at is not None and slot.restart_at > now and slot.current is None:
+            logger.warning("the next process is started in %.1f s", slot.restart_at - now)
+
+    def _bury_dead(self) -> None:
+        """Have a child that lives take over what the dead ones ran; if none can, their silence will tell the others."""
+        for child in self._children():
+            if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
+                while self._to_bury:
+                    child.tell(Bury(node_id=self._to_bury.pop(0)))
+                return
+
+    @staticmethod
+    def _remove(slot: Slot, child: ChildProcess, now: float) -> None:
+        if slot.successor is child:
+            slot.successor = None
+        else:
+            slot.vacate(now)
+
+    def _note_failure(self, failure: Failed, now: float) -> None:
+        """A child could not start. If none ever has, waiting for a database is all that is worth a second try."""
+        if self._ever_ready or self._sources is not None:
+            return
+        if not failure.passing or now - self._started_at > FIRST_PATIENCE:
+            logger.error("no process could be started; giving up")
+            self._exit_code = 1
+            self._drain(now)
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            logger.error("%s", message)
+
+    def _slot_of(self, child: ChildProcess) -> Slot | None:
+        return next((slot for slot in self._slots if child in slot.children), None)
+
+    def _unwatch(self, child: ChildProcess) -> None:
+        try:
+            self._selector.unregister(child.status)
+        except (KeyError, ValueError):
+            pass
+
+    # --- leaving
+
+    def _dismiss(self, child: ChildProcess, timeout: float) -> None:
+        """Tell a child to finish what it runs and go."""
+        if child not in self._leaving:
+            self._leaving.append(child)
+        child.leaving = True
+        child.deadline = self._monotonic() + timeout + DRAIN_MARGIN
+        child.tell(Drain(timeout=timeout))
+
+    def _drain_limit(self, child: ChildProcess) -> float:
+        if self._drain_timeout is not None:
+            return self._drain_timeout
+        return child.ready.drain_timeout if child.ready is not None else 0.0
+
+    def _drain(self, now: float) -> None:
+        self._phase = Phase.DRAINING
+        for slot in self._slots:
+            children, slot.current, slot.successor = slot.children, None, None
+            for child in children:
+                self._dismiss(child, self._drain_limit(child))
+
+    def _quit(self, now: float) -> None:
+        self._phase = Phase.QUITTING
+        for child in self._children():
+            child.leaving = True
+            child.deadline = now + QUIT_MARGIN
+            child.tell(Quit())
+
+    def _enforce(self, now: float) -> None:
+        """Kill what has not ended in time, and what shows no life although it is not stopped."""
+        for child in self._children():
+            if child.deadline is not None and now >= child.deadline:
+                logger.warning("process %d did not end in time and is killed", child.pid)
+                child.given_up = True
+                child.kill()
+                child.deadline = now + DRAIN_MARGIN
+            elif self._is_wedged(child, now):
+                self._abort(child, now)
+
+    def _is_wedged(self, child: ChildProcess, now: float) -> bool:
+        limit = self._unresponsive_after
+        return (
+            limit is not None
+            and child.ready is not None
+            and child.is_running
+            and not child.stopped
+            and not child.given_up
+            and child.silent_for(now) > limit
+        )
+
+    def _abort(self, child: ChildProcess, now: float) -> None:
+        logger.error(
+            "process %d has shown no sign of life for %.0f s; it is replaced, and its jobs run elsewhere. "
+            "Where it hangs follows",
+            child.pid,
+            child.silent_for(now),
+        )
+        child.given_up = True
+        # On SIGABRT faulthandler prints every thread's stack, also while C code holds the interpreter's lock.
+        child.kill(signal.SIGABRT)
+        child.deadline = now + ABORT_MARGIN
+
+    # --- new code
+
+    def _reload(self, now: float) -> None:
+        if self._sources is None or now - self._looked_at < TICK:
+            return
+        self._looked_at = now
+        changed = self._sources.changed()
+        if not changed:
+            return
+        logger.info("%s changed: restarting", changed[0] if len(changed) == 1 else f"{len(changed)} files")
+        self._said.clear()
+        for slot in self._slots:
+            for child in slot.children:
+                self._dismiss(child, min(RELOAD_DRAIN, self._drain_limit(child)))
+            slot.successor = None
+            slot.crashes = 0
+            slot.vacate(now)
+
+    def _renew_next(self) -> None:
+        """Of a rolling restart: one slot at a time gets its new child, and the old one goes when that is up."""
+        if not self._to_renew or any(slot.successor is not None for slot in self._slots):
+            return
+        slot = self._to_renew.pop(0)
+        if slot.renew() and slot.successor is not None:
+            self._selector.register(slot.successor.status, selectors.EVENT_READ)
+
+    # --- signals
+
+    def _obey(self, number: int, now: float) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT) and self._phase is Phase.RUNNING:
+            logger.info("%s: stopping; running jobs may finish", signal.Signals(number).name)
+            self._interrupted_at = now
+            self._drain(now)
+        elif number == signal.SIGINT and now - (self._interrupted_at or 0.0) > SAME_KEYSTROKE:
+            if self._phase is Phase.DRAINING:
+                logger.warning("SIGINT again: stopping at once; running jobs are handed back")
+                self._quit(now)
+        elif number == signal.SIGHUP and self._phase is Phase.RUNNING:
+            logger.info("SIGHUP: replacing the processes one after the other")
+            self._to_renew = [slot for slot in self._slots if slot.current is not None]
+
+    def receive(self, number: int) -> None:
+        """Take a signal as if it had been sent to this process."""
+        self._signals.receive(number)
+
+    def _rest(self) -> None:
+        """Until something happens: a signal, a word from a child, the time to start one; and not for long."""
+        for key, _ in self._selector.select(self._pause()):
+            if key.fd == self._signals.descriptor:
+                self._signals.quiet()
+
+    def _pause(self) -> float:
+        if self._signals:
+            return 0.0
+        if self._phase is not Phase.RUNNING:
+            return TICK / 5
+        now = self._monotonic()
+        soon = [slot.restart_at - now for slot in self._slots if slot.current is None and slot.restart_at]
+        return max(0.0, min([TICK, *soon]))

@@ -1,0 +1,290 @@
+"""
+What closes a stream, read together with the heads of the open ones.
+
+One aggregation brings the streams, the paused queues, the open breakers, the limits, and the first due
+jobs of the streams that were open last time; so a claim that finds nothing is one round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest, party_of
+from ratchet.model.cluster import PermitRecord, breaker_gate
+from ratchet.model.job import StreamKey
+from ratchet.model.status import JobStatus
+from ratchet.stores.memory.permits import meter_for
+from ratchet.stores.memory.rows import Limit
+from ratchet.stores.meters import Meter
+from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.documents.codecs import LIMITS
+from ratchet.stores.mongo.documents.values import Document, micros, time_of
+from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.streams import key_of
+
+#: Branches whose heads one aggregation reads; the server takes at most a thousand stages.
+BRANCHES: Final = 300
+#: Heads that one round trip reads, about.
+HEADS: Final = 5_000
+
+#: Documents in one answer; the server's own first answer has no more than a hundred.
+BATCH: Final = 10_000
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+NO_LIMIT: Final = 2**31
+
+
+@dataclass(slots=True)
+class Gates:
+    """The streams of a lane and everything that may close them, at one moment."""
+
+    now: datetime
+    streams: dict[int, StreamKey] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)
+    breakers: dict[str, datetime | None] = field(default_factory=dict)  # open until; None: for good
+    limits: dict[str, Limit] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)  # of limits that have a rate
+    held: dict[str, int] = field(default_factory=dict)
+
+    def is_open(self, key: StreamKey, request: ClaimRequest) -> bool:
+        """True where the request may claim from the stream, but for limits."""
+        return self._fits(key, request) and not (key.breaker is not None and key.breaker in self.breakers)
+
+    def opens_at(self, key: StreamKey, request: ClaimRequest) -> datetime | None:
+        """When the request may claim from the stream, but for limits: now, or when its breaker comes to its probes."""
+        if not self._fits(key, request):
+            return None
+        if key.breaker is None or key.breaker not in self.breakers:
+            return self.now
+        return self.breakers[key.breaker]
+
+    def _fits(self, key: StreamKey, request: ClaimRequest) -> bool:
+        return (
+            key.lane is request.lane
+            and (request.queues is None or key.queue in request.queues)
+            and key.suspect is request.suspects
+            and (key.parked_target is None or key.parked_target in request.parked_targets)
+            and key.queue not in self.paused
+        )
+
+    def open_streams(self, request: ClaimRequest) -> list[int]:
+        """The streams that the request may claim from, but for limits."""
+        return [stream_id for stream_id, key in self.streams.items() if self.is_open(key, request)]
+
+    def limits_of(self, stream_id: int) -> tuple[str, ...]:
+        """The names of the limits that the jobs of a stream pass."""
+        key = self.streams[stream_id]
+        names = (*resources_of(key), breaker_gate(key.breaker))
+        return tuple(name for name in names if name is not None and name in self.limits)
+
+    def allowance(self, name: str) -> int:
+        """How many jobs a limit lets through now."""
+        meter = self.meters.get(name)
+        return max(0, min(self.slots(name), NO_LIMIT if meter is None else meter.starts))
+
+    def slots(self, name: str) -> int:
+        """How many more jobs of a limit may run at once."""
+        limit = self.limits[name]
+        return NO_LIMIT if limit.concurrent is None else limit.concurrent - self.held.get(name, 0)
+
+    def next_token_at(self, name: str) -> datetime | None:
+        """When the rate of a limit lets another job be claimed; None: now, or nobody knows."""
+        meter = self.meters.get(name)
+        return None if meter is None or meter.starts > 0 else meter.opens_at()
+
+    def branches(self, stream_ids: Iterable[int]) -> list[Branch]:
+        """The branches of streams, each with its limits; those that a limit closes are left out."""
+        found: list[Branch] = []
+        for stream_id in stream_ids:
+            gates = self.limits_of(stream_id)
+            most = min((self.allowance(name) for name in gates), default=None)
+            if most is None or most > 0:
+                party = party_of(self.streams[stream_id].fairness_key)
+                found += [Branch(stream_id, priority, gates, most, party) for priority in PRIORITIES]
+        return found
+
+
+def resources_of(key: StreamKey) -> list[str]:
+    """The resources of which each run of a stream's jobs takes a permit."""
+    return list(dict.fromkeys(name for name in (key.resource, key.limit_key) if name is not None))
+
+
+def read_gates(
+    collections: Collections,
+    request: ClaimRequest,
+    now: datetime,
+    heads: Sequence[Document] = (),
+    *,
+    streams: Mapping[int, StreamKey] | None = None,
+) -> tuple[Gates, list[Document]]:
+    """
+    Everything that may close the request's streams; and what the pipelines of *heads* bring, in the same round trip.
+
+    *streams* are those that count, where not all do: then neither the others are read, nor their limits.
+    """
+    gates, found = Gates(now), []
+    wanted: Document = {"lane": request.lane.value, "suspect": request.suspects}
+    limits: list[Document] = []
+    if streams is not None:
+        gates.streams = {
+            stream_id: key
+            for stream_id, key in streams.items()
+            if key.lane is request.lane and key.suspect is request.suspects
+        }
+        wanted = {"_id": {"$in": []}}
+        limits = [{"$match": {"_id": {"$in": sorted(_names(gates.streams.values()))}}}]
+    pipeline: list[Document] = [
+        {"$match": wanted},
+        {"$unset": "key_hash"},
+        {"$unionWith": {"coll": Names.QUEUES, "pipeline": [{"$match": {"paused": True}}, _kind("queue")]}},
+        {"$unionWith": {"coll": Names.BREAKERS, "pipeline": [*_open_breakers(now), _kind("breaker")]}},
+        {"$unionWith": {"coll": Names.LIMITS, "pipeline": [*limits, _kind("limit")]}},
+        *heads,
+    ]
+    for document in collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH):
+        match document.get("kind"):
+            case None if "lane" in document:
+                gates.streams[document["_id"]] = key_of(document)
+            case None:
+                found.append(document)
+            case "queue":
+                gates.paused.add(document["_id"])
+            case "breaker":
+                until = document.get("until")
+                gates.breakers[document["_id"]] = None if until is None else time_of(until)
+            case "limit":
+                limit = gates.limits[document["_id"]] = LIMITS.value(document)
+                if (meter := meter_for(limit, now, request.ahead)) is not None:
+                    gates.meters[limit.name] = meter
+    _count_permits(collections, gates)
+    return gates, found
+
+
+def _names(streams: Iterable[StreamKey]) -> set[str]:
+    """The names of the limits that streams may have."""
+    names = {name for key in streams for name in (key.resource, key.limit_key, breaker_gate(key.breaker))}
+    return {name for name in names if name is not None}
+
+
+def _kind(name: str) -> Document:
+    return {"$addFields": {"kind": name}}
+
+
+def _open_breakers(now: datetime) -> list[Document]:
+    # OPEN without a time is open until somebody closes it
+    until = [{"until": {"$exists": False}}, {"until": {"$gt": micros(now)}}]
+    return [{"$match": {"state": "OPEN", "$or": until}}]
+
+
+def _count_permits(collections: Collections, gates: Gates) -> None:
+    wanted = {
+        name
+        for key in gates.streams.values()
+        for name in resources_of(key)
+        if name in gates.limits and gates.limits[name].concurrent is not None
+    }
+    if wanted:
+        grouped = collections[Names.PERMITS].aggregate(
+            [
+                {"$match": {"_id.resource": {"$in": sorted(wanted)}}},
+                {"$group": {"_id": "$_id.resource", "held": {"$sum": 1}}},
+            ]
+        )
+        gates.held = {one["_id"]: int(one["held"]) for one in grouped}
+
+
+def find_holders(collections: Collections, name: str, limit: int) -> list[PermitRecord]:
+    """Who holds permits of a resource, the longest first: a claim's token begins with the time."""
+    found = collections[Names.PERMITS].find({"_id.resource": name})
+    held = found.sort([("_id.claim_id", 1), ("_id.job_id", 1)]).limit(limit)
+    return [PermitRecord(**one["_id"], node_id=one["node_id"]) for one in held]
+
+
+def depth_of(count: int, limit: int) -> int:
+    """How far to read in each of *count* branches: as far as can be needed, unless they are many."""
+    return min(limit, max(4, HEADS // max(count, 1)))
+
+
+def read_heads(
+    collections: Collections,
+    wanted: Sequence[tuple[Branch, int]],
+    now: datetime | None,
+    avoided: Collection[UUID] = (),
+) -> Iterator[Document]:
+    """The next jobs of these branches, a few hundred branches in one round trip."""
+    for start in range(0, len(wanted), BRANCHES):
+        first, *others = head_stages(wanted[start : start + BRANCHES], now, avoided)
+        pipeline = [*first["$unionWith"]["pipeline"], *others]
+        yield from collections[Names.JOBS].aggregate(pipeline, batchSize=BATCH)
+
+
+def read_on(
+    collections: Collections,
+    wanted: Sequence[Branch],
+    request: ClaimRequest,
+    now: datetime,
+    avoided: Collection[UUID] = (),
+    share: int = NO_LIMIT,
+) -> None:
+    """Read on in each branch, as far as can be needed, but no further than a *share*."""
+    depth = min(share, depth_of(len(wanted), request.limit))
+    counted = [(one, depth if one.most is None else min(depth, one.most - len(one.ranks))) for one in wanted]
+    absorb_heads(counted, read_heads(collections, counted, now, avoided), request.boost_interval, now)
+
+
+def head_stages(
+    wanted: Sequence[tuple[Branch, int]], now: datetime | None, avoided: Collection[UUID] = ()
+) -> list[Document]:
+    """Stages that bring so many of the next jobs of each branch; with *now* only those that are due."""
+    return [
+        {"$unionWith": {"coll": Names.JOBS, "pipeline": _head(branch, count, now, avoided)}}
+        for branch, count in wanted
+    ]
+
+
+def _head(branch: Branch, count: int, now: datetime | None, avoided: Collection[UUID]) -> list[Document]:
+    match: Document = {
+        "status": JobStatus.PENDING.value,
+        "stream_id": branch.stream_id,
+        "priority": branch.priority,
+    }
+    if now is not None:
+        match["due_at"] = {"$lte": micros(now)}
+    if avoided:
+        match["_id"] = {"$nin": list(avoided)}
+    if branch.ranks:
+        _, last_due_at, last_id = branch.ranks[-1]
+        match["$or"] = [{"due_at": {"$gt": last_due_at}}, {"due_at": last_due_at, "_id": {"$gt": last_id}}]
+    return [
+        {"$match": match},
+        {"$sort": {"due_at": 1, "_id": 1}},
+        {"$limit": count},
+        {"$project": {"stream_id": 1, "priority": 1, "due_at": 1}},
+    ]
+
+
+def absorb_heads(
+    wanted: Sequence[tuple[Branch, int]],
+    documents: Iterable[Document],
+    boost: timedelta | None,
+    now: datetime,
+) -> None:
+    """Put what was read behind what the branches hold, and mark those that have no more."""
+    by_place = {(branch.stream_id, branch.priority): branch for branch, _ in wanted}
+    before = {place: len(branch.ranks) for place, branch in by_place.items()}
+    at, step = micros(now), None if not boost else boost // _MICROSECOND
+    for document in documents:
+        place = (document["stream_id"], document["priority"])
+        branch = by_place.get(place)
+        if branch is not None:
+            due_at = document["due_at"]
+            raised = (at - due_at) // step if step else 0
+            branch.ranks.append((-(branch.priority + raised), due_at, document["_id"]))
+    for branch, count in wanted:
+        if len(branch.ranks) - before[branch.stream_id, branch.priority] < count:
+            branch.ended = True

@@ -1,0 +1,158 @@
+"""Why a job is not running: the claim's own predicates, asked about one job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
+from ratchet.model.status import Lane
+from ratchet.stores.sql.claiming.claim_order import choose, owners
+from ratchet.stores.sql.claiming.gates import (
+    BREAKER_OPEN,
+    QUEUE_PAUSED,
+    Limit,
+    Limits,
+    OpenStream,
+    find_holders,
+    gated_branches,
+    open_stream,
+    waiting_streams,
+)
+from ratchet.stores.sql.database import Session
+
+Reason = tuple[str, str, datetime | None]
+
+FIND_STANDING = f"""
+    SELECT j.status AS cold_status,
+           EXISTS (SELECT 1 FROM scheduler_dependency d WHERE d.child_id = j.job_id AND d.state = 'OPEN') AS awaits_parent,
+           j.signal_key, j.signal, j.signal_due_at,
+           q.status AS hot_status, q.scheduled_time, q.picked_by,
+           s.stream_id, s.resource, s.limit_key, s.queue, s.lane, s.breaker, s.suspect, s.parked_target,
+           s.fairness_key,
+           {QUEUE_PAUSED} AS is_queue_paused,
+           {BREAKER_OPEN} AS is_breaker_open,
+           (SELECT b.open_until FROM scheduler_circuit_breaker b WHERE b.service = s.breaker) AS open_until
+      FROM scheduler_job j
+      LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id
+      LEFT JOIN scheduler_stream s ON s.stream_id = COALESCE(q.stream_id, j.stream_id)
+     WHERE j.job_id = :job_id
+"""
+_STANDING = """
+    cold_status awaits_parent signal_key signal signal_due_at hot_status scheduled_time picked_by stream_id resource
+    limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open open_until
+""".split()  # noqa: SIM905 - a row of names reads better than a list of strings
+FIND_ARCHIVED = "SELECT status FROM scheduler_job_archive WHERE job_id = :job_id"
+
+#: The node that the question is about: any, with nothing running.
+_ASKING = UUID(int=0)
+
+
+def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
+    """Everything that keeps a claim at *now* from returning this job; empty: it would."""
+    row = session.row(FIND_STANDING, {"job_id": job_id, "now": now})
+    if row is None:
+        archived = session.value(FIND_ARCHIVED, {"job_id": job_id})
+        return [_of_status(archived)] if archived else [("not_found", f"there is no job {job_id}", None)]
+    job = dict(zip(_STANDING, row, strict=True))
+    if job["hot_status"] == "RUNNING":
+        return [("running", f"it is running on node {job['picked_by']}", None)]
+    if job["hot_status"] is None:
+        return list(_of_cold(job))
+    found = list(_of_stream(job, now))
+    stream = open_stream(
+        job["stream_id"], job["resource"], job["limit_key"], job["breaker"], job["fairness_key"]
+    )
+    if stream.limits:
+        found += _of_limits(session, job, stream, job_id, now, may_have_its_turn=not found)
+    return found
+
+
+def _of_status(status: str) -> Reason:
+    return (status.lower(), f"it has ended as {status}", None)
+
+
+def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
+    if job["cold_status"] == "PAUSED":
+        yield ("paused", "it is paused; resume it", None)
+    elif job["cold_status"] != "WAITING":
+        yield _of_status(job["cold_status"])
+    else:
+        waits_for_signal = job["signal_key"] is not None and job["signal"] is None
+        if waits_for_signal:
+            yield ("waiting_signal", f"it waits for the signal {job['signal_key']!r}", job["signal_due_at"])
+        if job["awaits_parent"] or not waits_for_signal:
+            yield ("waiting_parent", "it waits for other jobs to end", None)
+
+
+def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
+    if job["scheduled_time"] > now:
+        yield ("not_due", f"it is due at {job['scheduled_time'].isoformat()}", job["scheduled_time"])
+    if job["is_queue_paused"]:
+        yield ("queue_paused", f"the queue {job['queue']!r} is paused; resume it", None)
+    if job["parked_target"] is not None:
+        yield (
+            "parked",
+            f"no node that claimed it could import {job['parked_target']}; start one that can",
+            None,
+        )
+    if job["suspect"]:
+        yield (
+            "suspect",
+            "it was running in two crashes, so a node runs it only when no other suspect runs there",
+            None,
+        )
+    if job["is_breaker_open"]:
+        yield ("breaker_open", f"the circuit breaker {job['breaker']!r} is open", job["open_until"])
+
+
+def _of_limits(
+    session: Session,
+    job: dict[str, Any],
+    stream: OpenStream,
+    job_id: UUID,
+    now: datetime,
+    *,
+    may_have_its_turn: bool,
+) -> Iterator[Reason]:
+    asking = ClaimRequest(
+        node_id="", claim_id=_ASKING, limit=1, lane=Lane(job["lane"]), suspects=job["suspect"]
+    )
+    rivals = [rival for rival in waiting_streams(session, asking, now) if rival.limits]
+    limits = Limits.seen(session, [*rivals, stream], now)
+    closed = [reason for limit in limits.of(stream) for reason in _of_limit(session, limit)]
+    yield from closed
+    if closed or not limits.of(stream) or not may_have_its_turn:
+        return
+    # open, but perhaps for fewer jobs than wait: does its turn come?
+    branches = [branch for branch in gated_branches(rivals, limits) if branch.gates]
+    plan = session.dialect.claim_plan
+    most = sum(branch.most or 0 for branch in branches)
+    chosen = choose(
+        branches, most, limits.allowances(), lambda wanted: plan.read(session, wanted, asking, now)
+    )
+    if str(job_id) not in {str(rank[2]) for rank in chosen}:
+        gates = owners(branches)
+        taken = Counter(name for rank in chosen for name in gates[rank[2]].gates)
+        for limit in limits.of(stream):
+            yield from _of_limit(session, limit, taken[limit.name])
+
+
+def _of_limit(session: Session, limit: Limit, taken: int = 0) -> Iterator[Reason]:
+    """Why a limit lets nothing through, when so many before it have *taken* of it."""
+    meter = limit.meter
+    until = None if meter is None or meter.starts > taken else meter.opens_at(taken)
+    if limit.name.startswith(BREAKER_GATE):
+        if until is not None:
+            service = limit.name.removeprefix(BREAKER_GATE)
+            yield "breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until
+        return
+    if limit.concurrent is not None and limit.concurrent <= taken:
+        held = find_holders(session, limit.name, NAMED_HOLDERS + 1)
+        yield "no_permit", no_permit(limit.name, held), None
+    if until is not None:
+        yield "rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until

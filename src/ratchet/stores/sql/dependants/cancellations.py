@@ -1,0 +1,87 @@
+"""Cancelling jobs together with all that waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.decision import CanceledJob
+from ratchet.model.status import JobStatus
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
+from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
+from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Cancellation, Failure, write_canceled, write_failed
+from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
+
+#: Where a person, expiry or a replacement may still cancel.
+CANCELABLE = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING, JobStatus.RUNNING})
+
+
+def cancel_jobs(
+    session: Session, job_ids: Iterable[UUID], *, reason: str, now: datetime
+) -> list[CanceledJob]:
+    """
+    Cancel those of these jobs that have not ended, and all their dependants, in this transaction.
+
+    Each job is followed by its own cascade, depth-first.
+    """
+    jobs = [job for job in lock_jobs(session, job_ids).values() if job.status in CANCELABLE]
+    return cancel_locked(session, [Cancellation(job, reason) for job in jobs], now=now)
+
+
+def cancel_locked(
+    session: Session, cancellations: Sequence[Cancellation], *, now: datetime
+) -> list[CanceledJob]:
+    """Cancel locked jobs, which the caller has found cancelable, and all their dependants."""
+    if not cancellations:
+        return []
+    write_canceled(session, cancellations, now)
+    deltas = BatchDeltas()
+    ended: list[Ended] = []
+    for one in cancellations:
+        job = one.job
+        if job.batch_id is not None and job.has_failed:  # it was counted when it failed
+            deltas.count_end(job.batch_id, JobStatus.FAILED, job.job_id, by=-1)
+        ended.append(Ended.of(job, JobStatus.CANCELED))
+    settlement = settle_edges(session, ended, now=now, deltas=deltas)
+    canceled: list[CanceledJob] = []
+    for one in cancellations:
+        canceled.append(_canceled(one))
+        canceled.extend(settlement.of(one.job.job_id).canceled)
+    return canceled
+
+
+def fail_jobs(
+    session: Session, failures: Sequence[Failure], *, now: datetime, window: timedelta = ALERT_WINDOW
+) -> tuple[Settlement, set[UUID]]:
+    """
+    Fail locked jobs for good (dead letter, alert, key, dependants, batch), in this transaction.
+
+    Answers what followed, and the jobs whose alert was not suppressed. The execution row of a RUNNING
+    job and its permit are the caller's.
+    """
+    alerted = write_failed(session, failures, now, window=window)
+    ended = [Ended.of(one.job, JobStatus.FAILED) for one in failures]
+    return settle_edges(session, ended, now=now), alerted
+
+
+def lock_cancelable(session: Session, job_id: UUID, *, running: bool) -> LockedJob | None:
+    """The job, locked, if it is PENDING, PAUSED or WAITING (or, with *running*, RUNNING)."""
+    job = lock_jobs(session, [job_id]).get(job_id)
+    if job is None or job.status not in CANCELABLE or (job.status is JobStatus.RUNNING and not running):
+        return None
+    return job
+
+
+def _canceled(one: Cancellation) -> CanceledJob:
+    job = one.job
+    run = job.queue if job.status is JobStatus.RUNNING else None
+    return CanceledJob(
+        job_id=job.job_id,
+        target=job.target,
+        previous=job.status,
+        reason=one.reason,
+        claim_id=None if run is None else run.claim_id,
+        node_id=None if run is None else run.node_id,
+    )

@@ -1,0 +1,252 @@
+"""
+The connections of one process to one MySQL or MariaDB server. PyMySQL has no pool of its own.
+
+There are two kinds: those that write see what was committed before each statement (READ COMMITTED), those
+that read see one moment for the whole transaction (REPEATABLE READ).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import pymysql
+from pymysql.constants import SERVER_STATUS
+
+from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.dialects.mysql.processes import sign
+from ratchet.stores.sql.dialects.pool import Pool
+from ratchet.stores.sql.errors import redacted
+
+if TYPE_CHECKING:  # generic in the stubs only
+    _DriverConnection = pymysql.connections.Connection[Any]
+else:
+    _DriverConnection = pymysql.connections.Connection
+
+Purpose = Literal["write", "read"]
+
+#: TLS contexts by what was asked for; they can be shared.
+_contexts: dict[Any, Any] = {}
+
+_GRACE = 5.0  # seconds that the server gets to report its own timeout
+_LOCK_WAIT = 5  # seconds
+_SHORTEST_IDLE = 10  # seconds that the server waits for the next statement of one of our own connections
+LONGEST_IDLE = 28800  # … and where user code runs in between
+
+#: What a statement means must not depend on the server's settings; too long or wrong data is an error.
+SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+
+_OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 19)}
+_COLLATIONS = {"MariaDB": "utf8mb4_nopad_bin", "MySQL": "utf8mb4_0900_bin"}
+_VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
+_TEXTS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket"}
+_SWITCHES = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
+
+
+def product_of(version: str) -> str:
+    """MariaDB or MySQL, by what the server says of itself."""
+    return "MariaDB" if "mariadb" in version.lower() else "MySQL"
+
+
+class Connection(_DriverConnection):
+    """A connection of ours: what it is for, when it was last used, how much fits into a statement."""
+
+    server_version: str  # the driver's own, missing in its stubs
+    server_status: int
+    _read_timeout: float | None
+
+    purpose: Purpose = "write"
+    used_at: float = 0.0
+    most: int = 0  # bytes of a statement, at most
+
+    def _create_ssl_ctx(self, sslp: Any) -> Any:
+        # reading the system's certificates takes longer than everything else in connecting
+        key = tuple(sorted(sslp.items())) if isinstance(sslp, dict) else sslp
+        if key not in _contexts:
+            _contexts[key] = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # missing in the stubs
+        return _contexts[key]
+
+    @property
+    def product(self) -> str:
+        """MariaDB or MySQL."""
+        return product_of(self.server_version)
+
+    @property
+    def in_transaction(self) -> bool:
+        """True as far as the last answer of the server said so."""
+        return bool(self.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS)
+
+    def shut(self) -> None:
+        """Close it, whatever its state; closing twice is no error."""
+        if self.open:
+            self.close()
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and as whom we come; from a URL."""
+
+    host: str
+    port: int
+    database: str
+    user: str | None
+    password: str = field(repr=False)
+    options: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.options.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """The address in ``mysql://user:password@host:port/database?ssl_ca=…``; `ConfigurationError` says what is wrong."""
+        parts = urlsplit(url)
+        try:
+            port = parts.port or 3306
+        except ValueError as error:
+            raise ConfigurationError(f"the MySQL URL cannot be read: {error}") from None
+        database = unquote(parts.path.strip("/"))
+        if not database or "/" in database:
+            raise ConfigurationError(
+                "the MySQL URL must name one database: mysql://user:password@host:3306/database"
+            )
+        options: dict[str, Any] = {}
+        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+            if name in _TEXTS:
+                options[name] = value
+            elif name in _SWITCHES:
+                options[name] = value.lower() in ("1", "true", "yes", "on")
+            elif name != "charset" or value.lower() != "utf8mb4":
+                known = ", ".join(sorted(_TEXTS | _SWITCHES))
+                raise ConfigurationError(
+                    f"the MySQL URL has the parameter {name!r}; known are {known}, charset=utf8mb4"
+                )
+        host, password = unquote(parts.hostname or "127.0.0.1"), unquote(parts.password or "")
+        user = unquote(parts.username) if parts.username else None
+        return cls(host, port, database, user, password, options)
+
+
+class Connections(Pool[Connection, Purpose]):
+    """Opens, lends and closes connections; a forked child gets its own."""
+
+    server = "MySQL"
+
+    def __init__(
+        self, address: Address, *, size: int, connect_timeout: float, statement_timeout: float
+    ) -> None:
+        self.address = address
+        #: Seconds after which a call ends, even when the network or the server has gone silent.
+        self.patience = statement_timeout + _GRACE
+        #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
+        self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
+        self._statement_timeout = statement_timeout
+        super().__init__(size=size, connect_timeout=connect_timeout)
+
+    def _start(self) -> None:
+        super()._start()
+        self._lent = 0
+
+    def take(self, purpose: Purpose, *, for_user: bool = False) -> Connection:
+        """A connection without a transaction; give it back."""
+        return self._take(purpose, for_user)
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._lent -= 1
+        super()._returned()
+
+    def _is_free(self, connection: Connection) -> bool:
+        return connection.open and not connection.in_transaction
+
+    def _shut(self, connection: Connection) -> None:
+        connection.shut()
+
+    def _idle_one(self, purpose: Purpose) -> Connection | None:
+        with self._lock:
+            self._lent += 1
+            # the server closes what has been idle for longer
+            oldest = time.monotonic() - self.idle / 2
+            stale = [connection for connection in self._idle if connection.used_at < oldest]
+            fresh = [connection for connection in self._idle if connection.used_at >= oldest]
+            # the one used last is the warmest
+            found = next((one for one in reversed(fresh) if one.purpose == purpose), None)
+            if found is not None:
+                fresh.remove(found)
+            elif len(fresh) + self._lent > self._size:
+                stale.append(fresh.pop(0))  # it is for the other purpose, and makes room
+            self._idle = fresh
+        for connection in stale:
+            connection.shut()
+        return found
+
+    def _connect(self, purpose: Purpose) -> Connection:
+        address = self.address
+        try:
+            connection = Connection(
+                host=address.host,
+                port=address.port,
+                user=address.user,
+                password=address.password,
+                database=address.database,
+                connect_timeout=max(self._connect_timeout, 0.001),
+                read_timeout=self.patience,
+                write_timeout=self.patience,
+                charset="utf8mb4",
+                autocommit=True,
+                program_name="ratchet",
+                **address.options,
+            )
+        except (pymysql.Error, OSError, ValueError) as error:
+            raise StoreUnavailable(
+                f"cannot connect to MySQL at {address}: {redacted(str(error)).strip()}"
+            ) from error
+        try:
+            self._prepare(connection, purpose)
+        except BaseException as error:
+            connection.shut()
+            if isinstance(error, pymysql.Error):
+                raise StoreUnavailable(f"MySQL at {address} ended the connection: {error}") from error
+            raise
+        return connection
+
+    def _prepare(self, connection: Connection, purpose: Purpose) -> None:
+        product = self._product(connection)
+        connection.purpose = purpose
+        connection.query(f"SET NAMES utf8mb4 COLLATE {_COLLATIONS[product]}")
+        connection.query("SET SESSION " + ", ".join(self._settings(product)))
+        level = "READ COMMITTED" if purpose == "write" else "REPEATABLE READ"
+        connection.query(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT @@max_allowed_packet")
+            (connection.most,) = cursor.fetchone() or (0,)
+        if purpose == "write":
+            sign(connection, self.address.database)
+
+    def _settings(self, product: str) -> list[str]:
+        settings = [
+            f"sql_mode = '{SQL_MODE}'",
+            "time_zone = '+00:00'",
+            f"innodb_lock_wait_timeout = {_LOCK_WAIT}",
+            f"lock_wait_timeout = {_LOCK_WAIT}",
+            f"wait_timeout = {self.idle}",
+        ]
+        if product == "MariaDB":
+            settings.append(f"max_statement_time = {max(self._statement_timeout, 0.001):g}")
+            settings.append("in_predicate_conversion_threshold = 0")  # a list of ids stays a list of ids
+        else:
+            settings.append(f"max_execution_time = {max(int(self._statement_timeout * 1000), 1)}")
+        return settings
+
+    def _product(self, connection: Connection) -> str:
+        found = _VERSION.match(connection.server_version)
+        version = tuple(int(part) for part in found.groups()) if found else ()
+        product = connection.product
+        if version < _OLDEST[product]:
+            oldest = ".".join(map(str, _OLDEST[product]))
+            raise ConfigurationError(
+                f"{self.address} is {product} {connection.server_version}; Ratchet needs {product} {oldest} or newer"
+            )
+        return product

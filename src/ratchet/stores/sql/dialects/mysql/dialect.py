@@ -1,0 +1,372 @@
+"""
+MySQL 8 and MariaDB 10.6, on what they have in common.
+
+Row locks do what one statement does elsewhere (see `mysql_shapes`); deadlocks and lock waits that come of it
+are retried in `Database.run`. Affected rows: our connections count the rows that an insert has really
+inserted (no ``FOUND_ROWS``), and the rows that an update has matched are read from the server's answer, so
+that both are right on a caller's connection too, whatever its flag.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pymysql
+from pymysql.constants import SERVER_STATUS
+
+from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
+from ratchet.model.options import Options
+from ratchet.spi.store import Capabilities
+from ratchet.stores.sql.caller_transaction import guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
+from ratchet.stores.sql.dialects.mysql.connections import (
+    LONGEST_IDLE,
+    Address,
+    Connection,
+    Connections,
+    Purpose,
+    product_of,
+)
+from ratchet.stores.sql.dialects.mysql.errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
+from ratchet.stores.sql.dialects.mysql.processes import end_transactions
+from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_script
+from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
+from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
+from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
+from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.statement import Statement, translate
+
+_DRIVER = "pymysql.connections.Connection"
+_LOCK_WAIT = 5  # seconds
+_PATIENT = 3600  # seconds that one wait for another migration lasts; then it waits again
+
+# Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
+_GUEST = """
+    SELECT DATABASE(), @@max_allowed_packet, @@innodb_lock_wait_timeout, @@sql_mode, {isolation},
+           @@character_set_client, @@character_set_results
+"""
+
+
+class MysqlDialect(Dialect):
+    """MySQL 8.0.19 or newer, MariaDB 10.6 or newer."""
+
+    name = "mysql"
+    transactional_ddl = False
+    constraints = MysqlConstraints()
+    words = {  # noqa: RUF012 - never changed
+        "uuid": "BINARY(16)",
+        "time": "DATETIME(6)",
+        "bool": "UNSIGNED",
+        "int": "SIGNED",
+        "real": "DOUBLE",
+        "text": "CHAR",
+        "short text": "VARCHAR(255)",
+        "greatest": "GREATEST",
+        "least": "LEAST",
+        "instr": "INSTR",
+        "clock": "UTC_TIMESTAMP(6)",
+        "priorities": "(SELECT 4 AS column1 UNION ALL SELECT 3 UNION ALL SELECT 2 UNION ALL SELECT 1 UNION ALL SELECT 0) p",
+        "current": CURRENT,
+    }
+
+    def __init__(self, url: str, options: Options) -> None:
+        super().__init__()
+        self.shape = lru_cache(maxsize=2048)(shape_of)
+        self.schema = options.schema
+        self.capabilities = Capabilities(wakeups=None)
+        self._connections = Connections(
+            Address.of(url),
+            size=options.pool_size,
+            connect_timeout=options.connect_timeout.total_seconds(),
+            statement_timeout=options.statement_timeout.total_seconds(),
+        )
+        self.claim_plan = MysqlClaimPlan(self._lock_name("claim"))
+        self._writer = Writer()
+        self._savepoints = itertools.count(1)
+
+    def _lock_name(self, purpose: str) -> str:
+        # locks have names of at most 64 characters, and one name space for the whole server
+        where = self.schema or self._connections.address.database
+        return f"ratchet.{purpose}.{hashlib.sha256(where.encode()).hexdigest()[:24]}"
+
+    # --- text ---------------------------------------------------------------------------------
+
+    def _translate(self, sql: str) -> Statement:
+        statement = translate(sql, self)
+        for name in {part.partition(")")[0] for part in statement.text.split("%(")[1:]}:
+            if name.endswith(PAIRS):
+                statement.lists[name] = "text"
+                statement.rowsets.setdefault(name.removesuffix(PAIRS), ())
+            elif name.endswith(LISTED):
+                statement.lists[name] = statement.lists[name.removesuffix(LISTED)] = "text"
+        return statement
+
+    def bind(self, name: str) -> str:
+        return f"%({name})s"
+
+    def literal(self, text: str) -> str:
+        return text.replace("%", "%%")
+
+    def table(self, name: str) -> str:
+        return f"{_quoted(self.schema)}.{name}" if self.schema else name
+
+    def member(self, name: str, kind: Kind, *, negated: bool) -> str:
+        return f"{'NOT ' if negated else ''}IN %({name})s"
+
+    def rowset(self, name: str, columns: Sequence[tuple[str, Kind]]) -> str:
+        fields = ", ".join(
+            f"{f'UNHEX(c{i})' if kind == 'uuid' else f'c{i}'} AS {column(label)}"
+            for i, (label, kind) in enumerate(columns)
+        )
+        paths = ", ".join(
+            f"c{i} {JSON_TYPES[kind]} PATH '$[{i}]' ERROR ON ERROR" for i, (_, kind) in enumerate(columns)
+        )
+        return f"(SELECT {fields} FROM JSON_TABLE(%({name})s, '$[*]' COLUMNS ({paths})) AS t) AS {name}"
+
+    def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
+        # FOR SHARE is MySQL's own word, and so is OF
+        words = "FOR UPDATE" if mode.endswith("update") else "LOCK IN SHARE MODE"
+        return f"{words}{' SKIP LOCKED' if skip_locked else ''}"
+
+    # --- transactions -------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[MysqlSession]:
+        with self._transaction("write", "START TRANSACTION", for_user=for_user) as session:
+            try:
+                yield session
+            except BaseException as error:
+                self._rollback(session)
+                if isinstance(error, pymysql.Error) and not for_user:
+                    raise meaning(error, "a statement of the driver") from error
+                raise
+            self._commit(session, for_user=for_user)
+        session.committed()
+
+    @contextmanager
+    def reading(self) -> Iterator[MysqlSession]:
+        with self._transaction("read", "START TRANSACTION READ ONLY") as session:
+            try:
+                yield session
+            finally:
+                self._rollback(session)
+
+    @contextmanager
+    def migrating(self) -> Iterator[MysqlSession]:
+        connection = self._connections.take("write")
+        try:
+            connection._read_timeout = None
+            product = product_of(connection.server_version)
+            endless = "max_statement_time" if product == "MariaDB" else "max_execution_time"
+            session = self._session(connection)
+            session.plain(
+                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_PATIENT}"
+            )
+            name = self._lock_name("migrate")
+            while session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _PATIENT}) != 1:
+                pass
+            self._enter_schema(session)
+            yield session
+            forget_progress(session)
+        finally:
+            connection.shut()  # which also frees the lock
+            self._connections.give_back(connection)
+
+    def end_transactions(self, process: str) -> bool:
+        return end_transactions(self._connections, process)
+
+    @contextmanager
+    def _transaction(self, purpose: Purpose, begin: str, *, for_user: bool = False) -> Iterator[MysqlSession]:
+        connection = self._begun(purpose, begin, for_user=for_user)
+        session = self._session(connection)
+        try:
+            yield session
+        except ConnectionLost:
+            connection.shut()
+            self._connections.discard_idle()
+            raise
+        finally:
+            self._finish(session, for_user=for_user)
+            self._connections.give_back(connection, for_user=for_user)
+
+    def _begun(self, purpose: Purpose, begin: str, *, for_user: bool) -> Connection:
+        """A connection in a new transaction; one that died while it was idle is replaced without a word."""
+        for last in (False, True):
+            connection = self._connections.take(purpose, for_user=for_user)
+            try:
+                if for_user:  # user code may think for as long as it likes between two statements
+                    connection.query(f"SET SESSION wait_timeout = {LONGEST_IDLE}")
+                connection.query(begin)
+            except BaseException as error:
+                connection.shut()
+                self._connections.give_back(connection, for_user=for_user)
+                found = meaning(error, begin) if isinstance(error, Exception) else error
+                if last or not isinstance(found, ConnectionLost):
+                    raise found from error
+                self._connections.discard_idle()
+            else:
+                return connection
+        raise StoreError("unreachable: the last try returns or raises")
+
+    def _finish(self, session: MysqlSession, *, for_user: bool) -> None:
+        connection: Connection = session.connection
+        texts = list(session.afterwards)
+        if for_user:
+            texts.append(f"SET SESSION wait_timeout = {self._connections.idle}")
+        try:
+            for text in texts:
+                if connection.open:
+                    connection.query(text)
+        except pymysql.Error:
+            connection.shut()  # the server frees and forgets everything when the connection ends
+
+    def _session(self, connection: Connection) -> MysqlSession:
+        return MysqlSession(self, connection, most=connection.most, writer=self._writer)
+
+    def _commit(self, session: MysqlSession, *, for_user: bool) -> None:
+        connection: Connection = session.connection
+        try:
+            if for_user:
+                connection.ping()  # its answer tells whether there still is a transaction
+            if not connection.in_transaction:
+                raise StoreError(
+                    "the transaction was ended inside its block, by commit() or rollback(), by a statement that "
+                    "changes the schema, or by a deadlock whose error was swallowed; what was done after that is "
+                    "committed, what was done before may be lost: leave the block instead"
+                )
+            connection.query("COMMIT")
+        except pymysql.Error as error:
+            found = meaning(error, "COMMIT")
+            if isinstance(found, Conflict):
+                raise found from error
+            connection.shut()
+            raise CommitUnknown(
+                f"the connection to MySQL was lost while committing, so the change may or may not have been "
+                f"made: {found}"
+            ) from error
+
+    def _rollback(self, session: MysqlSession) -> None:
+        connection: Connection = session.connection
+        try:
+            if connection.open:
+                connection.query("ROLLBACK")
+        except pymysql.Error:
+            connection.shut()  # the server rolls back when the connection ends
+
+    # --- the caller's transaction -------------------------------------------------------------
+
+    @contextmanager
+    def enlist(self, within: object) -> Iterator[MysqlSession]:
+        guest = guest_of(within)
+        if _DRIVER not in guest.names:
+            raise refuse_stranger(within, "MySQL", "a pymysql.Connection")
+        connection = guest.connection
+        _require_transaction(connection)
+        guest.begin()
+        session, wait, mode = self._guest_session(connection)
+        savepoint = f"ratchet_{next(self._savepoints)}"
+        strict = mode if "STRICT_" in mode else f"{mode},STRICT_ALL_TABLES".lstrip(",")
+        session.plain(f"SAVEPOINT {savepoint}")
+        session.plain(f"SET SESSION innodb_lock_wait_timeout = {_LOCK_WAIT}, sql_mode = '{strict}'")
+        restore = f"SET SESSION innodb_lock_wait_timeout = {wait}, sql_mode = '{mode}'"
+        try:
+            yield session
+        except BaseException as error:
+            # the caller's transaction goes on as if this call had not been made
+            try:
+                session.plain(restore)
+                session.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
+            except ConnectionLost:
+                pass  # the error that is on its way says so already
+            except StoreError as problem:
+                if problem.__cause__ is None or number_of(problem.__cause__) != NO_SUCH_SAVEPOINT:
+                    raise
+                raise Conflict(
+                    "MySQL has rolled back the whole transaction because of a deadlock; begin it anew"
+                ) from error
+            raise
+        session.plain(restore)
+        session.plain(f"RELEASE SAVEPOINT {savepoint}")
+
+    def _guest_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
+        version = connection.server_version
+        isolation = "@@tx_isolation" if product_of(version) == "MariaDB" else "@@transaction_isolation"
+        session = MysqlSession(self, connection, most=0, enlisted=True, writer=self._writer)
+        (found,) = session.plain(_GUEST.format(isolation=isolation)).rows
+        database, most, wait, mode, level, *charsets = found
+        self._require_same_database(database)
+        if not {"utf8mb4", "utf8", "utf8mb3"}.issuperset(charsets) or connection.encoding != "utf8":
+            raise ConfigurationError(
+                f"within= got a connection with the character set {connection.charset}; connect with charset='utf8mb4'"
+            )
+        backslashes = not connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
+        session = MysqlSession(
+            self,
+            connection,
+            most=most,
+            enlisted=True,
+            snapshot=level.upper() not in ("READ-COMMITTED", "READ-UNCOMMITTED"),
+            writer=self._writer if backslashes else Writer(backslashes=False),
+        )
+        return session, wait, mode
+
+    def _require_same_database(self, theirs: str | None) -> None:
+        ours = self._connections.address.database
+        if self.schema is None and (theirs or "").lower() != ours.lower():
+            raise ConfigurationError(
+                f"within= got a connection to the database {theirs or '(none)'}, but this store is in {ours}; "
+                f"select that one, or set Options(schema={ours!r})"
+            )
+
+    # --- schema -------------------------------------------------------------------------------
+
+    def _enter_schema(self, session: MysqlSession) -> None:
+        if self.schema is not None:
+            session.plain(
+                f"CREATE DATABASE IF NOT EXISTS {_quoted(self.schema)} DEFAULT CHARACTER SET utf8mb4"
+            )
+            session.plain(f"USE {_quoted(self.schema)}")
+
+    def run_script(self, session: Session, script: str) -> None:
+        assert isinstance(session, MysqlSession)
+        run_script(session, script)
+
+    def has_table(self, session: Session, name: str) -> bool:
+        where = {"schema": self.schema, "name": name}
+        found = session.rows(
+            "SELECT 1 FROM information_schema.tables "
+            "WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_name = :name",
+            where,
+        )
+        return bool(found)
+
+    def coordinator(self) -> None:
+        """None: there is nothing to listen to; pollers look every half second."""
+        return
+
+    def announce(self, session: Session) -> None:
+        """Nothing: nobody listens."""
+
+    def close(self) -> None:
+        self._connections.close()
+
+
+def _require_transaction(connection: Any) -> None:
+    try:
+        connection.ping()  # its answer tells whether there is a transaction
+    except pymysql.Error as error:
+        raise meaning(error, "ping") from error
+    if connection.get_autocommit() and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+        raise refuse_autocommit("a PyMySQL connection")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

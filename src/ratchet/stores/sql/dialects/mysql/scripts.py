@@ -1,0 +1,100 @@
+"""
+Migration scripts where each statement that changes the schema commits by itself.
+
+How far a script has come is kept in a table of its own for as long as it runs: each statement before it
+begins, and again when it is done. A process that is killed in the middle leaves that behind, and the next
+run goes on there. Of the one statement that was under way nobody knows whether it was done, so there, and
+only there, it is no error that its table or index exists already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from ratchet.model.errors import StoreError
+from ratchet.stores.sql.dialects.mysql.errors import number_of
+
+if TYPE_CHECKING:
+    from ratchet.stores.sql.dialects.mysql.session import MysqlSession
+
+PROGRESS = "ratchet_schema_progress"
+
+# A script is known by the number of those that were applied before it: it has no record of its own yet.
+_CREATE = f"""
+    CREATE TABLE IF NOT EXISTS {PROGRESS} (
+        script      INT NOT NULL,
+        position    INT NOT NULL,
+        statement   CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+        done        BOOLEAN NOT NULL,
+        PRIMARY KEY (script, position)
+    ) ENGINE = InnoDB
+"""
+_PIECE = re.compile(r"'(?:[^'\\]|''|\\.)*'|`[^`]*`|--[^\n]*\n?|/\*.*?\*/|;|[^'`;/-]+|.", re.DOTALL)
+
+#: table, column, index exists; column or index, table does not
+_ALREADY = {1050, 1051, 1060, 1061, 1091}
+
+_DATA = {"INSERT", "UPDATE", "DELETE", "REPLACE"}
+
+
+def statements_of(script: str) -> list[str]:
+    """The statements of a script, without comments to the end of a line and the semicolons that end them."""
+    found: list[str] = []
+    text = ""
+    for piece in _PIECE.findall(script):
+        if piece == ";":
+            found.append(text.strip())
+            text = ""
+        elif not piece.startswith("--"):
+            text += piece
+    return [statement for statement in [*found, text.strip()] if statement]
+
+
+def run_script(session: MysqlSession, script: str) -> None:
+    """
+    Run the statements of a script that have not been run before; called by one process at a time.
+
+    What has been done is known by the statements themselves: a script that failed, and was repaired,
+    goes on after the last statement that both have in common.
+    """
+    session.plain(_CREATE)
+    ((number,),) = session.plain("SELECT count(*) FROM ratchet_schema_version").rows
+    found = session.plain(
+        f"SELECT statement, done FROM {PROGRESS} WHERE script = {number} ORDER BY position"
+    ).rows
+    for position, statement in enumerate(statements_of(script)):
+        checksum = hashlib.sha256(statement.encode()).hexdigest()
+        before = found[position] if position < len(found) else None
+        if before == (checksum, 1):
+            continue
+        found = found[:position]  # what was done beyond has lost its place
+        if statement.split()[0].upper() in _DATA:
+            session.plain("START TRANSACTION")  # what changes rows only, and its note, commit together
+            session.plain(statement)
+        else:
+            _note(session, number, position, checksum, done=False)
+            _run(session, statement, again=before == (checksum, 0))
+        _note(session, number, position, checksum, done=True)
+        session.plain("COMMIT")
+
+
+def forget_progress(session: MysqlSession) -> None:
+    """Called when a script and its record are there."""
+    session.plain(f"DROP TABLE IF EXISTS {PROGRESS}")
+
+
+def _run(session: MysqlSession, statement: str, *, again: bool) -> None:
+    try:
+        session.plain(statement)
+    except StoreError as error:
+        if not again or error.__cause__ is None or number_of(error.__cause__) not in _ALREADY:
+            raise
+
+
+def _note(session: MysqlSession, number: int, position: int, checksum: str, *, done: bool) -> None:
+    session.plain(
+        f"REPLACE INTO {PROGRESS} (script, position, statement, done) "
+        f"VALUES ({number}, {position}, '{checksum}', {int(done)})"
+    )

@@ -1,0 +1,400 @@
+"""
+The claim on PostgreSQL: one statement that looks, chooses, locks and takes.
+
+Its shape keeps its plan whatever the statistics say, and they are always wrong on a queue table: every
+access to the queue is a LATERAL look into the claim index with a LIMIT, or a lookup of given ids.
+Where an open stream has a limit, the choosing is done here, between a look and a take; where one has a fairness
+key, by a statement of its own (`postgresql_turns`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE
+from ratchet.stores.sql.claiming.claim_order import PRIORITIES, Branch, owners
+from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, heads_params
+from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql.fairness import PostgresqlTurns
+from ratchet.stores.sql.dialects.postgresql.many_streams import HEADS, Census, among
+from ratchet.stores.sql.dialects.postgresql.parts import (
+    BODIES,
+    HORIZON,
+    SEEN,
+    TAKE_LOCKED,
+    in_place_of,
+)
+from ratchet.stores.sql.dialects.postgresql.scan_start import (
+    EDGE,
+    FLOORED,
+    MOST_BRANCHES,
+    NO_ID,
+    Floor,
+    Floors,
+    floor_at,
+    floor_id,
+)
+
+_BRANCH = """
+               SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
+                WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'"""
+_LOOK = f"""{_BRANCH}
+                  AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)
+                  AND q.scheduled_time"""
+
+# 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
+# each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
+# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too: apart, for
+# an index scan is not ended by an id in a comparison of rows, and would go through the bulk. 5. `shares`: how many of
+# each branch these are. 6. `locked`, `claimed`: take so many of each.
+# What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
+_LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
+_CHOICE = f"""
+    WITH opened AS MATERIALIZED (
+        SELECT <priorities of>s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+                   SELECT 1 FROM scheduler_resource_limit l
+                    WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated,
+               {FLOORED} AS place
+          FROM <streams>
+         WHERE {OPEN_STREAM}
+    ), ready AS MATERIALIZED (
+        SELECT o.stream_id, p.priority, o.epoch, {floor_at("o.place", "p.priority")} AS floor_at,
+               {floor_id("o.place", "p.priority")} AS floor_id
+          FROM opened o CROSS JOIN <priorities> p (priority)
+         WHERE NOT EXISTS (SELECT 1 FROM opened WHERE gated)
+    ), heads AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.epoch, h.scheduled_time, h.job_id
+          FROM ready b LEFT JOIN LATERAL ({_LOOK} <= :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
+    ), live AS MATERIALIZED (
+        SELECT stream_id, priority, scheduled_time AS floor_at, job_id AS floor_id FROM heads WHERE job_id IS NOT NULL
+    ), size AS MATERIALIZED (
+        SELECT count(*) AS branches,
+               LEAST(:most, GREATEST(4, :most / 50, ceil(3.0 * :most / GREATEST(count(*), 1)))) AS jobs
+          FROM live
+    ), peek AS MATERIALIZED (
+        SELECT <effective b h> AS effective, h.scheduled_time, h.job_id
+          FROM live b CROSS JOIN LATERAL ({_LOOK} <= :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT (SELECT jobs FROM size)) h
+         WHERE (SELECT branches FROM size) > 1
+    ), edge AS MATERIALIZED (
+        SELECT effective, scheduled_time, job_id FROM peek
+         ORDER BY effective DESC, scheduled_time, job_id OFFSET :most - 1 LIMIT 1
+    ), bounds AS MATERIALIZED (
+        SELECT r.stream_id, r.priority, r.floor_at, r.floor_id, LEAST(:now, <bound>) AS latest,
+               CASE WHEN <effective r e> = e.effective THEN e.scheduled_time END AS edge_at, e.job_id AS edge_id
+          FROM live r LEFT JOIN edge e ON true
+         WHERE (SELECT branches FROM size) > 1
+    ), best AS MATERIALIZED (
+        SELECT <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM bounds b CROSS JOIN LATERAL (({_LOOK} < b.latest
+                ORDER BY q.scheduled_time, q.job_id LIMIT :most)
+             UNION ALL ({_BRANCH} AND q.scheduled_time = b.latest
+                  AND q.job_id >= CASE WHEN b.floor_at = b.latest THEN b.floor_id ELSE {NO_ID} END
+                  AND q.job_id <= CASE WHEN b.edge_at = b.latest THEN b.edge_id ELSE {_LAST_ID} END
+                ORDER BY q.job_id LIMIT :most)) h
+         ORDER BY effective DESC, h.scheduled_time, h.job_id LIMIT :most
+    ), shares AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs FROM best GROUP BY stream_id, priority) n
+          JOIN live b ON b.stream_id = n.stream_id AND b.priority = n.priority
+     UNION ALL
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, CAST(:most AS bigint)
+          FROM live b WHERE (SELECT branches FROM size) = 1
+    )"""
+
+# Each branch locks its own share in index order, so that two claims at once step over each other's rows
+# and both come back full; locking chosen ids left half of the claims empty.
+_TAKING = f""", locked AS MATERIALIZED (
+        SELECT h.job_id
+          FROM shares b CROSS JOIN LATERAL ({_LOOK} <= :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), claimed AS MATERIALIZED (
+        {TAKE_LOCKED}
+     RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
+    )"""
+
+# After the jobs, which have no epoch: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
+# a priority for each open stream. As a rule; so many branches that telling of them costs more are not remembered.
+_OPENED = {"stream_id": "o.stream_id", "scheduled_time": HORIZON}
+
+_UNGATED = f"""
+    (SELECT <columns>, CAST(NULL AS bigint) AS epoch FROM claimed q <bodies>
+      ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
+     UNION ALL
+    SELECT <seen>, h.epoch FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+     UNION ALL
+    SELECT <opened>, o.epoch FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
+_CHOSEN = """
+    WITH shares AS MATERIALIZED (
+        SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.jobs
+          FROM {rows c (stream_id, priority, jobs int, scheduled_time, job_id)}
+    )"""
+_GATED = """
+    SELECT <columns> FROM claimed q <bodies>
+     ORDER BY q.effective DESC, q.scheduled_time, q.job_id"""
+
+_PEEK = f"""
+    SELECT b.stream_id, b.priority, -(<effective b h>) AS rank, h.scheduled_time, h.job_id
+      FROM (SELECT c.stream_id, c.priority, c.scheduled_time AS floor_at, c.job_id AS floor_id, c.wanted
+              FROM {{rows c (stream_id, priority, scheduled_time, job_id, wanted int)}}) b CROSS JOIN LATERAL ({_LOOK} <= :now
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
+     ORDER BY b.stream_id, b.priority, h.scheduled_time, h.job_id
+"""
+
+
+class _Statements:
+    """The statements for one kind of order: boosted by waiting, or strictly by priority."""
+
+    def __init__(self, effective: str, bound: str) -> None:
+        self._effective = effective
+        self._bound = bound
+        self.peek = self._composed(_PEEK, bodies=False)
+        claim = _CHOICE + _TAKING + _UNGATED
+        #: By whether bodies are read, and streams are many.
+        self.claim = {
+            (bodies, many): self._composed(among(claim, many=many), bodies=bodies)
+            for bodies in (True, False)
+            for many in (True, False)
+        }
+        self.take = {
+            bodies: self._composed(_CHOSEN + _TAKING + _GATED, bodies=bodies) for bodies in (True, False)
+        }
+
+    def _composed(self, text: str, *, bodies: bool) -> str:
+        for where in ("b h", "q q", "r e"):
+            priority, job = where.split()
+            text = text.replace(f"<effective {where}>", self._effective.format(priority=priority, job=job))
+        columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
+        parts = {
+            "<bound>": self._bound,
+            "<columns>": columns,
+            "<bodies>": BODIES if bodies else "",
+            "<seen>": in_place_of(columns, SEEN),
+            "<opened>": in_place_of(columns, _OPENED),
+        }
+        for mark, part in parts.items():
+            text = text.replace(mark, part)
+        return text
+
+
+BOOSTED = _Statements(
+    # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and
+    # costs a fifth of the numeric that extract() gives
+    effective="""({priority}.priority
+                  + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+    # a job that beats the edge's effective priority, or equals it and is older
+    bound="""GREATEST(:now - (e.effective + 1 - r.priority) * CAST(:boost AS interval),
+                      LEAST(:now - (e.effective - r.priority) * CAST(:boost AS interval), e.scheduled_time))""",
+)
+STRICT = _Statements(
+    effective="{priority}.priority",
+    bound="""CASE WHEN e.effective IS NULL OR r.priority > e.effective THEN :now
+                  WHEN r.priority = e.effective THEN e.scheduled_time ELSE '-infinity' END""",
+)
+
+
+class PostgresqlClaimPlan:
+    """
+    Claims in one statement, and without a pooler in one round trip; where an open stream has a limit, in a few.
+
+    One for each store: it remembers where the next claim starts to look.
+    """
+
+    def __init__(self) -> None:
+        self.floors = Floors()
+        self.census = Census()
+        self._turns = PostgresqlTurns(self.census, self.floors)
+
+    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        self.census.take(database)
+        if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
+            return taken
+        look = _Look(self.floors, request, self.census)
+        answer = database.run_alone(look.statement(bodies=bodies), look.params(now), claiming=True)
+        if answer is not None:
+            rows = look.learn(answer)
+            if not look.gated:
+                return rows
+            return database.run(
+                lambda session: self._claim_gated(session, look, now, bodies=bodies), claiming=True
+            )
+        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
+
+    def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+        look = _Look(self.floors, request, self.census)
+        rows = look.learn(session.rows(look.statement(bodies=bodies), look.params(now)))
+        return self._claim_gated(session, look, now, bodies=bodies) if look.gated else rows
+
+    def _claim_gated(self, session: Session, look: _Look, now: datetime, *, bodies: bool) -> list[Row]:
+        request = look.request
+
+        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+            _read(session, wanted, request, now, look.start_of)
+
+        choice = choose_gated(session, request, now, read, look.places())
+        look.learn_branches(choice.branches)
+        if choice.has_keys:
+            self._turns.expect(request)
+        if not choice.ranks:
+            return []
+        branch_of = owners(choice.branches)
+        shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in choice.ranks)
+        params = {
+            **_claim_params(request, now),
+            "c": [(*branch, jobs, *look.start_of(*branch)) for branch, jobs in shares.items()],
+        }
+        rows = session.rows(_statements(request).take[bodies], params)
+        rows = choice.in_turns(request, rows) if choice.has_keys else rows
+        return choice.permitted(session, request, rows, now)
+
+    def read(
+        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+    ) -> None:
+        """Read on in each branch, after the last job that was read."""
+        _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
+
+    def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
+        floors, from_edge = self.floors.of_look(requests)
+        begun = self.floors.monotonic()
+
+        def tell(rows: Sequence[Row]) -> None:
+            self.floors.looked(from_edge, {(row[0], row[6]): row[4] for row in rows}, since=begun)
+
+        params = {**heads_params(requests, now), **self.floors.params(floors)}
+        return Question(HEADS[self.census.found_many], params, tell)
+
+    def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
+        return self.heads(requests, now).ask(session)
+
+
+class _Look:
+    """One claim's use of the floors: where it starts, and what it tells the next one."""
+
+    def __init__(self, floors: Floors, request: ClaimRequest, census: Census) -> None:
+        self.request = request
+        self.gated = False
+        self._census = census
+        self._floors = floors
+        self._begun = floors.monotonic()
+        self._start = floors.of(request)
+        self._tell = floors.wants(request, self._start)
+        # epoch and horizon of the streams, if limits count
+        self._opened: dict[int, tuple[int, datetime]] = {}
+        self._from: dict[tuple[int, int], tuple[datetime, UUID]] = {}
+
+    def statement(self, *, bodies: bool) -> str:
+        """The claim."""
+        return _statements(self.request).claim[bodies, self._census.found_many]
+
+    def params(self, now: datetime) -> dict[str, object]:
+        """The binds of the claim."""
+        request = self.request
+        return {
+            **stream_params(request, now),
+            **_claim_params(request, now),
+            **self._floors.params(self._start),
+            "most": request.limit,
+            "tell": self._tell,
+        }
+
+    def learn(self, answer: Sequence[Row]) -> list[Row]:
+        """The claimed rows of the claim's answer; the others are kept."""
+        rows = [row for row in answer if row[-1] is None]
+        seen: list[Floor] = []
+        for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
+            if priority is None:
+                self._opened[stream_id] = (epoch, row[_DUE])
+            else:
+                seen.append((stream_id, priority, epoch, row[_DUE], job_id))
+        self.gated = bool(self._opened)
+        if self.gated or self._tell:
+            self._census.met(len(self._opened) or len(seen) // len(PRIORITIES))
+        if self.gated:
+            self._from = {
+                (stream_id, priority): (due_at, job_id)
+                for stream_id, priority, epoch, due_at, job_id in self._start
+                if self._opened.get(stream_id, _NEVER)[0] == epoch
+            }
+        elif self._tell:
+            self._keep(seen)
+        return rows
+
+    def places(self) -> set[Place] | None:
+        """Where the claim has to count limits: the places of the open streams; None: of all that there are."""
+        if not self._census.found_many:
+            return None
+        return {(stream_id, priority) for stream_id in self._opened for priority in PRIORITIES}
+
+    def start_of(self, stream_id: int, priority: int) -> tuple[datetime, UUID]:
+        """Where a branch begins."""
+        return self._from.get((stream_id, priority), EDGE)
+
+    def learn_branches(self, branches: Sequence[Branch]) -> None:
+        """Keep what was seen of the branches of streams with limits; a branch that was not read is as before."""
+        seen = {floor[:2]: floor for floor in self._start if floor[:2] in self._from}
+        for branch in branches:
+            if branch.stream_id not in self._opened or not (branch.ranks or branch.ended):
+                continue
+            epoch, horizon = self._opened[branch.stream_id]
+            first = branch.ranks[0][1:] if branch.ranks else (horizon, EDGE[1])
+            at, job_id = min(first, (horizon, EDGE[1]))
+            seen[branch.stream_id, branch.priority] = (branch.stream_id, branch.priority, epoch, at, job_id)
+        self._keep(list(seen.values()))
+
+    def _keep(self, seen: Sequence[Floor]) -> None:
+        self._floors.learn(self.request, seen, swept_since=None if self._start else self._begun)
+
+
+_DUE = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
+_NEVER = (-1, EDGE[0])
+
+
+def _read(
+    session: Session,
+    wanted: Sequence[tuple[Branch, int]],
+    request: ClaimRequest,
+    now: datetime,
+    start_of: Callable[[int, int], tuple[datetime, UUID]],
+) -> None:
+    asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
+    if not asked:
+        return
+    after = [
+        (*key, *(_after(branch) if branch.ranks else start_of(*key)), count)
+        for key, (branch, count) in asked.items()
+    ]
+    found: Counter[tuple[int, int]] = Counter()
+    for stream_id, priority, rank, due_at, job_id in session.rows(
+        _statements(request).peek, {**_claim_params(request, now), "c": after}
+    ):
+        found[stream_id, priority] += 1
+        asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
+    for key, (branch, count) in asked.items():
+        branch.ended = found[key] < count
+
+
+def _after(branch: Branch) -> tuple[datetime, UUID]:
+    """The first place behind what was read."""
+    _, due_at, job_id = branch.ranks[-1]
+    return due_at, UUID(int=job_id.int + 1)
+
+
+def _statements(request: ClaimRequest) -> _Statements:
+    return BOOSTED if request.boost_interval else STRICT
+
+
+def _claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
+    boost = request.boost_interval or timedelta(0)
+    return {
+        "now": now,
+        "node_id": request.node_id,
+        "claim_id": request.claim_id,
+        "boost": boost,
+        "boost_us": max(boost // timedelta(microseconds=1), 1),
+    }

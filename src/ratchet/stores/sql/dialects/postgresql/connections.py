@@ -1,0 +1,186 @@
+"""
+The connections of one process to one PostgreSQL server, directly or through PgBouncer.
+
+Not psycopg's own pool: that one connects in background threads, so that with the server down a caller
+waits for the whole timeout and then learns nothing but that it waited, and after a restart it hands out
+one dead connection after another. Here the caller connects, and gets the reason at once.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Generator
+from queue import Empty
+from typing import Any
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.postgres import register_default_adapters, types
+from psycopg.pq import TransactionStatus
+
+from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.stores.sql.dialects.pool import Pool
+from ratchet.stores.sql.dialects.postgresql.arrays import register
+from ratchet.stores.sql.dialects.postgresql.processes import connection_name
+from ratchet.stores.sql.errors import redacted
+
+_GRACE = 5.0  # seconds that the server gets to report its own timeout
+_IDLE_LIMIT = 300.0  # seconds after which an unused connection is closed
+
+
+def _stock_adapters() -> AdaptersMap:
+    # A program may have changed psycopg's global ones (UUIDs as text, say); ours must not change with them.
+    adapters = AdaptersMap(types=types)
+    register_default_adapters(adapters)
+    register(adapters)
+    return adapters
+
+
+ADAPTERS = _stock_adapters()
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """
+    A connection whose calls end, even when the network or the server has gone silent.
+
+    The server's ``statement_timeout`` ends ordinary slow calls. This deadline is for the server that
+    does not answer any more.
+    """
+
+    patience: float | None = None
+    used_at: float = 0.0
+    is_settled: bool | None = None  # whether it was set up for claims
+    is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
+    exchange: Any = None  # what was prepared on it for statements that are sent alone
+
+    @property
+    def has_ended(self) -> bool:
+        """True if an idle connection has something to read: its server's last words, or its end."""
+        if self.closed:
+            return True
+        news = select.poll()
+        news.register(self.fileno(), select.POLLIN)
+        return bool(news.poll(0))
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.patience is not None:
+            gen = _until(time.monotonic() + self.patience, gen)
+        return super().wait(gen, *args, **kwargs)
+
+
+def _until(deadline: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg.OperationalError("the server did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+class Connections(Pool[Connection, None]):
+    """Opens, lends and closes connections; a forked child gets its own."""
+
+    server = "PostgreSQL"
+
+    def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
+        self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
+        self.patience = statement_timeout + _GRACE
+        super().__init__(size=size, connect_timeout=connect_timeout)
+
+    def take(self, *, for_user: bool = False) -> Connection:
+        """A connection without a transaction; give it back."""
+        return self._take(None, for_user)
+
+    def take_idle(self) -> Connection | None:
+        """One that lies idle; None where the caller would have to wait, or to connect."""
+        if self._pid != os.getpid():
+            return None
+        try:
+            self._slots.get_nowait()
+        except Empty:
+            return None
+        found = self._idle_one(None)
+        if found is None:
+            self._returned()
+        return found
+
+    def take_live(self) -> Connection:
+        """`take`, for a statement that must not be sent twice: no connection that the server has ended meanwhile."""
+        connection = self.take()
+        while connection.used_at and connection.has_ended:
+            connection.close()
+            self.discard_idle()
+            self.give_back(connection)
+            connection = self.take()
+        return connection
+
+    def _is_free(self, connection: Connection) -> bool:
+        return connection.pgconn.transaction_status == TransactionStatus.IDLE  # UNKNOWN where it is closed
+
+    def _shut(self, connection: Connection) -> None:
+        connection.close()
+
+    def _idle_one(self, purpose: None) -> Connection | None:
+        with self._lock:
+            # the one used last is the warmest; those at the other end grow old and are closed
+            found = self._idle.pop() if self._idle else None
+            if not self._idle:
+                return found
+            oldest = time.monotonic() - _IDLE_LIMIT
+            stale = [connection for connection in self._idle if connection.used_at < oldest]
+            if stale:
+                self._idle = [connection for connection in self._idle if connection.used_at >= oldest]
+        for connection in stale:
+            connection.close()
+        return found
+
+    def _connect(self, purpose: None) -> Connection:
+        try:
+            return Connection.connect(
+                self._conninfo,
+                autocommit=True,
+                prepare_threshold=None,
+                context=ADAPTERS,
+                fallback_application_name=connection_name(),
+            )
+        except psycopg.Error as error:
+            raise StoreUnavailable(
+                f"cannot connect to PostgreSQL at {self._where()}: {redacted(str(error)).strip()}"
+            ) from error
+
+    def _where(self) -> str:
+        known = conninfo_to_dict(self._conninfo)
+        return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
+
+
+def backend_of(connection: Connection) -> int:
+    """The server process that answers on *connection*; behind a pooler this is not what libpq was told."""
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:
+    # No `options`: PgBouncer refuses startup parameters it does not know.
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(
+            f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}"
+        ) from None
+    defaults: dict[str, str | int] = {
+        "connect_timeout": max(2, round(connect_timeout)),
+        "keepalives": 1,
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int((statement_timeout + _GRACE) * 1000),
+    }
+    missing = {name: value for name, value in defaults.items() if name not in given}
+    return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in

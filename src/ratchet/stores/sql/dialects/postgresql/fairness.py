@@ -1,0 +1,346 @@
+"""
+The claim on PostgreSQL where open streams have fairness keys: one statement that looks, shares out and takes.
+
+It goes by numbers, not by the ids that were seen: claims at the same moment step over each other's rows, and come
+back full. Where streams with work have limits, they are counted here instead, in one transaction, between a look
+and a take.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from typing import Any
+from uuid import UUID
+
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.cluster import BREAKER_GATE
+from ratchet.stores.fairness import Rank
+from ratchet.stores.sql.claiming.claim_order import Branch, owners
+from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
+from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
+from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql.many_streams import STREAMS, Census
+from ratchet.stores.sql.dialects.postgresql.parts import BODIES, SEEN, TAKE_LOCKED, in_place_of
+from ratchet.stores.sql.dialects.postgresql.scan_start import (
+    FLOORED,
+    LOWEST,
+    MOST_BRANCHES,
+    Floor,
+    Floors,
+    floor_at,
+    floor_id,
+    with_empty,
+)
+
+# Never a join with the queue: whatever the statistics say, it is a look into the claim index with a LIMIT.
+_DUE = """
+               SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
+                WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'
+                  AND q.scheduled_time <= :now"""
+_LOOK = f"{_DUE} AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)"
+_GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
+                   SELECT 1 FROM scheduler_resource_limit l
+                    WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
+
+# 1. `heads`: the first job of every branch. 2. `live`: who has work, in the order of their turns. 3. `asked`: an even share
+# of each party; `even`: how much of it each branch gives, for which only parties with several are looked at (`peek`).
+# 4. `first`: lock so much. 5. Where that is not enough: of those who gave all they were asked for, what they can give
+# instead (`deep`), the rounds (`chosen`), and how much of each branch that makes (`further`); lock that (`second`). Even
+# shares are the beginning of the rounds, so it is what they gave and more. It counts in place of what they gave: where
+# another claim gave up its locks in between, both together may be too much. 6. `claimed`: in claim order; the turns come
+# in a row of their own, and are taken in Python, where it costs less than to sort whole rows once more.
+# After the jobs, which have no epoch: below zero, the turns; where the next claim begins to look (`Floor`), for the
+# branches that have jobs and the lowest of each stream; without a time, the places with due jobs, where limits have
+# to be counted first; without a stream, that no open stream has a key.
+_CLAIM = f"""
+    WITH opened AS MATERIALIZED (
+        SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') COLLATE "C" AS party, {_GATED} AS gated,
+               {FLOORED} AS place
+          FROM <streams>
+         WHERE {OPEN_STREAM}
+    ), ready AS MATERIALIZED (
+        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, {floor_at("o.place", "p.priority")} AS floor_at,
+               {floor_id("o.place", "p.priority")} AS floor_id
+          FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
+         WHERE EXISTS (SELECT 1 FROM opened WHERE party <> '')
+    ), heads AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.epoch, b.party, b.gated, h.scheduled_time, h.job_id
+          FROM ready b LEFT JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT 1) h ON true
+         WHERE :tell OR h.job_id IS NOT NULL
+    ), live AS MATERIALIZED (
+        SELECT stream_id, priority, scheduled_time AS floor_at, job_id AS floor_id, gated,
+               dense_rank() OVER (ORDER BY is_served, party) AS turn, count(*) OVER (PARTITION BY is_served, party) AS branches
+          FROM (SELECT h.*, CAST(:after AS text) IS NOT NULL AND h.party <= CAST(:after AS text) AS is_served
+                  FROM heads h WHERE h.job_id IS NOT NULL) h
+    ), size AS MATERIALIZED (
+        SELECT COALESCE(bool_or(gated), false) AS counted, COALESCE(max(turn), 1) AS parties FROM live
+    ), asked AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, b.branches,
+               (:most - b.turn + s.parties) / s.parties AS share
+          FROM live b CROSS JOIN size s
+         WHERE NOT s.counted
+    ), peek AS MATERIALIZED (
+        SELECT b.turn, b.share, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM asked b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.share) h
+         WHERE b.branches > 1
+    ), even AS MATERIALIZED (
+        SELECT stream_id, priority, floor_at, floor_id, turn, share AS jobs FROM asked WHERE branches = 1 AND share > 0
+     UNION ALL
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs
+                  FROM (SELECT row_number() OVER (PARTITION BY turn ORDER BY effective DESC, scheduled_time, job_id) AS round,
+                               share, stream_id, priority
+                          FROM peek) k
+                 WHERE round <= share GROUP BY stream_id, priority) n
+          JOIN asked b ON b.stream_id = n.stream_id AND b.priority = n.priority
+    ), first AS MATERIALIZED (
+        SELECT b.turn, b.stream_id, b.priority, h.job_id
+          FROM even b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), missing AS MATERIALIZED (
+        SELECT :most - count(*) AS jobs FROM first
+    ), able AS MATERIALIZED (
+        SELECT a.turn, a.share
+          FROM (SELECT DISTINCT turn, share FROM asked WHERE (SELECT jobs FROM missing) > 0) a
+          LEFT JOIN (SELECT turn, count(*) AS jobs FROM first GROUP BY turn) f ON f.turn = a.turn
+         WHERE COALESCE(f.jobs, 0) = a.share AND a.turn <= :most + (SELECT jobs FROM missing)
+    ), deep AS MATERIALIZED (
+        SELECT b.turn, <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
+          FROM able a JOIN asked b ON b.turn = a.turn CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.share + (SELECT jobs FROM missing)) h
+    ), chosen AS MATERIALIZED (
+        SELECT k.stream_id, k.priority
+          FROM (SELECT row_number() OVER (PARTITION BY turn ORDER BY effective DESC, scheduled_time, job_id) AS round,
+                       turn, stream_id, priority
+                  FROM deep) k
+         ORDER BY k.round, k.turn LIMIT (SELECT sum(share) FROM able) + (SELECT jobs FROM missing)
+    ), further AS MATERIALIZED (
+        SELECT b.stream_id, b.priority, b.floor_at, b.floor_id, b.turn, n.jobs
+          FROM (SELECT stream_id, priority, count(*) AS jobs FROM chosen GROUP BY stream_id, priority) n
+          JOIN asked b ON b.stream_id = n.stream_id AND b.priority = n.priority
+    ), second AS MATERIALIZED (
+        SELECT h.job_id
+          FROM further b CROSS JOIN LATERAL ({_LOOK}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), locked AS NOT MATERIALIZED (
+        SELECT job_id FROM second
+     UNION ALL
+        SELECT f.job_id FROM first f
+         WHERE (SELECT jobs FROM missing) = 0
+            OR NOT EXISTS (SELECT 1 FROM further b WHERE b.stream_id = f.stream_id AND b.priority = f.priority)
+    ), claimed AS MATERIALIZED (
+        {TAKE_LOCKED}
+     RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
+    )
+    (SELECT <columns>, CAST(NULL AS bigint) AS epoch FROM claimed q <bodies>
+      ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
+     UNION ALL
+    SELECT <turns>, -1 FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
+     UNION ALL
+    SELECT <seen>, h.epoch FROM heads h
+     WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+     UNION ALL
+    SELECT <places>, h.epoch FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
+     UNION ALL
+    SELECT <nobody>, 0 WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
+"""
+# One row and one text: as many rows as there are streams would cost here as much as so many jobs.
+_TURNS = {
+    "stream_id": "0",
+    "priority": "CAST(NULL AS int)",  # the type that the others have: else all rows are made twice
+    "job_type": "CAST(string_agg(concat_ws(' ', t.stream_id, t.turn), ' ') AS varchar)",
+}
+_PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
+
+# a whole number of microseconds, so that the division is exact
+_EFFECTIVE = {
+    True: """({priority}.priority
+               + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+    False: "{priority}.priority",
+}
+
+FIND_MORE = f"""
+    SELECT b.stream_id, b.priority, h.scheduled_time, h.job_id
+      FROM {{rows b (stream_id, priority, scheduled_time, job_id, wanted int)}} CROSS JOIN LATERAL ({_DUE}
+                  AND (q.scheduled_time, q.job_id) > (b.scheduled_time, b.job_id)
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
+"""
+_TAKE = f"""
+    WITH shares AS MATERIALIZED (
+        SELECT c.stream_id, c.priority, c.jobs FROM {{rows c (stream_id, priority, jobs int)}}
+    ), locked AS MATERIALIZED (
+        SELECT h.job_id
+          FROM shares b CROSS JOIN LATERAL ({_DUE}
+                ORDER BY q.scheduled_time, q.job_id LIMIT b.jobs FOR UPDATE SKIP LOCKED) h
+    ), claimed AS MATERIALIZED (
+        {TAKE_LOCKED}
+     RETURNING {CLAIM_COLUMNS}
+    )
+    SELECT <columns> FROM claimed q <bodies>
+"""
+
+
+def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
+    columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
+    parts = {
+        "<effective b h>": _EFFECTIVE[boosted].format(priority="b", job="h"),
+        "<effective q q>": _EFFECTIVE[boosted].format(priority="q", job="q"),
+        "<columns>": columns,
+        "<bodies>": BODIES if bodies else "",
+        "<turns>": in_place_of(columns, _TURNS),
+        "<seen>": in_place_of(columns, SEEN),
+        "<places>": in_place_of(columns, _PLACES),
+        "<nobody>": in_place_of(columns, {}),
+    }
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    return text
+
+
+#: By whether waiting raises priorities, and whether bodies are read; and by whether streams are many (`postgresql_census`).
+CLAIMS = {
+    many: {
+        (boosted, bodies): _composed(_CLAIM.replace("<streams>", streams), boosted=boosted, bodies=bodies)
+        for boosted in (True, False)
+        for bodies in (True, False)
+    }
+    for many, streams in STREAMS.items()
+}
+CLAIM = CLAIMS[False]
+TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
+
+_BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
+_TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_COLUMNS, after the first three
+
+
+class PostgresqlTurns:
+    """Claims of keys that take turns; remembers for which requests there are such keys."""
+
+    def __init__(self, census: Census, floors: Floors) -> None:
+        self._census = census
+        self._expected: set[Any] = set()
+        self._floors = floors
+
+    def expect(self, request: ClaimRequest) -> None:
+        """Some open streams of such requests have keys: from now on they are claimed here."""
+        self._expected.add(_kind(request))
+
+    def claim(
+        self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool
+    ) -> list[Row] | None:
+        """The claimed jobs, in turns; None: no open stream has a key, as far as is known."""
+        kind = _kind(request)
+        if kind not in self._expected:
+            return None
+        begun, start = self._floors.monotonic(), self._floors.of(request)
+        tell = self._floors.wants(request, start)
+        sql = CLAIMS[self._census.found_many][bool(request.boost_interval), bodies]
+        params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
+        answer = database.run_alone(sql, params, claiming=True)
+        if answer is None:
+            answer = database.run(lambda session: session.rows(sql, params), claiming=True)
+        rows = [row for row in answer if row[-1] is None]
+        seen: list[Floor] = []
+        due: set[Place] = set()
+        turn_of: dict[int, int] = {}
+        for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
+            if stream_id is None:
+                self._expected.discard(kind)
+                return None
+            if epoch < 0:
+                turn_of = _turns(row[_TURN])
+            elif row[_TIME] is None:
+                due.add((stream_id, priority))
+            else:
+                seen.append((stream_id, priority, epoch, row[_TIME], job_id))
+        if tell:
+            self._census.met(len({floor[0] for floor in seen}))
+            self._floors.learn(request, with_empty(seen), swept_since=None if start else begun)
+        if not due:
+            return _in_turns(rows, turn_of)
+        return database.run(
+            lambda session: _counted(session, request, now, due, bodies=bodies), claiming=True
+        )
+
+
+def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
+    """The binds of CLAIM, but for where it starts and what it tells."""
+    return {
+        **stream_params(request, now),
+        "node_id": request.node_id,
+        "claim_id": request.claim_id,
+        "boost_us": max((request.boost_interval or timedelta()) // timedelta(microseconds=1), 1),
+        "most": request.limit,
+        "after": request.after,
+    }
+
+
+def _turns(told: str | None) -> dict[int, int]:
+    """The turns of the streams that gave something."""
+    numbers = [int(number) for number in (told or "").split()]
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _in_turns(rows: Sequence[Row], turn_of: Mapping[int, int]) -> list[Row]:
+    """Rows in claim order, put into rounds of those who take turns; `take_turns` for lines that are all there."""
+    lines: dict[int, list[Row]] = {turn: [] for turn in sorted(turn_of.values())}
+    for row in rows:
+        lines[turn_of[row[1]]].append(row)
+    return [row for round_ in zip_longest(*lines.values()) for row in round_ if row is not None]
+
+
+def _kind(request: ClaimRequest) -> Any:
+    return request.lane, request.suspects, request.queues, request.parked_targets
+
+
+def _counted(
+    session: Session, request: ClaimRequest, now: datetime, due: set[Place], *, bodies: bool
+) -> list[Row]:
+    """The claim where limits have to be counted: look, count, share out here, take."""
+
+    def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+        _read(session, wanted, request, now)
+
+    choice = choose_gated(session, request, now, read, due)
+    if not choice.ranks:
+        return []
+    owner = owners(choice.branches)
+    shares = Counter((owner[rank[2]].stream_id, owner[rank[2]].priority) for rank in choice.ranks)
+    params = {
+        "now": now,
+        "node_id": request.node_id,
+        "claim_id": request.claim_id,
+        "c": [(*place, jobs) for place, jobs in sorted(shares.items())],
+    }
+    rows = session.rows(TAKE[bodies], params)
+    rows.sort(key=lambda row: _rank(request, now, row[2], row[8], row[0]))
+    return choice.permitted(session, request, choice.in_turns(request, rows), now)
+
+
+def _read(
+    session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+) -> None:
+    """Read on in each branch, after the last job that was read."""
+    asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
+    if not asked:
+        return
+    after = [
+        (*place, *(branch.ranks[-1][1:] if branch.ranks else _BEFORE_ALL), count)
+        for place, (branch, count) in asked.items()
+    ]
+    before = {place: len(branch.ranks) for place, (branch, _) in asked.items()}
+    for stream_id, priority, due_at, job_id in session.rows(FIND_MORE, {"b": after, "now": now}):
+        asked[stream_id, priority][0].ranks.append(_rank(request, now, priority, due_at, job_id))
+    for place, (branch, count) in asked.items():
+        branch.ranks.sort()  # no order is promised for the whole of a join
+        branch.ended = len(branch.ranks) - before[place] < count
+
+
+def _rank(request: ClaimRequest, now: datetime, priority: int, due_at: datetime, job_id: UUID) -> Rank:
+    boost = request.boost_interval
+    return -(priority + ((now - due_at) // boost if boost else 0)), due_at, job_id

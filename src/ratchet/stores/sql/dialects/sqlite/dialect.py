@@ -1,0 +1,326 @@
+"""
+SQLite: one writer at a time, in this process and in all others.
+
+Every write transaction is ``BEGIN IMMEDIATE`` behind the gate (`sqlite_gate`), so that it never has to
+upgrade a read lock and is never told "database is locked". Reads see a snapshot and wait for nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
+from ratchet.model.options import Options
+from ratchet.spi.store import Capabilities
+from ratchet.stores.sql.caller_transaction import Guest, guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
+from ratchet.stores.sql.dialects.sqlite.connections import Connections
+from ratchet.stores.sql.dialects.sqlite.errors import Place, SqliteConstraints, meaning
+from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
+from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
+
+_DRIVER = "sqlite3.Connection"
+_ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
+_SAVEPOINT = "ratchet"
+_LONG_BLOCK = 2.0  # seconds
+
+log = logging.getLogger("ratchet.stores.sql")
+
+
+class SqliteDialect(Dialect):
+    """SQLite in a file, shared by any number of threads and processes, or in memory."""
+
+    name = "sqlite"
+    migrates_itself = True
+    one_writer = True
+    constraints = SqliteConstraints()
+    claim_plan = SqliteClaimPlan()
+    words = {  # noqa: RUF012 - never changed
+        "uuid": "TEXT",
+        "time": "INTEGER",
+        "bool": "INTEGER",
+        "int": "INTEGER",
+        "real": "REAL",
+        "text": "TEXT",
+        "short text": "TEXT",
+        "greatest": "max",
+        "least": "min",
+        "instr": "instr",
+        # exact to the millisecond, which is what SQLite's clock gives
+        "clock": "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
+        "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
+        "current": "",
+    }
+
+    def __init__(self, path: Path | None, options: Options) -> None:
+        super().__init__()
+        self.path = path
+        self.capabilities = Capabilities(
+            survives_restart=path is not None,
+            several_processes=path is not None,
+            concurrent_writers=False,
+            wakeups="data_version" if path is not None else None,
+        )
+        self._place = Place(path, options.sqlite_busy_timeout.total_seconds())
+        self._connections = Connections(
+            path, synchronous=options.sqlite_synchronous, busy_timeout=self._place.busy_timeout
+        )
+
+    # --- text ---------------------------------------------------------------------------------
+
+    def bind(self, name: str) -> str:
+        return f":{name}"
+
+    def literal(self, text: str) -> str:
+        return text
+
+    def table(self, name: str) -> str:
+        return name
+
+    def member(self, name: str, kind: Kind, *, negated: bool) -> str:
+        return f"{'NOT ' if negated else ''}IN (SELECT value FROM json_each(:{name}))"
+
+    def rowset(self, name: str, columns: Sequence[tuple[str, Kind]]) -> str:
+        fields = ", ".join(
+            f"json_extract(value, '$[{i}]') AS {column}" for i, (column, _) in enumerate(columns)
+        )
+        return f"(SELECT {fields} FROM json_each(:{name})) AS {name}"
+
+    def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
+        return ""
+
+    # --- transactions -------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[SqliteSession]:
+        gate = self._enter()
+        started = time.monotonic()
+        try:
+            connection = self._begin_writing()
+            session = SqliteSession(self, connection, connection.cursor())
+            try:
+                yield session
+                self._commit(connection)
+            except BaseException as error:
+                self._rollback(connection)
+                if isinstance(error, sqlite3.Error) and not for_user:
+                    self.complain(error, "a statement of the driver")
+                raise
+            self._connections.after_commit()
+        finally:
+            gate.leave()
+            if for_user and (lasted := time.monotonic() - started) > _LONG_BLOCK:
+                log.warning(
+                    "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
+                )
+        session.committed()
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteSession]:
+        if self.path is None:
+            with self._reading_memory() as session:
+                yield session
+            return
+        try:
+            connection = self._connections.reader()
+        except sqlite3.Error as error:
+            self.complain(error, "open")
+        try:
+            connection.execute("BEGIN")
+            yield SqliteSession(self, connection, connection.cursor())
+        finally:
+            self._rollback(connection)
+            self._connections.give_back(connection)
+
+    @contextmanager
+    def _reading_memory(self) -> Iterator[SqliteSession]:
+        # The one connection there is. A thread that reads inside its own transaction sees that transaction.
+        if self._connections.gate.held_here:
+            connection = self._connections.writer()
+            yield SqliteSession(self, connection, connection.cursor())
+            return
+        gate = self._enter()
+        try:
+            connection = self._connections.writer()
+            connection.execute("BEGIN")
+            try:
+                yield SqliteSession(self, connection, connection.cursor())
+            finally:
+                self._rollback(connection)
+        finally:
+            gate.leave()
+
+    @contextmanager
+    def migrating(self) -> Iterator[SqliteSession]:
+        with self.writing() as session:
+            yield session
+
+    def _enter(self) -> Any:
+        gate = self._connections.gate
+        if gate.held_here:
+            raise StoreError(
+                "this thread already has a write transaction open on this SQLite database and would wait for "
+                "itself; pass within= the connection of that transaction"
+            )
+        try:
+            passed = gate.enter(self._connections.busy_timeout)
+        except OSError as error:
+            raise StoreUnavailable(f"the lock file of {self.path} cannot be used: {error}") from error
+        if not passed:
+            raise StoreUnavailable(
+                f"another transaction has held the write lock of {self.path or 'the database in memory'} for "
+                f"{self._connections.busy_timeout:g} s; keep write transactions short, or raise sqlite_busy_timeout"
+            )
+        return gate
+
+    def _begin_writing(self) -> sqlite3.Connection:
+        try:
+            connection = self._connections.writer()
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self.complain(error, "BEGIN IMMEDIATE", waited=True)
+        return connection
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        if not connection.in_transaction:
+            raise StoreError(
+                "the transaction was ended inside its block: use neither commit() nor rollback() nor "
+                "'with connection:' there, leave the block instead"
+            )
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.complain(error, "COMMIT")
+
+    def _rollback(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass  # SQLite has rolled back by itself (disk full, out of memory)
+
+    # --- the caller's transaction -------------------------------------------------------------
+
+    @contextmanager
+    def enlist(self, within: object) -> Iterator[SqliteSession]:
+        guest = guest_of(within)
+        if _DRIVER in guest.names:
+            cursor: Any = sqlite3.Cursor(guest.connection)  # neither its factory nor its row_factory
+            cursor.row_factory = None
+        elif _ADAPTER in guest.names:
+            cursor = guest.connection.cursor()
+        else:
+            raise refuse_stranger(within, "SQLite", "a sqlite3.Connection")
+        with _text_as_str(guest):
+            self._join(guest, cursor)
+            session = SqliteSession(self, guest.connection, cursor, enlisted=True)
+            session_sql(self, cursor, f"SAVEPOINT {_SAVEPOINT}")
+            try:
+                yield session
+            except BaseException:
+                # the caller's transaction goes on as if this call had not been made
+                session_sql(self, cursor, f"ROLLBACK TO {_SAVEPOINT}")
+                session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
+                raise
+            session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
+
+    def _join(self, guest: Guest, cursor: Any) -> None:
+        driver = guest.connection if _DRIVER in guest.names else guest.connection.driver_connection
+        self._require_same_file(driver, cursor)
+        if driver.in_transaction:
+            guest.begin()
+            return
+        if driver.isolation_level is None or getattr(driver, "autocommit", None) is True:
+            raise refuse_autocommit("a sqlite3 connection")
+        guest.begin()
+        # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
+        # upgrade, which may fail at once. Behind the gate no other node can be in the way.
+        gate = self._enter()
+        try:
+            session_sql(self, cursor, "BEGIN IMMEDIATE")
+        finally:
+            gate.leave()
+
+    def _require_same_file(self, driver: Any, cursor: Any) -> None:
+        if self._connections.is_writer(driver):
+            return
+        cursor.execute("PRAGMA database_list")
+        files = [row[2] for row in cursor.fetchall() if row[1] == "main"]
+        theirs = files[0] if files else ""
+        if self.path is None or not theirs or not _same_file(theirs, self.path):
+            raise ConfigurationError(
+                f"within= got a connection to {theirs or 'a database in memory'}, but this store is in "
+                f"{self.path or 'memory'}; a transaction cannot span both"
+            )
+
+    # --- schema -------------------------------------------------------------------------------
+
+    def run_script(self, session: Session, script: str) -> None:
+        # executescript() would commit first
+        text = ""
+        for piece in re.split(r"(?<=;)", script):
+            text += piece
+            if sqlite3.complete_statement(text):
+                session_sql(self, session.connection, text)
+                text = ""
+        if text.strip():
+            session_sql(self, session.connection, text)
+
+    def has_table(self, session: Session, name: str) -> bool:
+        return bool(
+            session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name})
+        )
+
+    def coordinator(self) -> SqliteWakeups | None:
+        return SqliteWakeups(self.path) if self.path is not None else None
+
+    def announce(self, session: Session) -> None:
+        """Nothing: the commit itself is seen."""
+
+    def close(self) -> None:
+        self._connections.close()
+
+    # --- errors -------------------------------------------------------------------------------
+
+    def complain(self, error: Exception, text: str, *, waited: bool = False) -> NoReturn:
+        """Raise what *error* means; *waited*: for the write lock, for as long as is allowed."""
+        raise meaning(error, text, self._place, waited=waited) from error
+
+
+def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:
+    """Run one statement as it stands."""
+    try:
+        cursor.execute(text)
+    except sqlite3.Error as error:
+        dialect.complain(error, text)
+
+
+@contextmanager
+def _text_as_str(guest: Guest) -> Iterator[None]:
+    # a text_factory belongs to the connection, not to the cursor
+    factory = getattr(guest.connection, "text_factory", str)
+    if factory is str:
+        yield
+        return
+    guest.connection.text_factory = str
+    try:
+        yield
+    finally:
+        guest.connection.text_factory = factory
+
+
+def _same_file(one: str, other: Path) -> bool:
+    try:
+        return other.samefile(one)
+    except OSError:
+        return False

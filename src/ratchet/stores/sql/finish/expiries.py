@@ -1,0 +1,105 @@
+"""Jobs whose time is over: expiry before the first start, and signals that did not come."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.decision import CanceledJob, ErrorRecord
+from ratchet.model.status import JobStatus
+from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
+from ratchet.stores.sql.dependants.cancellations import cancel_locked, fail_jobs
+from ratchet.stores.sql.rows.failures import Cancellation, Failure, hash_of
+from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
+from ratchet.stores.sql.streams import StreamRegistry
+
+EXPIRED = "expired"
+SIGNAL_TIMEOUT = "signal_timeout"
+
+# A RUNNING job has started: it keeps its mark until its run ends, and is passed over.
+FIND_EXPIRED = """
+    SELECT j.job_id, j.expiry_due_at
+      FROM scheduler_job j LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id
+     WHERE j.expiry_due_at IS NOT NULL AND j.expiry_due_at <= :now
+       AND (q.status IS NULL OR q.status = 'PENDING')
+     ORDER BY j.expiry_due_at, j.job_id
+     LIMIT :limit
+"""
+
+FIND_UNSIGNALED = """
+    SELECT job_id, signal_due_at
+      FROM scheduler_job
+     WHERE signal_due_at IS NOT NULL AND signal_due_at <= :now AND status = 'WAITING'
+     ORDER BY signal_due_at, job_id
+     LIMIT :limit
+"""
+
+# Asked again under the locks.
+FIND_STILL_DUE = """
+    SELECT job_id, expiry_due_at, signal_due_at FROM scheduler_job WHERE job_id {in ids uuid}
+"""
+
+_EXPIRES = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING})
+
+
+def expire_jobs(
+    database: Database, streams: StreamRegistry, *, now: datetime, limit: int
+) -> list[CanceledJob]:
+    """
+    Cancel what has expired and fail what waited for its signal too long, at most *limit*, with all that follows.
+
+    Looks first without a lock, so that a sweep that finds nothing writes nothing; jobs that somebody
+    else is changing at this moment are left to the next sweep. The longest overdue go first.
+    """
+    due = {"now": now, "limit": limit}
+
+    def find(session: Session) -> list[Row]:
+        return [*session.rows(FIND_EXPIRED, due), *session.rows(FIND_UNSIGNALED, due)]
+
+    found = sorted(database.read(find), key=lambda row: (row[1], row[0]))
+    ids = list(dict.fromkeys(job_id for job_id, _ in found))[:limit]
+    if not ids:
+        return []
+    return database.run(lambda session: _end(session, streams, ids, now))
+
+
+def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: datetime) -> list[CanceledJob]:
+    jobs = lock_jobs(session, ids, skip_locked=True)
+    cancellations: list[Cancellation] = []
+    failures: list[Failure] = []
+    rows = session.rows(FIND_STILL_DUE, {"ids": list(jobs)}) if jobs else []
+    place = {job_id: number for number, job_id in enumerate(ids)}
+    for job_id, expiry_due_at, signal_due_at in sorted(rows, key=lambda row: place[row[0]]):
+        job = jobs[job_id]
+        if (
+            expiry_due_at is not None
+            and expiry_due_at <= now
+            and job.status in _EXPIRES
+            and not job.has_failed
+        ):
+            cancellations.append(Cancellation(job, EXPIRED))
+        elif signal_due_at is not None and signal_due_at <= now and job.status is JobStatus.WAITING:
+            failures.append(_unsignaled(job))
+    ended = cancel_locked(session, cancellations, now=now)
+    gone = {one.job_id for one in ended}  # what waited for one that has expired has ended with it
+    failures = [one for one in failures if one.job.job_id not in gone]
+    settlement, _ = fail_jobs(session, failures, now=now)
+    insert_failure_callbacks(session, streams, [one.job.job_id for one in failures], now=now)
+    for one in failures:
+        ended.append(
+            CanceledJob(
+                job_id=one.job.job_id,
+                target=one.job.target,
+                previous=JobStatus.WAITING,
+                reason=SIGNAL_TIMEOUT,
+                status=JobStatus.FAILED,
+            )
+        )
+        ended.extend(settlement.of(one.job.job_id).canceled)
+    return ended
+
+
+def _unsignaled(job: LockedJob) -> Failure:
+    error = ErrorRecord(message=f"no signal {job.signal_key!r} arrived in time", type="SignalTimeout")
+    return Failure(job, error, "signal timeout", hash_of("SignalTimeout", job.target, job.signal_key or ""))

@@ -1,0 +1,107 @@
+"""
+The work of a dead node, taken back: what can be had of it at once, and the rest when it is free.
+
+A process that was stopped, or whose machine has vanished, may have a transaction open, and its locks are
+kept. Only the jobs that it has changed there are held up, not the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from ratchet.model.cluster import Rescue
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
+from ratchet.stores.sql.dependants.edges import settle_edges
+from ratchet.stores.sql.finish.requeues import count_crashes
+from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
+from ratchet.stores.sql.streams import StreamRegistry
+
+# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
+# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
+DECLARE_DEAD = """
+    UPDATE scheduler_node
+       SET state = 'DEAD', rescued_at = :now, rescued_by = :by
+     WHERE node_id = :node_id AND beat = :seen_beat AND state <> 'DEAD'
+"""
+
+FIND_CLAIMS = """
+    SELECT job_id, claim_id
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id AND status = 'RUNNING'
+"""
+
+LOCK_FREE_RUNNING_OF_NODE = f"""
+    SELECT {QUEUE_COLUMNS}
+      FROM scheduler_job_queue
+     WHERE picked_by = :node_id AND status = 'RUNNING'
+     ORDER BY job_id
+    {{for update skip locked}}
+"""
+
+FIND_DEATH = """
+    SELECT rescued_at
+      FROM scheduler_node
+     WHERE node_id = :node_id AND beat = :seen_beat AND state = 'DEAD'
+"""
+
+FREE_LOCKS_OF_NODE = "DELETE FROM scheduler_lock WHERE locked_by = :node_id"
+
+
+def take_back_from(
+    session: Session,
+    streams: StreamRegistry,
+    claim: Mapping[str, object],
+    *,
+    max_crashes: int,
+    now: datetime,
+) -> tuple[Rescue, bool] | None:
+    """
+    Declare the node of *claim* dead and take back what it runs and nobody has locked; None if it lives.
+
+    *claim* has the binds of `DECLARE_DEAD`. Of a node that is dead already only what it ran when it died
+    is taken: what it claimed later, in a moment of life, is no crash. The second part of the answer says
+    whether it was this call that declared it dead.
+    """
+    node_id = str(claim["node_id"])
+    died_at = None
+    if not session.execute(DECLARE_DEAD, claim):
+        died_at = session.value(FIND_DEATH, {"node_id": node_id, "seen_beat": claim["seen_beat"]})
+        if died_at is None:
+            return None
+    running = locked = _lock_free_running(session, node_id)
+    if died_at is not None:
+        running = {key: row for key, row in locked.items() if row.claimed_at and row.claimed_at < died_at}
+    claims: dict[UUID, UUID] = dict(session.rows(FIND_CLAIMS, {"node_id": node_id}))
+    left = [claim_id for job_id, claim_id in claims.items() if job_id not in running]
+    crashes = count_crashes(
+        session,
+        streams,
+        running,
+        detail=f"node {node_id} stopped beating while it ran the job",
+        max_crashes=max_crashes,
+        now=now,
+    )
+    settlement = settle_edges(session, crashes.ended, now=now)
+    insert_failure_callbacks(session, streams, crashes.dead_lettered, now=now)
+    free_lingering(session, node_id, left)
+    if died_at is None:
+        session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
+    rescue = Rescue(
+        node_id=node_id,
+        requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
+        suspects=crashes.suspects,
+        dead_lettered=crashes.dead_lettered,
+        canceled=tuple(settlement.canceled),
+        released=tuple(settlement.released),
+        held_up=tuple(job_id for job_id in claims if job_id not in locked),
+    )
+    return rescue, died_at is None
+
+
+def _lock_free_running(session: Session, node_id: str) -> dict[UUID, QueueRow]:
+    rows = [QueueRow(*row) for row in session.rows(LOCK_FREE_RUNNING_OF_NODE, {"node_id": node_id})]
+    return {row.job_id: row for row in rows}

@@ -1,0 +1,222 @@
+"""How jobs end other than by success: the rows of canceled and failed jobs, their runs and alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from msgspec import Struct
+
+from ratchet.model.decision import ErrorRecord
+from ratchet.model.identifiers import new_id
+from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.rows.kept_keys import free_keys, keep_keys
+from ratchet.stores.sql.rows.locked import LockedJob
+
+#: How long a second alert of the same job and error is suppressed.
+ALERT_WINDOW = timedelta(hours=1)
+
+LEAVE_QUEUE = "DELETE FROM scheduler_job_queue WHERE job_id {in ids uuid}"
+
+CANCEL_JOBS = """
+    UPDATE scheduler_job
+       SET status = 'CANCELED', finished_at = :now, attempts = gone.attempts, crashes = gone.crashes,
+           scheduled_at = gone.scheduled_at, started_at = gone.started_at, node_id = gone.node_id,
+           canceled_reason = gone.canceled_reason, canceled_by = gone.canceled_by, superseded_by = gone.superseded_by,
+           paused_from = NULL, held_at = NULL, dead_lettered_at = NULL, expiry_due_at = NULL, signal_due_at = NULL
+      FROM {rows gone (job_id, attempts, crashes, scheduled_at, started_at, node_id, canceled_reason, canceled_by,
+                       superseded_by)}
+     WHERE scheduler_job.job_id = gone.job_id
+"""
+
+FAIL_JOBS = """
+    UPDATE scheduler_job
+       SET status = 'FAILED', finished_at = :now, attempts = dead.attempts, crashes = dead.crashes,
+           scheduled_at = dead.scheduled_at, started_at = dead.started_at, node_id = dead.node_id,
+           error = dead.error, error_type = dead.error_type, dead_letter_reason = dead.dead_letter_reason,
+           dead_lettered_at = :now, held_at = NULL, expiry_due_at = NULL, signal_due_at = NULL
+      FROM {rows dead (job_id, attempts, crashes, scheduled_at, started_at, node_id, error, error_type,
+                       dead_letter_reason)}
+     WHERE scheduler_job.job_id = dead.job_id
+"""
+
+FIND_RECENT_ALERTS = """
+    SELECT alert_id, job_id, error_hash
+      FROM scheduler_dlq_alert
+     WHERE job_id {in ids uuid} AND created_at > :since
+     ORDER BY created_at
+"""
+
+COUNT_SUPPRESSED = """
+    UPDATE scheduler_dlq_alert SET suppressed = suppressed + 1 WHERE alert_id {in ids uuid}
+"""
+
+EXECUTION_COLUMNS = (
+    "job_id",
+    "claim_id",
+    "attempt",
+    "node_id",
+    "scheduled_at",
+    "started_at",
+    "finished_at",
+    "status",
+    "counted",
+    "error",
+    "error_type",
+    "traceback",
+)
+
+
+class Cancellation(Struct, frozen=True):
+    """One job to cancel, and why. ``canceled_by``: the job whose end caused it, whose retry revives it."""
+
+    job: LockedJob
+    reason: str
+    canceled_by: UUID | None = None
+    superseded_by: UUID | None = None
+
+
+class Failure(Struct, frozen=True):
+    """One job to fail for good, and why."""
+
+    job: LockedJob
+    error: ErrorRecord
+    reason: str
+    error_hash: str
+    crashed: bool = False  # counts one crash
+    lingers: bool = False  # the code of its run goes on
+
+
+def hash_of(*parts: str) -> str:
+    """The error hash of a failure that no exception of user code caused."""
+    return sha256("\n".join(parts).encode()).hexdigest()
+
+
+def write_canceled(session: Session, cancellations: Sequence[Cancellation], now: datetime) -> None:
+    """
+    Make locked jobs CANCELED, with everything but the cascade (see `workflows.settle_edges`).
+
+    The run of a RUNNING job gets its row, and its key and permit stay taken until its code has ended.
+    """
+    if not cancellations:
+        return
+    jobs = [one.job for one in cancellations]
+    if queued := sorted(job.job_id for job in jobs if job.queue is not None):
+        session.execute(LEAVE_QUEUE, {"ids": queued})
+    session.execute(
+        CANCEL_JOBS,
+        {
+            "gone": [
+                (*_run_of(one.job), one.reason, one.canceled_by, one.superseded_by) for one in cancellations
+            ],
+            "now": now,
+        },
+    )
+    write_runs(
+        session,
+        [_canceled_run(one, now) for one in cancellations if one.job.queue and one.job.queue.claim_id],
+    )
+    _let_go(session, jobs)
+
+
+def write_failed(
+    session: Session, failures: Sequence[Failure], now: datetime, *, window: timedelta = ALERT_WINDOW
+) -> set[UUID]:
+    """
+    Make locked jobs FAILED, with alerts and everything but the cascade; the jobs whose alert was not suppressed.
+
+    A job that has a queue row leaves it; for a RUNNING one the caller writes the run. Its node is dead
+    or was told, so keys are freed, but for the key of one that ``lingers``.
+    """
+    if not failures:
+        return set()
+    jobs = [one.job for one in failures]
+    if queued := sorted(job.job_id for job in jobs if job.queue is not None):
+        session.execute(LEAVE_QUEUE, {"ids": queued})
+    session.execute(
+        FAIL_JOBS,
+        {
+            "dead": [_dead_row(one) for one in failures],
+            "now": now,
+        },
+    )
+    keyed = [one for one in failures if one.job.business_key is not None]
+    keep_keys(
+        session,
+        [(one.job.job_id, *one.job.lingering) for one in keyed if one.lingers and one.job.lingering],
+    )
+    free_keys(session, [one.job.job_id for one in keyed if not one.lingers])
+    alerts = [
+        (one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures
+    ]
+    return write_alerts(session, alerts, now, window=window)
+
+
+def write_alerts(
+    session: Session,
+    alerts: Sequence[tuple[UUID, str, str, str | None, str]],
+    now: datetime,
+    *,
+    window: timedelta = ALERT_WINDOW,
+) -> set[UUID]:
+    """
+    Record (job, target, error hash, error, reason) for each; the jobs whose alert was new.
+
+    One of the same job and hash that is younger than *window* counts it as suppressed instead.
+    """
+    if not alerts:
+        return set()
+    ids = sorted({job_id for job_id, *_ in alerts})
+    recent = session.rows(FIND_RECENT_ALERTS, {"ids": ids, "since": now - window})
+    latest = {(job_id, error_hash): alert_id for alert_id, job_id, error_hash in recent}
+    if suppressed := sorted(latest[alert[0], alert[2]] for alert in alerts if (alert[0], alert[2]) in latest):
+        session.execute(COUNT_SUPPRESSED, {"ids": suppressed})
+    new = [alert for alert in alerts if (alert[0], alert[2]) not in latest]
+    session.insert_rows(
+        "scheduler_dlq_alert",
+        ("alert_id", "job_id", "target", "error_hash", "error", "reason", "created_at"),
+        [(new_id(), *alert, now) for alert in new],
+    )
+    return {alert[0] for alert in new}
+
+
+def write_runs(session: Session, runs: Sequence[tuple[object, ...]]) -> None:
+    """Insert execution rows, columns as in `EXECUTION_COLUMNS`."""
+    if runs:
+        session.insert_rows("scheduler_job_execution", EXECUTION_COLUMNS, runs, on_conflict_do_nothing=True)
+
+
+def _run_of(job: LockedJob) -> tuple[object, ...]:
+    started_at, node_id = job.started_at, job.node_id if job.has_failed else None
+    if job.queue is not None and job.queue.claim_id is not None:
+        started_at, node_id = job.queue.claimed_at, job.queue.node_id
+    return (job.job_id, job.attempts, job.crashes, job.scheduled_at, started_at, node_id)
+
+
+def _dead_row(one: Failure) -> tuple[object, ...]:
+    job_id, attempts, _, *run = _run_of(one.job)
+    crashes = one.job.crashes + one.crashed
+    return (job_id, attempts, crashes, *run, one.error.summary, one.error.type, one.reason)
+
+
+def _canceled_run(one: Cancellation, now: datetime) -> tuple[object, ...]:
+    run = one.job.queue
+    assert run is not None
+    known = (run.job_id, run.claim_id, run.attempts + 1, run.node_id)
+    return (*known, run.scheduled_at, run.claimed_at, now, "CANCELED", False, one.reason, None, None)
+
+
+def _let_go(session: Session, jobs: Iterable[LockedJob]) -> None:
+    freed: list[UUID] = []
+    kept: list[tuple[UUID, UUID, str]] = []
+    for job in jobs:
+        if job.business_key is None:
+            continue
+        if job.lingering is not None:
+            kept.append((job.job_id, *job.lingering))
+        else:
+            freed.append(job.job_id)
+    keep_keys(session, kept)
+    free_keys(session, freed)

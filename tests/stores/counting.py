@@ -1,0 +1,42 @@
+"""How many statements a call sends: counted where sessions send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ratchet.stores.sql.dialects.mysql.session import MysqlSession
+from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange, LoneStatements
+from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
+from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
+
+_SENDERS = ("execute", "rows", "insert_rows", "update_rows")
+
+
+class Statements:
+    """Counts the statements of every session, without those that begin and end transactions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sent: list[str] = []
+        for session in (MysqlSession, PostgresqlSession, SqliteSession):
+            for name in _SENDERS:
+                self._count(monkeypatch, session, name)
+        self._count(monkeypatch, LoneStatements, "run")
+        self._count(monkeypatch, Exchange, "rows")
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, session: type, name: str) -> None:
+        original: Callable[..., Any] = getattr(session, name)
+
+        def counted(this: Any, text: str, *args: Any, **kwargs: Any) -> Any:
+            self._sent.append(" ".join(text.split())[:80])
+            return original(this, text, *args, **kwargs)
+
+        monkeypatch.setattr(session, name, counted)
+
+    def of(self, action: Callable[[], object]) -> list[str]:
+        """The beginnings of the statements that *action* sends."""
+        self._sent.clear()
+        action()
+        return list(self._sent)

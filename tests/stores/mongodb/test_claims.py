@@ -1,0 +1,185 @@
+"""Claims in MongoDB: few round trips, late ones, and jobs that somebody else has in hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo import monitoring
+
+from ratchet.model.errors import CommitUnknown, StoreUnavailable
+from ratchet.model.status import Busy, JobStatus, Priority
+from ratchet.stores.mongo.claims import MongoClaims
+from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
+from tests.stores.mongo_store import MongoSteps, opened
+
+
+@pytest.fixture
+def steps(mongodb_url: str) -> Iterator[MongoSteps]:
+    with opened(mongodb_url) as found:
+        yield found
+
+
+class Commands(monitoring.CommandListener):
+    """Notes the names of the commands that are sent."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.names.append(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        """Nothing to note."""
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Nothing to note."""
+
+
+@pytest.fixture
+def commands(steps: MongoSteps, monkeypatch: pytest.MonkeyPatch) -> Commands:
+    """What a new handle, `steps.store`, sends."""
+    noted = Commands()
+    steps.store = steps.another()
+    make = steps.store.database.make_client
+    monkeypatch.setattr(
+        steps.store.database, "make_client", lambda **changes: make(event_listeners=[noted], **changes)
+    )
+    return noted
+
+
+class TestRoundTrips:
+    def test_a_batch_takes_three(self, steps: MongoSteps, commands: Commands) -> None:
+        """Look, take, read: however many jobs of however many priorities, and bodies included."""
+        for priority in Priority:
+            steps.submit_many(60, priority=priority)
+        assert len(steps.claim(10)) == 10
+        commands.names.clear()
+        assert len(steps.take(250)) == 250  # more than the server sends at once unless it is told to
+        assert commands.names == ["aggregate", "update", "find"]
+
+    def test_nothing_to_do_takes_one(self, steps: MongoSteps, commands: Commands) -> None:
+        """An idle poll reads once and writes nothing."""
+        steps.submit(scheduled_at=steps.after(hours=1))
+        assert steps.claim() == []
+        commands.names.clear()
+        assert steps.claim() == []
+        assert commands.names == ["aggregate"]
+
+    def test_many_completions_take_one_transaction(self, steps: MongoSteps, commands: Commands) -> None:
+        """A hundred plain successes: write, write, commit."""
+        steps.submit_many(100)
+        claims = steps.claim(100)
+        commands.names.clear()
+        assert all(answer.won for answer in steps.end_all(claims))
+        assert commands.names == ["update", "insert", "commitTransaction"]
+
+    def test_successes_of_jobs_with_keys_are_read_first(self, steps: MongoSteps, commands: Commands) -> None:
+        """The claim has seen their keys, so nobody tries to end them as jobs that are tied to nobody."""
+        for number in range(10):
+            steps.submit(business_key=f"key-{number}")
+        claims = steps.claim(10)
+        commands.names.clear()
+        assert all(answer.won for answer in steps.end_all(claims))
+        assert commands.names.count("update") == 1
+        assert commands.names[0] == "find"
+        assert "abortTransaction" not in commands.names
+
+    def test_a_plain_submission_takes_one(self, steps: MongoSteps, commands: Commands) -> None:
+        """A job without keys is one document, and one document needs no transaction."""
+        steps.submit()
+        commands.names.clear()
+        steps.submit()
+        assert commands.names == ["insert"]
+
+    def test_history_and_backlog_do_not_make_it_dearer(self, steps: MongoSteps) -> None:
+        """A claim looks at as many index entries as it takes jobs, and at no document."""
+        steps.submit_many(300)
+        steps.end_all(steps.claim(100))
+        steps.submit_many(100, queue="other")
+        match = {"status": "PENDING", "stream_id": 1, "priority": 2, "due_at": {"$lte": 2**62}}
+        jobs = steps.collections[Names.JOBS]
+        found = jobs.find(match, {"stream_id": 1, "priority": 1, "due_at": 1})
+        plan: dict[str, Any] = found.sort([("due_at", 1), ("_id", 1)]).limit(10).explain()
+        assert plan["executionStats"]["totalKeysExamined"] <= 11
+        assert plan["executionStats"]["nReturned"] == 10
+        assert CLAIM_INDEX in str(plan["queryPlanner"]["winningPlan"])
+        assert "SORT" not in str(plan["queryPlanner"]["winningPlan"])
+
+
+class TestRaces:
+    def test_a_claim_that_lost_all_looks_behind_them(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another node takes what was chosen before it could be taken: the next jobs are claimed, and each once."""
+        jobs = steps.submit_many(10)
+        faster, claims = steps.another(), steps.store.claim_next_batch.__self__
+        assert isinstance(claims, MongoClaims)
+        take = claims._take
+        others: list[object] = []
+
+        def overtaken(*given: Any) -> Any:
+            if not others:
+                others.extend(claim.job_id for claim in steps.claim(5, store=faster, node_id="node-2"))
+            return take(*given)
+
+        monkeypatch.setattr(claims, "_take", overtaken)
+        assert [claim.job_id for claim in steps.claim(5)] == jobs[5:]
+        assert others == jobs[:5]
+        assert steps.claim(5) == []
+
+
+class TestLateClaim:
+    def test_one_that_arrives_after_its_time_is_handed_back(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The node gave up waiting; the server claims for it all the same; the node finds and returns it."""
+        monkeypatch.setattr("ratchet.stores.mongo.claims.PATIENCE", 60)  # the server does not give up
+        job_id = steps.submit()
+        hasty = steps.another(statement_timeout=1)
+        hasty.counts()
+        request = steps.request(1)
+        with steps.failing("update", 1, blockConnection=True, blockTimeMS=2000):
+            with pytest.raises(CommitUnknown):
+                hasty.claim_next_batch(request, now=steps.now)
+            assert steps.status(job_id) is JobStatus.PENDING
+            _until(lambda: steps.status(job_id) is JobStatus.RUNNING)
+        assert steps.store.hand_back_unknown("node-1", [request.claim_id], now=steps.now) == []
+        assert steps.store.hand_back_unknown("node-1", [], now=steps.now) == [job_id]
+        assert steps.status(job_id) is JobStatus.PENDING
+
+
+class TestOpenTransactions:
+    def test_a_job_that_one_has_changed_is_passed_by(self, steps: MongoSteps) -> None:
+        """A caller's transaction replaces a job and stays open: claims go on without it, and soon as fast as ever."""
+        held = steps.submit(business_key="k")
+        other = steps.another()
+        with steps.store.begin() as session:
+            new = steps.spec(business_key="k", busy=Busy.REPLACE)
+            steps.store.insert([new], now=steps.now, within=session)
+            free = steps.submit_many(5)
+            claimed: set[object] = set()
+            begin = time.monotonic()
+            while claimed != set(free):
+                claimed |= {claim.job_id for claim in steps.claim(10, store=other)}
+                assert time.monotonic() - begin < 5
+            begin = time.monotonic()
+            later = steps.submit_many(5)
+            assert {claim.job_id for claim in steps.claim(10, store=other)} == set(later)
+            assert time.monotonic() - begin < 2
+        assert steps.status(held) is JobStatus.CANCELED
+        assert steps.status(new.job_id) is JobStatus.PENDING
+
+
+def _until(holds: Any) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if holds():
+                return
+        except StoreUnavailable:
+            pass  # the server plays a fault
+        time.sleep(0.05)
+    pytest.fail("it did not come to pass")
