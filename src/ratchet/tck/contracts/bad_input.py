@@ -1,4 +1,4 @@
-"""Bad input: refused with an error of ours, nothing half written, and the store goes on."""
+"""Bad input: it is refused with one of our errors, nothing is half written, and the store keeps working."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOO_LONG = "k" * 300
 
 
 def nothing_is_left(harness: Harness) -> None:
-    """No job, and the next submission works."""
+    """Check that no job is stored and that the next submission works."""
     assert sum(harness.store.counts().values()) == 0
     assert harness.store.tag_counts() == {}
     harness.end(harness.running())
@@ -49,7 +49,7 @@ class TestBadSubmission:
         ],
     )
     def test_refused_and_nothing_written(self, harness: Harness, changes: dict[str, Any]) -> None:
-        """One bad spec among good ones: InvalidJob or UnstorableData, and none of the call is stored."""
+        """One bad spec among good ones raises InvalidJob or UnstorableData, and nothing of the call is stored."""
         specs = [harness.spec(tags=("fine",)), harness.spec(**changes), harness.spec()]
         with pytest.raises((InvalidJob, UnstorableData)) as caught:
             harness.store.insert(specs, now=harness.now)
@@ -67,7 +67,7 @@ class TestBadSubmission:
             assert harness.record(spec.job_id).payload == spec.payload
 
     def test_a_naive_now(self, harness: Harness) -> None:
-        """Nobody can know which zone was meant: refused, and nothing is stored or claimed."""
+        """A time without a zone is refused, and nothing is stored or claimed."""
         job_id = harness.submit()
         spec = harness.spec()
         with pytest.raises(RatchetError):
@@ -78,7 +78,7 @@ class TestBadSubmission:
         assert harness.status(job_id) is JobStatus.PENDING
 
     def test_bad_values_in_edges(self, harness: Harness) -> None:
-        """An edge whose condition cannot be stored takes the whole graph with it."""
+        """If the condition of an edge cannot be stored, the whole graph is refused."""
         parent, child = harness.spec(), harness.child()
         condition = Condition(kind="result", description=SURROGATE)
         edge = harness.edge(parent, child, EdgeKind.CONDITION, condition=condition)
@@ -90,7 +90,7 @@ class TestBadSubmission:
 
 class TestBadRun:
     def test_values_of_a_run(self, harness: Harness) -> None:
-        """Progress and checkpoint that cannot be stored are refused; the run goes on and can end."""
+        """Progress and state that cannot be stored are refused; the run goes on and can end."""
         claim = harness.running()
         with pytest.raises(UnstorableData):
             harness.store.save_progress(claim, Progress(fraction=0.5, message=SURROGATE), now=harness.now)
@@ -101,7 +101,7 @@ class TestBadRun:
         harness.end(claim)
 
     def test_a_log_line_is_refused_or_kept_readable(self, harness: Harness) -> None:
-        """What a job logs may be anything: the line is stored with what cannot be stored made visible, or refused."""
+        """A log line may contain anything: it is stored with what cannot be stored made visible, or it is refused."""
         claim = harness.running()
         entry = LogEntry(
             job_id=claim.job_id,
@@ -123,7 +123,7 @@ class TestBadRun:
             assert line.message.encode()
 
     def test_values_that_come_with_an_end(self, harness: Harness) -> None:
-        """A bad checkpoint, callback or error stops the completion whole; without it the run ends."""
+        """A bad checkpoint, callback, error or result stops the whole completion; without it the run ends."""
         claim = harness.running(business_key="k")
         before = harness.record(claim.job_id)
         callback = harness.spec(payload=SURROGATE)
@@ -143,7 +143,7 @@ class TestBadRun:
 
 class TestUnknown:
     def test_verbs_on_jobs_that_are_not_there(self, harness: Harness) -> None:
-        """An id that was never stored: every verb says that there was nothing to do."""
+        """For an id that was never stored, every verb answers that there was nothing to do."""
         job_id = new_id()
         assert harness.store.get(job_id) is None
         assert harness.store.cancel(job_id, reason="r", now=harness.now) == []

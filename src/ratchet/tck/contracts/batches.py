@@ -30,7 +30,7 @@ def counters(harness: Harness, batch: BatchSpec) -> tuple[int, int, int, int]:
 
 class TestBatch:
     def test_stored_with_its_parent_and_children(self, harness: Harness) -> None:
-        """One call stores all: children PENDING, parent WAITING, counters at zero."""
+        """One call stores everything: the children are PENDING, the parent is WAITING, and the counters are zero."""
         batch, children = harness.batch_of(3)
         record = stored(harness, batch)
         assert (record.name, record.parent_id, record.sealed) == ("import", batch.parent.job_id, True)
@@ -42,7 +42,7 @@ class TestBatch:
         assert {c.job_id for c in harness.claim()} == {spec.job_id for spec in children}
 
     def test_the_last_child_releases_the_parent(self, harness: Harness) -> None:
-        """However children end they are counted; the end of the last one, and only that, finishes the batch."""
+        """However children end, they are counted; the end of the last one, and only that, finishes the batch."""
         batch, _ = harness.batch_of(3)
         first, second, third = harness.claim()
         assert harness.end(first).finished_batches == ()
@@ -59,7 +59,7 @@ class TestBatch:
         assert (claim.job_id, claim.scheduled_at) == (batch.parent.job_id, harness.now)
 
     def test_all_children_in_one_flush(self, harness: Harness) -> None:
-        """The counters move by the whole flush, and the batch finishes once."""
+        """The children of two batches end in one call: the counters are right, and each batch finishes once."""
         batch, _ = harness.batch_of(40)
         other, _ = harness.batch_of(2)
         claims = harness.claim()
@@ -90,7 +90,10 @@ class TestBatch:
         assert counters(harness, batch) == (2, 1, 0, 0)
 
     def test_a_canceled_child_is_counted(self, harness: Harness) -> None:
-        """Canceled, expired or running when canceled: each counts as canceled, and the last one finishes."""
+        """
+        Children that are canceled while PENDING or RUNNING, or that expire, count as canceled; the last one
+        finishes the batch.
+        """
         batch, (pending, running, expiring) = harness.batch_of(3, expires_at=harness.after(hours=1))
         harness.claim_job(running.job_id)
         harness.store.cancel(running.job_id, reason="r", now=harness.now)
@@ -102,7 +105,7 @@ class TestBatch:
         assert harness.status(batch.parent.job_id) is JobStatus.PENDING
 
     def test_a_child_that_its_key_keeps_out_is_not_counted(self, harness: Harness) -> None:
-        """One of two children was submitted before: the batch is complete when the other one has ended."""
+        """One of two children was submitted before: the batch finishes when the other one has ended."""
         harness.submit(idempotency_key="seen", scheduled_at=harness.after(days=1))
         batch_id = new_id()
         parent = harness.spec(status=JobStatus.WAITING, type=JobType.BATCH_PARENT)
@@ -116,13 +119,13 @@ class TestBatch:
         assert harness.status(parent.job_id) is JobStatus.PENDING
 
     def test_an_empty_batch_finishes_at_once(self, harness: Harness) -> None:
-        """Nothing to wait for: the parent is PENDING with the insert."""
+        """There is nothing to wait for: the insert stores the parent as PENDING."""
         batch, _ = harness.batch_of(0)
         assert harness.status(batch.parent.job_id) is JobStatus.PENDING
         assert stored(harness, batch).finished_at == harness.now
 
     def test_a_crashed_child_at_its_budget_is_counted_as_failed(self, harness: Harness) -> None:
-        """A rescue that makes a dead letter of the last child finishes the batch."""
+        """A rescue makes a dead letter of the last child, and that finishes the batch."""
         harness.register()
         batch, (child,) = harness.batch_of(1)
         harness.claim_job(child.job_id)
@@ -132,7 +135,7 @@ class TestBatch:
         assert harness.status(batch.parent.job_id) is JobStatus.PENDING
 
     def test_a_refused_batch_leaves_nothing(self, harness: Harness) -> None:
-        """A child whose business key is busy: neither batch, nor parent, nor other children are stored."""
+        """The business key of a child is busy: neither the batch nor its parent nor any child is stored."""
         harness.submit(business_key="k")
         batch_id = new_id()
         parent = harness.spec(status=JobStatus.WAITING, type=JobType.BATCH_PARENT)
@@ -155,7 +158,7 @@ class TestBatch:
 
 class TestStreamingBatch:
     def test_children_may_come_until_it_is_sealed(self, harness: Harness) -> None:
-        """An open batch does not finish when its children have ended; sealing finishes it."""
+        """An unsealed batch does not finish when its children have ended; sealing finishes it."""
         batch, _ = harness.batch_of(1, sealed=False)
         harness.end_all(harness.claim())
         assert harness.status(batch.parent.job_id) is JobStatus.WAITING
@@ -169,7 +172,7 @@ class TestStreamingBatch:
         assert stored(harness, batch).finished_at == harness.now
 
     def test_sealed_before_the_last_child_ends(self, harness: Harness) -> None:
-        """Then the last child finishes it."""
+        """The end of the last child finishes the batch."""
         batch, _ = harness.batch_of(2, sealed=False)
         first, second = harness.claim()
         harness.end(first)
@@ -178,13 +181,13 @@ class TestStreamingBatch:
         assert harness.end(second).finished_batches == (batch.batch_id,)
 
     def test_sealing_twice(self, harness: Harness) -> None:
-        """True once; an unknown batch cannot be sealed."""
+        """Sealing is True only the first time; an unknown batch cannot be sealed."""
         batch, _ = harness.batch_of(1, sealed=False)
         assert [harness.store.seal(batch.batch_id, now=harness.now) for _ in range(2)] == [True, False]
         assert not harness.store.seal(new_id(), now=harness.now)
 
     def test_a_sealed_batch_takes_no_more(self, harness: Harness) -> None:
-        """False, and the children are not stored."""
+        """Appending is False, and the children are not stored."""
         batch, _ = harness.batch_of(1)
         late = harness.spec(type=JobType.BATCH_CHILD, batch_id=batch.batch_id)
         assert not harness.store.append_children(batch.batch_id, [late], now=harness.now)
@@ -193,7 +196,7 @@ class TestStreamingBatch:
         assert counters(harness, batch) == (1, 0, 0, 0)
 
     def test_those_to_which_more_may_come(self, harness: Harness) -> None:
-        """Unsealed batches, oldest first, up to the limit; sealed and canceled ones are not among them."""
+        """Unsealed batches are listed oldest first, up to the limit; sealed and canceled ones are left out."""
         first, second, third, sealed = (harness.batch_of(1, sealed=False)[0] for _ in range(4))
         harness.batch_of(1)
         harness.store.seal(sealed.batch_id, now=harness.now)
@@ -203,7 +206,7 @@ class TestStreamingBatch:
         assert [b.batch_id for b in harness.store.unsealed()] == [second.batch_id, third.batch_id]
 
     def test_the_same_children_again(self, harness: Harness) -> None:
-        """Appended again after a lost answer: stored and counted once."""
+        """Children that are appended again after a lost answer are stored and counted once."""
         batch, _ = harness.batch_of(0, sealed=False)
         children = harness.specs(2, type=JobType.BATCH_CHILD, batch_id=batch.batch_id)
         for _ in range(2):
@@ -214,7 +217,7 @@ class TestStreamingBatch:
 
 class TestCancelBatch:
     def test_everything_that_has_not_ended(self, harness: Harness) -> None:
-        """Children in any live state and the parent are CANCELED; ended ones stay; nobody can add more."""
+        """Live children and the parent are CANCELED, ended children stay, and the batch is sealed."""
         batch, children = harness.batch_of(4, sealed=False)
         ended, running, pending, paused = (spec.job_id for spec in children)
         harness.end(harness.claim_job(ended))
@@ -234,7 +237,7 @@ class TestCancelBatch:
         assert not harness.complete(claim).won
 
     def test_dependants_of_the_parent(self, harness: Harness) -> None:
-        """What waits for the batch's parent is canceled with it."""
+        """Jobs that wait for the batch's parent are canceled with it."""
         batch, _ = harness.batch_of(1)
         after = harness.child()
         harness.insert([after], [harness.edge(batch.parent, after)])
@@ -242,7 +245,7 @@ class TestCancelBatch:
         assert harness.status(after.job_id) is JobStatus.CANCELED
 
     def test_an_unknown_batch(self, harness: Harness) -> None:
-        """Nothing to cancel."""
+        """There is nothing to cancel."""
         assert harness.store.cancel_batch(new_id(), reason="stop", now=harness.now) == []
 
 
@@ -287,7 +290,7 @@ class TestRetryFailed:
         assert stored(harness, batch).finished_at is None
 
     def test_nothing_failed(self, harness: Harness) -> None:
-        """0, and a finished batch stays finished."""
+        """The answer is 0, and a finished batch stays finished."""
         batch, _ = harness.batch_of(1)
         harness.end_all(harness.claim())
         assert harness.store.retry_failed(batch.batch_id, now=harness.now) == 0
@@ -297,7 +300,7 @@ class TestRetryFailed:
 
 class TestBatchRecovery:
     def test_a_healthy_store_has_nothing_to_recover(self, harness: Harness) -> None:
-        """Neither an open nor a finished batch is unfinished business."""
+        """Neither an open nor a finished batch is listed as unfinished, and `finish` refuses both."""
         open_, _ = harness.batch_of(1, scheduled_at=harness.after(hours=1))
         done, _ = harness.batch_of(1)
         harness.end_all(harness.claim())
@@ -310,7 +313,7 @@ class TestBatchRecovery:
 
 class TestBatchMetrics:
     def test_what_the_children_cost(self, harness: Harness) -> None:
-        """Every counted run of a child adds its time, in success and failure."""
+        """Every counted run of a child adds its run time, whether it succeeded or failed."""
         batch, _ = harness.batch_of(2)
         first, second = harness.claim()
         start = harness.now
@@ -326,7 +329,7 @@ class TestBatchMetrics:
         assert (metrics.started_at, metrics.finished_at) == (start, harness.now)
 
     def test_before_the_first_run(self, harness: Harness) -> None:
-        """Known, and nothing spent yet."""
+        """The batch is known, and no run time has been counted yet."""
         batch, _ = harness.batch_of(1)
         metrics = harness.store.batch_metrics(batch.batch_id)
         assert metrics is not None

@@ -1,4 +1,4 @@
-"""Causes: which of several parents ends a job, and for what reason, however many of them end in one call."""
+"""Causes: which parent ends a job when several could, and with which reason."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def reason(harness: Harness, spec: JobSpec) -> str | None:
 
 
 def join(harness: Harness, *kinds: EdgeKind, **changes: Any) -> tuple[list[JobSpec], JobSpec]:
-    """Parents that are due, in the order of their ids, and a job that needs them all, or so many."""
+    """Store parents that are due, in id order, and a child that waits for them; by default it needs all of them."""
     parents = [harness.spec() for _ in kinds]
     child = harness.child(**{"needs": len(kinds), **changes})
     edges = [
-        harness.edge(parent, child, kind, position=len(kinds) - place)
-        for place, (parent, kind) in enumerate(zip(parents, kinds, strict=True))
+        harness.edge(parent, child, kind, position=len(kinds) - number)
+        for number, (parent, kind) in enumerate(zip(parents, kinds, strict=True))
     ]
     harness.insert([*parents, child], edges)
     return parents, child
@@ -34,7 +34,7 @@ def join(harness: Harness, *kinds: EdgeKind, **changes: Any) -> tuple[list[JobSp
 
 class TestCauseOfAnEnd:
     def test_the_nearest_parent(self, harness: Harness) -> None:
-        """A job that waits for the failed job and for one that ends with it is canceled by the failure itself."""
+        """A job waits for the failed job and for one that the failure cancels: the failure itself is its cause."""
         root, step, last = harness.spec(), harness.child(), harness.child(needs=2)
         edges = [harness.edge(root, step), harness.edge(step, last), harness.edge(root, last, position=9)]
         harness.insert([root, step, last], edges)
@@ -43,7 +43,7 @@ class TestCauseOfAnEnd:
         assert [one.job_id for one in answer.canceled] == [step.job_id, last.job_id]
 
     def test_a_condition_that_raised(self, harness: Harness) -> None:
-        """It fails its job, also where that waits for another job which the same end cancels."""
+        """A condition that raised fails its job, even if the same end cancels another parent of that job."""
         root, step, last = harness.spec(), harness.child(), harness.child(needs=2)
         edges = [
             harness.edge(root, step, EdgeKind.FAILURE),
@@ -58,7 +58,10 @@ class TestCauseOfAnEnd:
 
     @pytest.mark.parametrize("backwards", [False, True])
     def test_the_oldest_of_those_that_end_in_one_call(self, harness: Harness, backwards: bool) -> None:
-        """Two parents end, each would cancel it: the one with the lower id is the cause, in whatever order they come."""
+        """
+        Two parents end in one call and each would cancel the child: the one with the lower id is the cause,
+        in any order.
+        """
         parents, child = join(harness, EdgeKind.SUCCESS, EdgeKind.FAILURE)
         claims = {claim.job_id: claim for claim in harness.claim()}
         failed = harness.completion(claims[parents[0].job_id], harness.failure())
@@ -68,7 +71,7 @@ class TestCauseOfAnEnd:
         assert reason(harness, child) == "parent_failed"
 
     def test_the_last_of_those_that_end_one_after_the_other(self, harness: Harness) -> None:
-        """One of two is enough: the second end is the one that cancels, though its parent is the younger one."""
+        """The child needs one of two parents: the second end cancels it, although that parent is the younger one."""
         parents, child = join(harness, EdgeKind.FAILURE, EdgeKind.SUCCESS, needs=1)
         harness.end(harness.claim_job(parents[0].job_id))
         assert harness.status(child.job_id) is JobStatus.WAITING
@@ -79,7 +82,7 @@ class TestCauseOfAnEnd:
         "decision", [None, CountCrash(detail="boom", max_crashes=1)], ids=["failure", "crash"]
     )
     def test_a_level_at_a_time(self, harness: Harness, decision: Decision | None) -> None:
-        """What waits for a job of the call goes before what waits for one of those: also after a last crash."""
+        """Jobs that wait for a job of the call are settled before jobs further down; a last crash is no exception."""
         first, second, step = harness.spec(), harness.spec(), harness.child()
         last = harness.child(needs=2)
         edges = [
@@ -97,7 +100,7 @@ class TestCauseOfAnEnd:
         assert (reason(harness, step), reason(harness, last)) == ("parent_failed", "not_taken")
 
     def test_of_those_that_a_person_names(self, harness: Harness) -> None:
-        """All that a call cancels by itself has the reason of the call, not that of a cascade."""
+        """Jobs that a bulk cancel matches get the reason of the call, even if a cascade would cancel them too."""
         specs = [harness.spec(tags=("red",)), harness.child(tags=("red",)), harness.child()]
         harness.insert(specs, [harness.edge(specs[0], specs[1]), harness.edge(specs[1], specs[2])])
         where = JobFilter(tags=["red"])
@@ -109,7 +112,7 @@ class TestCauseOfAnEnd:
         }
 
     def test_of_those_that_expire_in_one_sweep(self, harness: Harness) -> None:
-        """Each has expired, and is not canceled by another that has."""
+        """A parent and its child have both expired: each is canceled as expired, not by the other."""
         soon = harness.after(minutes=1)
         specs = [harness.spec(expires_at=soon), harness.child(expires_at=soon)]
         harness.insert(specs, [harness.edge(specs[0], specs[1])])
@@ -118,7 +121,10 @@ class TestCauseOfAnEnd:
         assert [reason(harness, spec) for spec in specs] == ["expired", "expired"]
 
     def test_of_those_that_get_no_signal_in_one_sweep(self, harness: Harness) -> None:
-        """Each has waited too long by itself; one that also waits for a job that has expired ends with that."""
+        """
+        Each overdue job fails for its own missing signal; one whose parent expires in the same sweep is
+        canceled with it.
+        """
         soon, later = harness.after(minutes=1), harness.after(minutes=2)
         expired = harness.spec(expires_at=later)
         first = harness.spec(status=JobStatus.WAITING, signal=SignalWait(key="go", deadline=soon))
@@ -134,7 +140,7 @@ class TestCauseOfAnEnd:
         assert (reason(harness, expired), reason(harness, third)) == ("expired", "parent_canceled")
 
     def test_of_those_that_a_dead_node_ran(self, harness: Harness) -> None:
-        """Two jobs crash once too often in one rescue; who waits for both is canceled once."""
+        """Two jobs reach their last crash in one rescue: a job that waits for both is canceled once."""
         harness.register()
         parents, child = join(harness, EdgeKind.SUCCESS, EdgeKind.SUCCESS)
         assert len(harness.claim()) == len(parents)
@@ -143,7 +149,7 @@ class TestCauseOfAnEnd:
         assert reason(harness, child) == "parent_failed"
 
     def test_the_longest_overdue_first(self, harness: Harness) -> None:
-        """A sweep of one takes the one whose time was over first, whatever it waited for."""
+        """With a limit of one, each sweep ends the job whose time ran out first, be it an expiry or a signal's deadline."""
         late = harness.submit(expires_at=harness.after(minutes=2))
         signal = SignalWait(key="go", deadline=harness.after(minutes=1))
         early = harness.waiting(signal=signal)
@@ -154,7 +160,7 @@ class TestCauseOfAnEnd:
 
 class TestWhoIsTold:
     def test_of_several_ends_that_finish_a_batch(self, harness: Harness) -> None:
-        """Its children end in one call: the last of them by id is told, in whatever order they come."""
+        """All children of a batch end in one call: the answer for the highest id names the finished batch, in any order."""
         batch, children = harness.batch_of(3)
         claims = sorted(harness.claim(), key=lambda claim: claim.job_id.int, reverse=True)
         ends = [harness.completion(claims[0]), harness.completion(claims[1], harness.failure())]
@@ -164,7 +170,7 @@ class TestWhoIsTold:
         assert [one.finished_batches for one in answers] == [(batch.batch_id,), (), ()]
 
     def test_of_a_batch_the_parent_first(self, harness: Harness) -> None:
-        """It is canceled before its children, which cannot release it then, and told of first."""
+        """The parent is canceled first, so that its children cannot release it, and it comes first in the answer."""
         batch, children = harness.batch_of(2)
         canceled = harness.store.cancel_batch(batch.batch_id, reason="stop", now=harness.now)
         ids = [batch.parent.job_id, *sorted(child.job_id for child in children)]
@@ -173,7 +179,7 @@ class TestWhoIsTold:
 
 class TestRetriedCause:
     def test_a_job_behind_one_that_was_canceled_before(self, harness: Harness) -> None:
-        """It is submitted behind a victim of a failure: while that can be retried, it is not archived."""
+        """A job submitted behind a canceled dependant is not archived while a retry of the failed root can revive both."""
         root, step = harness.spec(), harness.child()
         harness.insert([root, step], [harness.edge(root, step)])
         harness.end(harness.claim_job(root.job_id), harness.failure())
@@ -186,7 +192,7 @@ class TestRetriedCause:
         assert harness.statuses([step.job_id, late.job_id]) == [JobStatus.WAITING] * 2
 
     def test_the_edge_to_a_job_that_stays_canceled(self, harness: Harness) -> None:
-        """A person has canceled it, so it does not wait again; but its parent has not ended any more."""
+        """A job that a person canceled stays canceled after its parent's retry, but the edge between them is open again."""
         root, step = harness.spec(), harness.child()
         harness.insert([root, step], [harness.edge(root, step)])
         assert harness.store.cancel(step.job_id, reason="by hand", now=harness.now)
@@ -196,7 +202,7 @@ class TestRetriedCause:
         assert reason(harness, step) == "by hand"
 
     def test_a_batch_that_opens_again(self, harness: Harness) -> None:
-        """Its parent has run, and waits again as if it had not."""
+        """The batch's parent has already run; it waits again, without a start time and without attempts."""
         batch, (child,) = harness.batch_of(1)
         harness.end(harness.claim_job(child.job_id), harness.failure())
         harness.end(harness.claim_job(batch.parent.job_id))

@@ -14,7 +14,7 @@ from ratchet.tck.harness import Harness
 
 class TestNodes:
     def test_a_registered_node(self, harness: Harness) -> None:
-        """Every field comes back, with beat 0, ACTIVE, and what it runs."""
+        """Every field comes back, with beat 0, state ACTIVE and the number of jobs that the node runs."""
         harness.register("node-1", name="web-1", info='{"lanes":["thread"]}', silence=timedelta(seconds=15))
         harness.running(node="node-1")
         harness.running(node="node-1")
@@ -32,14 +32,14 @@ class TestNodes:
         assert (node.info, node.rescued_at, node.rescued_by) == ('{"lanes":["thread"]}', None, None)
 
     def test_listed_by_start(self, harness: Harness) -> None:
-        """The oldest incarnation first."""
+        """The node that started first comes first."""
         for name in ("b", "a", "c"):
             harness.register(name)
             harness.advance(seconds=1)
         assert [node.node_id for node in harness.store.nodes()] == ["b", "a", "c"]
 
     def test_state(self, harness: Harness) -> None:
-        """ACTIVE to DRAINING; a dead or missing node stays what it is."""
+        """ACTIVE changes to DRAINING; the state of a dead or missing node does not change."""
         harness.register()
         assert harness.store.set_node_state("node-1", NodeState.DRAINING, now=harness.now)
         assert [node.state for node in harness.store.nodes()] == [NodeState.DRAINING]
@@ -50,7 +50,7 @@ class TestNodes:
         assert [node.state for node in harness.store.nodes()] == [NodeState.DEAD]
 
     def test_purging_the_dead(self, harness: Harness) -> None:
-        """Only DEAD rows, only old ones."""
+        """Only DEAD rows that are old enough are deleted."""
         harness.register("dead")
         harness.register("alive")
         harness.rescue("dead")
@@ -59,7 +59,7 @@ class TestNodes:
         assert [node.node_id for node in harness.store.nodes()] == ["alive"]
 
     def test_the_database_s_clock(self, harness: Harness) -> None:
-        """Aware, and close to the time of day: tests run beside their database."""
+        """The time has a zone and is close to this machine's clock, because tests run beside their database."""
         before = datetime.now(UTC)
         moment = harness.store.database_time()
         assert moment.utcoffset() is not None
@@ -68,7 +68,7 @@ class TestNodes:
 
 class TestBeat:
     def test_the_counter_grows(self, harness: Harness) -> None:
-        """One more with every beat, and the time of the last one."""
+        """Each beat raises the counter by one and records its time."""
         harness.register()
         harness.advance(seconds=2)
         assert [harness.store.beat("node-1", now=harness.now).alive for _ in range(3)] == [True] * 3
@@ -76,7 +76,7 @@ class TestBeat:
         assert (node.beat, node.last_beat_at) == (3, harness.now)
 
     def test_it_tells_the_node_what_it_holds(self, harness: Harness) -> None:
-        """Its own claims as the store knows them; canceled and rescued ones are missing."""
+        """The answer holds the node's own claims; canceled ones and those of other nodes are not in it."""
         harness.register()
         kept, canceled = harness.running(), harness.running()
         harness.running(node="node-2")
@@ -85,7 +85,10 @@ class TestBeat:
         assert answer.claims == {kept.job_id: kept.claim_id}
 
     def test_it_may_be_asked_for_known_jobs_only(self, harness: Harness) -> None:
-        """Those of them that the node holds, under whatever token; the counter grows all the same."""
+        """
+        The answer holds the known jobs that the node still has, each with its current token; the counter
+        grows as usual.
+        """
         harness.register()
         kept, canceled, again, other = (harness.running() for _ in range(4))
         theirs = harness.running(node="node-2")
@@ -100,7 +103,7 @@ class TestBeat:
         assert [node.beat for node in harness.store.nodes()] == [3]
 
     def test_who_watches_beats_does_not_pay_for_counting(self, harness: Harness) -> None:
-        """The same nodes without the number of their jobs, if that is not asked for."""
+        """With ``counting=False`` the same nodes are listed without the number of their jobs."""
         harness.register()
         harness.register("node-2")
         harness.running()
@@ -112,13 +115,16 @@ class TestBeat:
         assert [(node.node_id, node.running) for node in watched] == [("node-1", 0), ("node-2", 0)]
 
     def test_it_may_bring_the_database_s_time(self, harness: Harness) -> None:
-        """Where a beat samples the clock, it is the database's."""
+        """If the answer to a beat has a time, it is the database's."""
         harness.register()
         moment = harness.store.beat("node-1", now=harness.now).database_time
         assert moment is None or abs(moment - datetime.now(UTC)) < timedelta(minutes=5)
 
     def test_it_may_change_what_the_node_says_of_itself(self, harness: Harness) -> None:
-        """Interval, silence and description, with the counter, at once; a beat without a change keeps them; the dead change nothing."""
+        """
+        A beat may change interval, silence and description at once; a beat without a change keeps them, and
+        a dead node changes nothing.
+        """
         harness.register()
         harness.running()
         slow = NodeChange(
@@ -138,7 +144,7 @@ class TestBeat:
         assert (node.silence, node.info) == (usual.silence, None)
 
     def test_a_dead_node_cannot_beat_itself_alive(self, harness: Harness) -> None:
-        """Declared dead means dead: the late beat changes nothing and says so."""
+        """A node that was declared dead stays dead: a late beat changes nothing, and its answer says so."""
         harness.register()
         harness.rescue()
         before = harness.store.nodes()
@@ -148,7 +154,7 @@ class TestBeat:
         assert not harness.store.beat("nobody", now=harness.now).alive
 
     def test_a_supervisor_beats_for_many(self, harness: Harness) -> None:
-        """Each living one beats once; the dead and the missing are told apart."""
+        """Each living node beats once; the answer leaves out dead and missing nodes."""
         for name in ("a", "b", "dead"):
             harness.register(name)
         harness.rescue("dead")
@@ -162,7 +168,10 @@ class TestBeat:
 
 class TestRescue:
     def test_the_work_goes_back(self, harness: Harness) -> None:
-        """PENDING at the old due time, one crash more, no attempt used; the run is CRASHED in the history."""
+        """
+        The job is PENDING at its old due time with one more crash and no attempt used; its run is CRASHED
+        in the history.
+        """
         harness.register()
         job_id = harness.submit(scheduled_at=harness.after(hours=-1), queue="emails")
         claim = harness.claim_job(job_id)
@@ -184,7 +193,7 @@ class TestRescue:
         )
 
     def test_only_this_node_s_work(self, harness: Harness) -> None:
-        """What others run, and what waits, is untouched."""
+        """Jobs of other nodes and jobs that wait are not touched."""
         harness.register("node-1")
         harness.register("node-2")
         mine, theirs = harness.running(node="node-1"), harness.running(node="node-2")
@@ -195,7 +204,7 @@ class TestRescue:
         harness.end(theirs)
 
     def test_only_while_the_beat_stands_still(self, harness: Harness) -> None:
-        """The node has beaten since it was seen: None, and nothing is written."""
+        """The node has beaten since it was last seen: the answer is None, and nothing is written."""
         harness.register()
         claim = harness.running()
         harness.store.beat("node-1", now=harness.now)
@@ -216,13 +225,13 @@ class TestRescue:
         assert harness.store.counts()[JobStatus.PENDING] == 1
 
     def crash(self, harness: Harness, number: int, *, max_crashes: int = 3, suspects: bool = False) -> None:
-        """A new incarnation takes everything and dies."""
+        """Let a new node claim everything and die."""
         node = harness.register(f"incarnation-{number}")
         assert harness.claim(node_id=node, suspects=suspects)
         self.last = harness.rescue(node, max_crashes=max_crashes)
 
     def test_the_second_crash_makes_suspects(self, harness: Harness) -> None:
-        """Both neighbours are suspects: ordinary claims pass them by, a claim for suspects takes them."""
+        """Both jobs become suspects: ordinary claims skip them, and a claim for suspects takes them."""
         ids = set(harness.submit_many(2, queue="emails"))
         self.crash(harness, 1)
         assert set(self.last.requeued) == ids
@@ -235,8 +244,8 @@ class TestRescue:
         assert claim.crashes == 2
 
     def test_only_the_culprit_is_dead_lettered(self, harness: Harness) -> None:
-        """Two suspects, run one at a time: the one that crashes again fails, the other succeeds."""
-        culprit, neighbour = harness.submit_many(2)
+        """Two suspects run one at a time: the one that crashes again becomes a dead letter, and the other one succeeds."""
+        culprit, neighbor = harness.submit_many(2)
         self.crash(harness, 1)
         self.crash(harness, 2)
         node = harness.register("incarnation-3")
@@ -249,10 +258,10 @@ class TestRescue:
         assert record.dead_letter_reason
         assert [letter.job_id for letter in harness.store.dead_letters()] == [culprit]
         assert len(harness.store.alerts_of(culprit)) == 1
-        harness.end(harness.claim_job(neighbour, suspects=True))
+        harness.end(harness.claim_job(neighbor, suspects=True))
 
     def test_a_dead_letter_settles_its_edges(self, harness: Harness) -> None:
-        """With everything that a failure brings: branches released, steps canceled."""
+        """A dead letter from a rescue does what any failure does: it releases failure branches and cancels next steps."""
         harness.register()
         parent, step, alarm = harness.spec(), harness.child(), harness.child()
         harness.insert(
@@ -272,7 +281,7 @@ class TestRescue:
         ]
 
     def test_its_locks_are_free(self, harness: Harness) -> None:
-        """Whoever waits for them need not wait for the lease to end."""
+        """The locks of the dead node are free at once, before their leases end."""
         harness.register()
         ttl = timedelta(hours=1)
         assert harness.store.acquire_lock("sweep", holder="node-1", token=new_id(), ttl=ttl, now=harness.now)
@@ -282,14 +291,14 @@ class TestRescue:
         assert harness.store.lock("other") is not None
 
     def test_a_draining_node_can_be_rescued(self, harness: Harness) -> None:
-        """Dying while draining is dying."""
+        """A node that dies while it is draining is rescued like any other."""
         harness.register()
         claim = harness.running()
         harness.store.set_node_state("node-1", NodeState.DRAINING, now=harness.now)
         assert set(harness.rescue().requeued) == {claim.job_id}
 
     def test_a_new_incarnation_starts_clean(self, harness: Harness) -> None:
-        """The dead row stays for the record; the new node works beside it."""
+        """The row of the dead node stays; a new node works beside it and claims the job again."""
         harness.register("node-1")
         claim = harness.running(node="node-1")
         harness.rescue("node-1")
@@ -299,7 +308,7 @@ class TestRescue:
         harness.end(again)
 
     def test_an_idle_node(self, harness: Harness) -> None:
-        """Nothing to take back; it is dead all the same."""
+        """There is nothing to take back, but the node is declared dead."""
         harness.register()
         rescue = harness.rescue()
         assert (rescue.requeued, rescue.suspects, rescue.dead_lettered) == ((), (), ())
@@ -308,7 +317,7 @@ class TestRescue:
 
 class TestStrays:
     def test_work_under_a_name_that_nobody_answers_to(self, harness: Harness) -> None:
-        """RUNNING jobs of a node that is dead or was never there are found; those of living nodes are not stray."""
+        """RUNNING jobs of a dead or unknown node are found; those of living nodes are not."""
         harness.register("alive")
         harness.register("dead")
         harness.rescue("dead")
@@ -323,7 +332,7 @@ class TestStrays:
         assert harness.status(unknown.job_id) is JobStatus.PENDING
 
     def test_keys_and_permits_of_ended_jobs(self, harness: Harness) -> None:
-        """What a canceled run of a missing node still holds is found, and freed by a goodbye in its name."""
+        """Keys and permits that a canceled run of a missing node still holds are found, and `deregister` frees them."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         for name, holds in (("keeper", {"business_key": "k"}), ("user", {"resource": "gateway"})):
             claim = harness.running(node=name, **holds)
@@ -337,7 +346,7 @@ class TestStrays:
 
 class TestDeregister:
     def test_a_clean_goodbye(self, harness: Harness) -> None:
-        """What still runs goes back uncounted, the row is gone."""
+        """Jobs that are still running go back uncounted, and the row of the node is gone."""
         harness.register()
         job_id = harness.submit(scheduled_at=harness.after(hours=-1))
         claim = harness.claim_job(job_id)
@@ -354,7 +363,7 @@ class TestLocks:
     TTL = timedelta(seconds=30)
 
     def test_one_holder_at_a_time(self, harness: Harness) -> None:
-        """Taken is taken, until it is given back by its holder."""
+        """A lock stays taken until its holder releases it."""
         mine, theirs = new_id(), new_id()
         assert harness.store.lock("sweep") is None
         assert harness.store.acquire_lock("sweep", holder="a", token=mine, ttl=self.TTL, now=harness.now)
@@ -372,7 +381,7 @@ class TestLocks:
         assert harness.store.acquire_lock("sweep", holder="b", token=theirs, ttl=self.TTL, now=harness.now)
 
     def test_the_holder_renews(self, harness: Harness) -> None:
-        """The same token again is a renewal; another token of the same holder is not."""
+        """Acquiring it again with the same token renews the lock; another token of the same holder is refused."""
         token = new_id()
         assert harness.store.acquire_lock("sweep", holder="a", token=token, ttl=self.TTL, now=harness.now)
         harness.advance(seconds=20)
@@ -385,7 +394,7 @@ class TestLocks:
         assert lock.expires_at == harness.now + self.TTL
 
     def test_an_expired_lock_is_free(self, harness: Harness) -> None:
-        """A holder that vanished is replaced, and its token is worth nothing afterwards."""
+        """When the lease has expired, another holder takes the lock, and the old token is no longer valid."""
         old, new = new_id(), new_id()
         assert harness.store.acquire_lock("sweep", holder="a", token=old, ttl=self.TTL, now=harness.now)
         harness.advance(seconds=29)

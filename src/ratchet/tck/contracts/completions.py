@@ -1,4 +1,4 @@
-"""Completions: what every end of a run must change, whole, and what it must not."""
+"""Completions: what each end of a run must change, completely, and what it must leave alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ratchet.tck.harness import Harness
 
 class TestCompleteSuccess:
     def test_the_job_has_succeeded(self, harness: Harness) -> None:
-        """Status, result, times, node and the attempt are on the record; the claim is gone."""
+        """The record shows status, result, times, node and attempt; the claim is gone."""
         claim = harness.running(node="node-7")
         started, finished = harness.advance(seconds=1), harness.advance(seconds=2)
         answer = harness.end(claim, harness.success('{"sum":1}'), started_at=started, finished_at=finished)
@@ -39,14 +39,14 @@ class TestCompleteSuccess:
         assert harness.record(claim.job_id).result is None
 
     def test_a_truncated_result_says_so(self, harness: Harness) -> None:
-        """Readers are told that the result is not whole."""
+        """Readers are told that the result is incomplete."""
         claim = harness.running()
         harness.end(claim, Succeed(result='"abc', truncated=True))
         assert harness.record(claim.job_id).result_truncated
         assert harness.store.results([claim.job_id])[claim.job_id].result_truncated
 
     def test_a_success_clears_the_error_of_earlier_attempts(self, harness: Harness) -> None:
-        """What succeeded in the end is not shown as an error."""
+        """A job that succeeded in the end shows no error."""
         claim = harness.running()
         harness.end(claim, harness.another_try())
         assert harness.record(claim.job_id).error == "card declined"
@@ -60,7 +60,7 @@ class TestCompleteSuccess:
         )
 
     def test_a_large_result(self, harness: Harness) -> None:
-        """64 KiB of text outside the basic plane come back unharmed."""
+        """64,000 bytes of emoji come back unchanged."""
         result = '"' + "🧾" * 16_000 + '"'
         claim = harness.running()
         harness.end(claim, Succeed(result=result))
@@ -69,7 +69,10 @@ class TestCompleteSuccess:
 
 class TestCompleteRetry:
     def test_the_job_is_pending_for_later(self, harness: Harness) -> None:
-        """Due at the given time, one attempt more, with the error; not before, and by anybody."""
+        """
+        The job is due at the given time, with one more attempt and its error; any node may claim it then,
+        and none before.
+        """
         claim = harness.running(max_retries=3)
         at = harness.after(seconds=30, microseconds=5)
         answer = harness.end(claim, harness.another_try(at))
@@ -84,7 +87,7 @@ class TestCompleteRetry:
         assert (again.job_id, again.attempts) == (claim.job_id, 1)
 
     def test_a_lingering_run_holds_the_retry_back(self, harness: Harness) -> None:
-        """While the code of the old run goes on, the retry is not claimed; `settle` makes it due."""
+        """While the code of the old run is still running, the retry is not claimed; `settle` makes it due."""
         claim = harness.running()
         harness.end(claim, harness.another_try(), lingers=True)
         assert harness.status(claim.job_id) is JobStatus.PENDING
@@ -94,14 +97,14 @@ class TestCompleteRetry:
         assert [c.job_id for c in harness.claim()] == [claim.job_id]
 
     def test_a_retry_is_held_back_for_a_minute_at_most(self, harness: Harness) -> None:
-        """Code that never ends does not hold the job forever."""
+        """Code that never ends does not hold the job back forever."""
         claim = harness.running()
         harness.end(claim, harness.another_try(), lingers=True)
         harness.advance(seconds=61)
         assert [c.job_id for c in harness.claim()] == [claim.job_id]
 
     def test_settling_does_not_bring_a_retry_forward(self, harness: Harness) -> None:
-        """Its own delay still holds."""
+        """The retry's own delay still counts."""
         claim = harness.running()
         harness.end(claim, harness.another_try(harness.after(minutes=5)), lingers=True)
         harness.store.settle([claim], now=harness.now)
@@ -110,7 +113,7 @@ class TestCompleteRetry:
         assert len(harness.claim()) == 1
 
     def test_a_dead_node_holds_nothing_back(self, harness: Harness) -> None:
-        """The node died, and the code with it: the retry is due."""
+        """The node died, and its code with it: the retry is due at once."""
         harness.register()
         claim = harness.running()
         harness.end(claim, harness.another_try(), lingers=True)
@@ -120,7 +123,7 @@ class TestCompleteRetry:
 
 class TestCompleteFail:
     def test_the_job_is_a_dead_letter(self, harness: Harness) -> None:
-        """FAILED with error, reason and attempt; an alert is recorded and nothing is claimed again."""
+        """The job is FAILED with error, reason and attempt; an alert is recorded, and the job is not claimed again."""
         claim = harness.running()
         answer = harness.end(claim, harness.failure("no such card"))
         assert (answer.dead_lettered, answer.alerted) == (True, True)
@@ -131,7 +134,7 @@ class TestCompleteFail:
         assert harness.claim() == []
 
     def test_it_keeps_what_it_was_given(self, harness: Harness) -> None:
-        """Payload, params and due time are there for the retry by hand."""
+        """Payload, params and tags are still there for a manual retry."""
         job_id = harness.failed(params='{"a":1}', tags=("t",))
         record = harness.record(job_id)
         assert (record.params, record.tags, record.payload) == ('{"a":1}', ("t",), harness.spec().payload)
@@ -139,7 +142,7 @@ class TestCompleteFail:
 
 class TestCompleteWithoutCounting:
     def test_reschedule(self, harness: Harness) -> None:
-        """Due later, no attempt used, no error."""
+        """The job is due later; no attempt is used, and there is no error."""
         claim = harness.running()
         at = harness.after(seconds=7)
         harness.end(claim, Reschedule(at=at, reason="not ready"))
@@ -148,7 +151,7 @@ class TestCompleteWithoutCounting:
         assert (record.attempts, record.crashes, record.error) == (0, 0, None)
 
     def test_hand_back(self, harness: Harness) -> None:
-        """PENDING with the due time it had, as if it had never been claimed."""
+        """The job is PENDING with its old due time, as if it had never been claimed."""
         job_id = harness.submit(scheduled_at=harness.after(hours=-1))
         before = harness.record(job_id)
         claim = harness.claim_job(job_id)
@@ -159,7 +162,7 @@ class TestCompleteWithoutCounting:
         assert (after.attempts, after.crashes, after.claim_id, after.node_id) == (0, 0, None, None)
 
     def test_a_crash_is_counted_apart(self, harness: Harness) -> None:
-        """One crash: PENDING again at the old due time, no attempt used, no suspicion."""
+        """After one crash the job is PENDING at its old due time; no attempt is used, and it is not a suspect."""
         job_id = harness.submit(scheduled_at=harness.after(hours=-1))
         claim = harness.claim_job(job_id)
         harness.end(claim, CountCrash(detail="exit code -9", max_crashes=3))
@@ -170,7 +173,7 @@ class TestCompleteWithoutCounting:
         assert harness.claim_job(job_id).crashes == 1
 
     def test_the_second_crash_makes_a_suspect(self, harness: Harness) -> None:
-        """From then on only a claim for suspects returns it."""
+        """From then on only a claim for suspects returns the job."""
         job_id = harness.submit(queue="emails")
         for _ in range(2):
             harness.end(harness.claim_job(job_id), CountCrash(detail="boom", max_crashes=3))
@@ -181,7 +184,7 @@ class TestCompleteWithoutCounting:
         assert (claim.job_id, claim.crashes) == (job_id, 2)
 
     def test_the_last_crash_makes_a_dead_letter(self, harness: Harness) -> None:
-        """The budget is used up: FAILED, with the reason, an alert, and no attempt counted."""
+        """The crash budget is used up: the job is FAILED with a reason and an alert, and no attempt is counted."""
         job_id = harness.submit()
         crash = CountCrash(detail="exit code -9", max_crashes=3)
         for _ in range(2):
@@ -196,7 +199,7 @@ class TestCompleteWithoutCounting:
 
 class TestComplete:
     def test_many_in_one_call(self, harness: Harness) -> None:
-        """Different ends in one transaction, one answer each, in order."""
+        """Different ends come in one transaction; there is one answer for each, in order."""
         decisions: list[Decision] = [
             harness.success(),
             harness.another_try(harness.after(hours=1)),
@@ -219,7 +222,7 @@ class TestComplete:
         ]
 
     def test_five_hundred_in_one_call(self, harness: Harness) -> None:
-        """A full batch of a busy node."""
+        """Every completion of a full batch wins."""
         harness.submit_many(500)
         claims = harness.claim(500)
         assert all(answer.won for answer in harness.end_all(claims))
@@ -230,7 +233,7 @@ class TestComplete:
         assert harness.store.complete([], now=harness.now) == []
 
     def test_a_lost_claim_does_not_harm_the_others(self, harness: Harness) -> None:
-        """Winners win, losers are told so, in one call."""
+        """In one call, completions whose claim still holds win, and the others are told that they lost."""
         winner, loser, other = (harness.running() for _ in range(3))
         harness.store.cancel(loser.job_id, reason="r", now=harness.now)
         unknown = harness.forged_claim(new_id())
@@ -244,7 +247,7 @@ class TestComplete:
 
     @pytest.mark.parametrize("decision", ["success", "retry", "failure", "reschedule", "hand back", "crash"])
     def test_sent_again_after_a_lost_answer(self, harness: Harness, decision: str) -> None:
-        """The same completion twice: the second is told that it has won already, and changes nothing."""
+        """The same completion comes twice: the second is told that it has already won, and changes nothing."""
         at = harness.after(hours=1)
         ends: dict[str, Decision] = {
             "success": harness.success(),
@@ -269,7 +272,7 @@ class TestComplete:
         assert sum(alert.suppressed for alert in harness.store.alerts()) == 0
 
     def test_sent_again_when_the_job_runs_anew(self, harness: Harness) -> None:
-        """The retry has been claimed meanwhile: the repeated answer is still true, and the new run goes on."""
+        """The retry has been claimed meanwhile: the repeated completion gets the same answer, and the new run goes on."""
         claim = harness.running()
         harness.end(claim, harness.another_try())
         new = harness.claim_job(claim.job_id)
@@ -279,7 +282,7 @@ class TestComplete:
         harness.end(new)
 
     def test_a_callback_commits_with_the_end(self, harness: Harness) -> None:
-        """The callback job is there as soon as the job has ended, and can run."""
+        """The callback job is stored when the job ends, and it can run."""
         claim = harness.running()
         callback = harness.spec(target="shop.jobs:record", type=JobType.CALLBACK, parent_id=claim.job_id)
         harness.end(claim, callback=callback)
@@ -288,7 +291,7 @@ class TestComplete:
         assert (job.body.target, job.body.parent_id) == ("shop.jobs:record", claim.job_id)
 
     def test_a_lost_claim_brings_no_callback(self, harness: Harness) -> None:
-        """Nothing of a completion that lost is written."""
+        """A completion that lost writes nothing, not even its callback."""
         claim = harness.running()
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         callback = harness.spec(type=JobType.CALLBACK)
@@ -296,7 +299,7 @@ class TestComplete:
         assert harness.store.get(callback.job_id) is None
 
     def test_a_checkpoint_commits_with_the_end(self, harness: Harness) -> None:
-        """State given with the completion is kept; None leaves what is stored."""
+        """State that comes with the completion is stored; None keeps what is stored."""
         claim = harness.running()
         harness.end(claim, harness.another_try(), state='{"last_id":7}')
         assert harness.record(claim.job_id).state == '{"last_id":7}'
@@ -304,13 +307,13 @@ class TestComplete:
         assert harness.record(claim.job_id).state == '{"last_id":7}'
 
     def test_runs_that_never_started(self, harness: Harness) -> None:
-        """A completion without times is accepted; the job has no start."""
+        """A completion without times is accepted; the job then has no start time."""
         claim = harness.running()
         harness.end(claim, HandBack(), started_at=None, finished_at=None)
         assert harness.record(claim.job_id).started_at is None
 
     def test_one_bad_value_stops_the_whole_call(self, harness: Harness) -> None:
-        """A value that the database refuses: UnstorableData, and not one of the hundred has changed."""
+        """The database refuses one value: UnstorableData is raised, and none of the hundred jobs has changed."""
         harness.submit_many(100)
         claims = harness.claim(100)
         completions = [harness.completion(claim) for claim in claims]
@@ -322,7 +325,7 @@ class TestComplete:
         assert harness.store.executions(claims[0].job_id, uncounted=True) == []
 
     def test_the_other_ninety_nine_go_through(self, harness: Harness) -> None:
-        """Split off, the culprit fails alone, with the error, and the others succeed."""
+        """Sent without the bad one, the other completions succeed; the bad job then fails with the error."""
         harness.submit_many(100)
         claims = harness.claim(100)
         bad = harness.completion(claims[42], Succeed(result='"\ud800"'))
@@ -349,7 +352,7 @@ class TestComplete:
 
 class TestExecutionOfEachEnd:
     def test_what_is_written_down(self, harness: Harness) -> None:
-        """Each way to end a run leaves a row with its status, and counts or does not."""
+        """Each way to end a run writes an execution row with its status, counted or not."""
         at = harness.now
         cases: list[tuple[Decision, str, bool]] = [
             (harness.success(), ExecutionStatus.SUCCEEDED, True),
@@ -371,7 +374,7 @@ class TestExecutionOfEachEnd:
                 harness.store.cancel(claim.job_id, reason="r", now=harness.now)
 
     def test_times_and_error(self, harness: Harness) -> None:
-        """Start, end, duration, time in the queue, error and traceback of the run."""
+        """The row has the start, end, duration, time in the queue, error and traceback of the run."""
         job_id = harness.submit()
         harness.advance(seconds=3)
         claim = harness.claim_job(job_id)

@@ -12,7 +12,7 @@ from ratchet.tck.harness import Harness
 
 
 def fail_again(harness: Harness, job_id: UUID, error_hash: str = "a" * 64, **options: timedelta) -> bool:
-    """Retry a dead letter and let it fail once more; whether that raised an alert."""
+    """Retry a dead letter and let it fail once more; True if that raised an alert."""
     assert harness.store.retry(job_id, now=harness.now)
     completion = harness.completion(harness.claim_job(job_id), harness.failure(error_hash=error_hash))
     (answer,) = harness.store.complete([completion], now=harness.now, **options)
@@ -22,7 +22,7 @@ def fail_again(harness: Harness, job_id: UUID, error_hash: str = "a" * 64, **opt
 
 class TestDeadLetters:
     def test_latest_failure_first(self, harness: Harness) -> None:
-        """Error, reason, attempts, time and alerts of every FAILED job, in pages."""
+        """Every FAILED job with its error, reason, attempts, time and alerts: latest failure first, in pages."""
         ids = []
         for _ in range(3):
             ids.append(harness.failed())
@@ -44,7 +44,7 @@ class TestDeadLetters:
         assert len(letter.alerts) == 1
 
     def test_failures_of_one_moment(self, harness: Harness) -> None:
-        """Many jobs that failed at the same microsecond page without gap or overlap."""
+        """Jobs that failed at the same microsecond are paged without gap or overlap."""
         harness.submit_many(7)
         harness.end_all(harness.claim(), harness.failure())
         seen: list[UUID] = []
@@ -58,14 +58,14 @@ class TestDeadLetters:
         assert len(seen) == len(set(seen)) == 7
 
     def test_filtered(self, harness: Harness) -> None:
-        """Only dead letters that match."""
+        """Only dead letters that match the filter are returned."""
         tagged = harness.failed(tags=("billing",))
         harness.failed()
         harness.succeeded(tags=("billing",))
         assert [x.job_id for x in harness.store.dead_letters(JobFilter(tags=["billing"]))] == [tagged]
 
     def test_what_is_not_failed_is_no_dead_letter(self, harness: Harness) -> None:
-        """Retried, paused from FAILED, archived: gone from the list."""
+        """A dead letter that was retried or paused is not listed; resumed to FAILED, it is listed again."""
         retried, paused = harness.failed(), harness.failed()
         harness.store.retry(retried, now=harness.now)
         harness.store.pause(paused, now=harness.now)
@@ -76,7 +76,7 @@ class TestDeadLetters:
 
 class TestNeededDeadLetters:
     def test_not_while_their_batch_is_open(self, harness: Harness) -> None:
-        """What a retry of the batch's failed children would bring back stays, and does not stand in the way of others."""
+        """A failed child of an open batch is not purged, and it does not block the purge of other jobs."""
         harness.batch_of(2)
         failed, running = harness.claim()
         harness.end(failed, harness.failure())
@@ -91,7 +91,10 @@ class TestNeededDeadLetters:
 
 class TestAlerts:
     def test_one_alert_per_failure(self, harness: Harness) -> None:
-        """Which job, which error, why and when; newest first, from a given time on, up to a limit."""
+        """
+        An alert says which job failed, with which error, why and when; alerts are listed newest first, from
+        a given time on, up to a limit.
+        """
         first = harness.failed()
         harness.advance(hours=2)
         second = harness.failed()
@@ -109,7 +112,7 @@ class TestAlerts:
         assert harness.store.alerts_of(new_id()) == []
 
     def test_the_same_error_within_the_window_is_counted(self, harness: Harness) -> None:
-        """No second alert; the first one says how many were suppressed."""
+        """There is no second alert; the first one counts how many were suppressed."""
         job_id = harness.failed()
         harness.advance(minutes=59)
         assert not fail_again(harness, job_id)
@@ -118,14 +121,14 @@ class TestAlerts:
         assert alert.suppressed == 2
 
     def test_after_the_window_there_is_a_new_one(self, harness: Harness) -> None:
-        """An hour later people are told again."""
+        """After an hour the same error raises an alert again."""
         job_id = harness.failed()
         harness.advance(hours=1, seconds=1)
         assert fail_again(harness, job_id)
         assert [a.suppressed for a in harness.store.alerts_of(job_id)] == [0, 0]
 
     def test_another_error_is_another_alert(self, harness: Harness) -> None:
-        """The hash tells errors apart; oldest first per job."""
+        """An error with another hash raises its own alert."""
         job_id = harness.failed()
         assert fail_again(harness, job_id, "b" * 64)
         assert {a.error_hash for a in harness.store.alerts_of(job_id)} == {"a" * 64, "b" * 64}
@@ -142,7 +145,7 @@ class TestAlerts:
         assert fail_again(harness, job_id, alert_window=timedelta(minutes=1))
 
     def test_many_failures_in_one_flush(self, harness: Harness) -> None:
-        """Each job of a flush gets its own alert."""
+        """Each job that fails in one call gets its own alert."""
         harness.submit_many(20)
         answers = harness.end_all(harness.claim(), harness.failure())
         assert all(answer.alerted for answer in answers)

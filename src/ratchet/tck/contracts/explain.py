@@ -1,4 +1,4 @@
-"""Explain: why a claim does not return a job, and that it is silent exactly when a claim would."""
+"""Explain: why a claim does not return a job; the answer is empty exactly when a claim would return it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class TestExplain:
         return {code for code, _, _ in harness.store.explain(job_id, now=harness.now)}
 
     def test_a_claimable_job_needs_no_explanation(self, harness: Harness) -> None:
-        """Empty, in every lane and queue."""
+        """The answer is empty, in every lane and queue."""
         for lane in Lane:
             assert harness.store.explain(harness.submit(lane=lane, queue="q"), now=harness.now) == []
 
     def test_each_state_has_its_code(self, harness: Harness) -> None:
-        """The reason is the state where that is what holds the job back."""
+        """If its state keeps the job from being claimed, the state is the reason."""
         parent, child = harness.spec(scheduled_at=harness.after(hours=1)), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         signal = harness.waiting(signal=SignalWait(key="k"))
@@ -43,20 +43,20 @@ class TestExplain:
             assert self.codes(harness, job_id) == {code}
 
     def test_not_due_says_until_when(self, harness: Harness) -> None:
-        """The until of a job for later is its due time."""
+        """The reason of a job that is due later carries its due time."""
         job_id = harness.submit(scheduled_at=harness.after(hours=1))
         ((code, text, until),) = harness.store.explain(job_id, now=harness.now)
         assert (code, until) == ("not_due", harness.after(hours=1))
         assert text
 
     def test_a_paused_queue(self, harness: Harness) -> None:
-        """The queue is named as the reason."""
+        """The paused queue is the reason."""
         job_id = harness.submit(queue="emails")
         harness.store.pause_queue("emails", now=harness.now)
         assert self.codes(harness, job_id) == {"queue_paused"}
 
     def test_a_suspect_and_a_parked_job(self, harness: Harness) -> None:
-        """An ordinary claim returns neither."""
+        """An ordinary claim returns neither a suspect nor a parked job."""
         harness.register()
         parked = harness.running()
         assert harness.store.park(parked, "shop.jobs:new", now=harness.now)
@@ -70,7 +70,7 @@ class TestExplain:
         assert self.codes(harness, suspect) == {"suspect"}
 
     def test_several_reasons_at_once(self, harness: Harness) -> None:
-        """All that holds is said, so that a person does not fix one thing after the other."""
+        """Every reason is listed, so that a person does not have to fix one after the other."""
         job_id = harness.submit(queue="emails", scheduled_at=harness.after(hours=1))
         harness.store.pause_queue("emails", now=harness.now)
         assert self.codes(harness, job_id) == {"not_due", "queue_paused"}
@@ -100,14 +100,17 @@ class TestExplain:
             )
 
     def test_a_closed_gate_besides_other_reasons(self, harness: Harness) -> None:
-        """A job that is not due is told of the permit that it will not get, too."""
+        """A job that is not due yet is also told that no permit is free."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         harness.running(resource="gateway")
         job_id = harness.submit(resource="gateway", scheduled_at=harness.after(hours=1))
         assert self.codes(harness, job_id) == {"not_due", "no_permit"}
 
     def test_every_closed_gate(self, harness: Harness) -> None:
-        """Two limits let nothing through, one of them for two reasons: all three are named, with what is known."""
+        """
+        Two limits let nothing through, one of them for two reasons: all three reasons are listed, with
+        their end where it is known.
+        """
         minute = timedelta(minutes=1)
         harness.store.set_limit("gateway", concurrent=1, rate=1, period=minute, now=harness.now)
         harness.store.set_limit("tenant", rate=1, period=minute, now=harness.now)
@@ -118,7 +121,7 @@ class TestExplain:
         assert found == [("no_permit", None), ("rate_limited", until), ("rate_limited", until)]
 
     def test_the_gates_that_others_use_up(self, harness: Harness) -> None:
-        """Open, but those before it take all there is: only what they use up is named, and until when."""
+        """The gates are open, but earlier jobs use them up: only the gate that is used up is named, and until when."""
         minute = timedelta(minutes=1)
         harness.store.set_limit("gateway", concurrent=9, now=harness.now)
         harness.store.set_limit("tenant", rate=2, period=minute, now=harness.now)
@@ -131,7 +134,7 @@ class TestExplain:
             assert until > harness.now
 
     def test_more_jobs_than_permits(self, harness: Harness) -> None:
-        """Two permits are free and five jobs wait: the two that a large claim returns need no explanation."""
+        """Two permits are free and five jobs wait: the two that a large claim returns have no reason."""
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
         ids = [harness.submit(resource="gateway", priority=p) for p in Priority]
         explained = {job_id: self.codes(harness, job_id) for job_id in ids}

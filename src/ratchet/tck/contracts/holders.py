@@ -1,4 +1,4 @@
-"""Who holds the permits of a resource, as a person sees it."""
+"""Holders: which jobs hold the permits of a resource."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ratchet.tck.harness import Harness
 
 class TestHolders:
     def test_jobs_and_their_nodes(self, harness: Harness) -> None:
-        """The longest first, as many as were asked for; none of them after the end."""
+        """Holders are listed longest first, up to the limit; a job that has ended is not listed."""
         harness.store.set_limit("gateway", concurrent=3, now=harness.now)
         ids = harness.submit_many(4, resource="gateway")
         first = harness.claim(1, node_id="node-1")
@@ -26,7 +26,7 @@ class TestHolders:
         assert harness.store.holders("nothing", limit=9) == []
 
     def test_the_explanation_names_them(self, harness: Harness) -> None:
-        """A job that waits for a permit: which job has it, and where it runs."""
+        """The explanation of a job that waits for a permit names the job that holds it and that job's node."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         holder = harness.running(resource="gateway", node="node-7")
         waiting = harness.submit(resource="gateway")
@@ -35,7 +35,7 @@ class TestHolders:
         assert f"job {holder.job_id} on node node-7" in text
 
     def test_of_a_limit_that_was_removed(self, harness: Harness) -> None:
-        """Those who had permits are shown until they end."""
+        """Jobs that held permits when the limit was removed are listed until they end."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         holder = harness.running(resource="gateway")
         harness.store.remove_limit("gateway", now=harness.now)

@@ -1,4 +1,4 @@
-"""Recurring schedules: one run per fire time, whoever races, and what overlapping runs do."""
+"""Recurring schedules: one run per fire time, however many nodes race, and how overlapping runs are handled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def advance(
 
 class TestSchedule:
     def test_every_field_comes_back(self, harness: Harness) -> None:
-        """What was declared is what is read."""
+        """Every declared field is read back unchanged."""
         spec = harness.schedule_spec(
             misfire="catch_up:11",
             overlap="QUEUE",
@@ -53,14 +53,14 @@ class TestSchedule:
         assert (record.created_at, record.updated_at) == (harness.now, harness.now)
 
     def test_an_equal_spec_changes_nothing(self, harness: Harness) -> None:
-        """Every node declares its schedules at start: the second declaration is a read."""
+        """Every node declares its schedules at start: declaring an equal spec again changes nothing."""
         spec = harness.schedule_spec()
         before = harness.store.upsert_schedule(spec, now=harness.now)
         harness.advance(hours=1)
         assert harness.store.upsert_schedule(spec, now=harness.now) == before
 
     def test_the_next_fire_survives_a_change_of_the_job(self, harness: Harness) -> None:
-        """Another target or template: the timetable goes on where it was."""
+        """The target or template changes: the next fire stays as it was."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         changed = harness.schedule_spec(target="x:y", template="{}", next_fire_at=harness.after(days=9))
         record = harness.store.upsert_schedule(changed, now=harness.after(seconds=1))
@@ -69,7 +69,7 @@ class TestSchedule:
         assert stored(harness).next_fire_at == harness.now
 
     def test_a_new_timetable_brings_a_new_next_fire(self, harness: Harness) -> None:
-        """Expression, zone, start or end changed: the given next fire counts."""
+        """The expression, zone, start or end changes: the next fire is taken from the new spec."""
         changes: list[dict[str, Any]] = [
             {"expression": "0 3 * * *"},
             {"zone": "UTC"},
@@ -86,14 +86,14 @@ class TestSchedule:
             assert stored(harness, name).next_fire_at == at, change
 
     def test_pausing_survives_an_upsert(self, harness: Harness) -> None:
-        """What a person paused stays paused when the next node declares it."""
+        """A schedule that a person paused stays paused when the next node declares it."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         assert harness.store.pause_schedule("nightly", now=harness.now)
         harness.store.upsert_schedule(harness.schedule_spec(expression="1 1 * * *"), now=harness.now)
         assert stored(harness).paused
 
     def test_all_by_name(self, harness: Harness) -> None:
-        """Listed in the order of their names."""
+        """Schedules are listed by name; an unknown name gives None."""
         for name in ("b", "c", "a"):
             harness.store.upsert_schedule(harness.schedule_spec(name), now=harness.now)
         assert [s.spec.name for s in harness.store.schedules()] == ["a", "b", "c"]
@@ -114,7 +114,7 @@ class TestSchedule:
 
 class TestPauseSchedule:
     def test_paused_it_is_never_due(self, harness: Harness) -> None:
-        """True also the second time; resumed it fires from the given time on."""
+        """A paused schedule is never due, and pausing it again is True; resumed, it fires from the given time on."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         assert [harness.store.pause_schedule("nightly", now=harness.now) for _ in range(2)] == [True, True]
         assert harness.store.claim_due_recurring(limit=9, now=harness.after(days=9)) == []
@@ -125,7 +125,7 @@ class TestPauseSchedule:
         assert [r.spec.name for r in harness.store.claim_due_recurring(limit=9, now=at)] == ["nightly"]
 
     def test_what_is_not_paused_is_not_resumed(self, harness: Harness) -> None:
-        """False, and its next fire stays; an unknown schedule is neither paused nor resumed."""
+        """Resuming an active schedule is False and keeps its next fire; an unknown one is neither paused nor resumed."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         assert not harness.store.resume_schedule("nightly", harness.after(days=1), now=harness.now)
         assert stored(harness).next_fire_at == harness.now
@@ -135,7 +135,7 @@ class TestPauseSchedule:
 
 class TestClaimDueRecurring:
     def test_due_ones_oldest_first(self, harness: Harness) -> None:
-        """Due now or before, oldest first, up to the limit; a schedule that has ended is never due."""
+        """Schedules due now or earlier come oldest first, up to the limit; one without a next fire is never due."""
         for minutes in (1, -1, 0, -2):
             spec = harness.schedule_spec(f"at {minutes}", next_fire_at=harness.after(minutes=minutes))
             harness.store.upsert_schedule(spec, now=harness.now)
@@ -145,7 +145,7 @@ class TestClaimDueRecurring:
         assert [r.spec.name for r in harness.store.claim_due_recurring(limit=1, now=harness.now)] == ["at -2"]
 
     def test_it_is_a_read(self, harness: Harness) -> None:
-        """Asking twice gives the same: `advance` decides who fires."""
+        """Asking twice gives the same answer: `advance` decides who fires."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         due = harness.store.claim_due_recurring(limit=9, now=harness.now)
         assert harness.store.claim_due_recurring(limit=9, now=harness.now) == due
@@ -154,7 +154,7 @@ class TestClaimDueRecurring:
 
 class TestAdvance:
     def test_a_run_and_the_next_fire(self, harness: Harness) -> None:
-        """The fire is recorded, its run can be claimed, and the schedule has moved, in one transaction."""
+        """One call records the fire, stores a run that can be claimed, and moves the next fire."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         fire = harness.fire()
         records = advance(harness, [fire])
@@ -172,7 +172,7 @@ class TestAdvance:
         assert harness.store.count(JobFilter(schedule="nightly")) == 1
 
     def test_only_where_the_next_fire_is_as_expected(self, harness: Harness) -> None:
-        """Somebody else was faster: None, nothing recorded, nothing stored, nothing moved."""
+        """Another node was faster: the answer is None, and nothing is recorded, stored or moved."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         assert advance(harness, [harness.fire()], expected=harness.after(seconds=-1)) is None
         assert advance(harness, [harness.fire()], name="nobody") is None
@@ -183,14 +183,14 @@ class TestAdvance:
         assert advance(harness, [harness.fire()]) is None
 
     def test_not_while_it_is_paused(self, harness: Harness) -> None:
-        """Paused between the read and the write: nothing fires."""
+        """The schedule is paused between the read and the write: nothing fires."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         harness.store.pause_schedule("nightly", now=harness.now)
         assert advance(harness, [harness.fire()]) is None
         assert sum(harness.store.counts().values()) == 0
 
     def test_a_skipped_fire_is_recorded(self, harness: Harness) -> None:
-        """With its reason and without a job."""
+        """A skipped fire is recorded with its reason and without a job."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         records = advance(harness, [Fire(fire_at=harness.now, reason="misfire")])
         assert records == [
@@ -198,7 +198,7 @@ class TestAdvance:
         ]
 
     def test_the_last_fire(self, harness: Harness) -> None:
-        """No next fire: the schedule is never due again."""
+        """Without a next fire the schedule is never due again."""
         harness.store.upsert_schedule(harness.schedule_spec(), now=harness.now)
         records = harness.store.advance(
             "nightly", expected=harness.now, fires=[harness.fire()], next_fire_at=None, now=harness.now
@@ -222,7 +222,7 @@ class TestAdvance:
         assert stored(harness).next_fire_at == harness.after(hours=1)
 
     def test_fires_newest_first(self, harness: Harness) -> None:
-        """The latest fire times, up to the limit."""
+        """Fire times are listed newest first, up to the limit."""
         harness.store.upsert_schedule(harness.schedule_spec(overlap="ALLOW"), now=harness.now)
         times = [harness.after(minutes=-m) for m in (3, 2, 1)]
         assert advance(harness, [harness.fire(at=at) for at in times]) is not None
@@ -241,13 +241,13 @@ class TestOverlap:
         return harness.store.fires("nightly")[::-1]
 
     def test_allow(self, harness: Harness) -> None:
-        """Both run at once."""
+        """Both runs can run at once."""
         records = self.fire_twice(harness, "ALLOW")
         assert [r.outcome for r in records] == [FireOutcome.RUN, FireOutcome.RUN]
         assert [c.job_id for c in harness.claim()] == [records[1].job_id]
 
     def test_skip(self, harness: Harness) -> None:
-        """The second is recorded as skipped, for overlap, and has no job."""
+        """The second fire is recorded as skipped because of the overlap, and has no job."""
         records = self.fire_twice(harness, "SKIP")
         assert (records[1].outcome, records[1].reason, records[1].job_id) == (
             FireOutcome.SKIPPED,
@@ -257,7 +257,7 @@ class TestOverlap:
         assert harness.claim() == []
 
     def test_skip_only_while_the_predecessor_lives(self, harness: Harness) -> None:
-        """However the first one ended, the next fire runs."""
+        """However the first run ended, the next fire runs."""
         for overlap_end in ("success", "failure", "cancel"):
             name = f"after {overlap_end}"
             harness.store.upsert_schedule(harness.schedule_spec(name, overlap="SKIP"), now=harness.now)
@@ -274,7 +274,7 @@ class TestOverlap:
             harness.end_all(harness.claim())
 
     def test_skip_within_one_catch_up(self, harness: Harness) -> None:
-        """Three missed fires at once: the first runs, the others overlap with it."""
+        """Three missed fires come at once: the first one runs, and the other two are skipped because of it."""
         harness.store.upsert_schedule(harness.schedule_spec(overlap="SKIP"), now=harness.now)
         records = advance(harness, [harness.fire(at=harness.after(minutes=m)) for m in (-2, -1, 0)])
         assert records is not None
@@ -282,7 +282,7 @@ class TestOverlap:
         assert len(harness.claim()) == 1
 
     def test_queue(self, harness: Harness) -> None:
-        """The second waits, and runs when the first has ended, even badly."""
+        """The second run waits until the first has ended, even if the first one failed."""
         records = self.fire_twice(harness, "QUEUE")
         assert records[1].outcome is FireOutcome.RUN
         waiting = records[1].job_id
@@ -294,14 +294,14 @@ class TestOverlap:
         assert [c.job_id for c in harness.claim()] == [waiting]
 
     def test_queue_behind_a_canceled_run(self, harness: Harness) -> None:
-        """Canceling the first releases the second too."""
+        """Canceling the first run releases the second."""
         waiting = self.fire_twice(harness, "QUEUE")[1].job_id
         assert waiting is not None
         harness.store.cancel(self.first.job_id, reason="r", now=harness.now)
         assert harness.status(waiting) is JobStatus.PENDING
 
     def test_queue_keeps_the_order(self, harness: Harness) -> None:
-        """Three missed fires at once run one after the other."""
+        """Three missed fires that come at once run one after the other."""
         harness.store.upsert_schedule(harness.schedule_spec(overlap="QUEUE"), now=harness.now)
         records = advance(harness, [harness.fire(at=harness.after(minutes=m)) for m in (-2, -1, 0)])
         assert records is not None
@@ -315,7 +315,7 @@ class TestOverlap:
 
 class TestPurgeFires:
     def test_old_records_go_and_their_runs_stay(self, harness: Harness) -> None:
-        """Oldest first, at most as many as asked; what is recorded cannot fire again afterwards either."""
+        """Old records are deleted oldest first, at most as many as asked; the runs stay."""
         harness.store.upsert_schedule(harness.schedule_spec(overlap="ALLOW"), now=harness.now)
         times = [harness.after(minutes=m) for m in (-3, -2, -1, 0)]
         records = advance(harness, [harness.fire(at=at) for at in times])
@@ -330,7 +330,7 @@ class TestPurgeFires:
 
 class TestTrigger:
     def test_a_run_outside_the_timetable(self, harness: Harness) -> None:
-        """Recorded and stored; the next fire stays where it is."""
+        """The run is recorded and stored; the next fire does not move."""
         harness.store.upsert_schedule(
             harness.schedule_spec(next_fire_at=harness.after(hours=1)), now=harness.now
         )
@@ -344,7 +344,7 @@ class TestTrigger:
         assert [c.job_id for c in harness.claim()] == [fire.spec.job_id]
 
     def test_an_unknown_schedule(self, harness: Harness) -> None:
-        """None, and nothing is stored."""
+        """The answer is None, and nothing is stored."""
         assert harness.store.trigger("nobody", harness.fire("nobody"), now=harness.now) is None
         assert sum(harness.store.counts().values()) == 0
         assert harness.store.get(new_id()) is None

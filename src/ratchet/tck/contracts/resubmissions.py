@@ -1,4 +1,4 @@
-"""Resubmissions: the same jobs sent again, long after they were stored, and after they are history."""
+"""Resubmissions: the same jobs sent again, long after they were stored, archived or deleted."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ids = IdFactory(lambda: time.time_ns() // 1_000_000 - _DAY)
 
 
 def yesterday(harness: Harness, **changes: Any) -> JobSpec:
-    """A job whose id is a day old: nobody takes it for one that has just been made."""
+    """A job whose id is a day old, so that no store takes it for a new one."""
     return harness.spec(job_id=_ids(), **changes)
 
 
 def archived(harness: Harness, *specs: JobSpec) -> None:
-    """Store jobs, let them succeed, and put them into the archive."""
+    """Store jobs, let them succeed, and move them to the archive."""
     harness.insert(specs)
     harness.end_all(harness.claim())
     harness.advance(days=1)
@@ -32,18 +32,18 @@ def archived(harness: Harness, *specs: JobSpec) -> None:
 
 
 def send(harness: Harness, *specs: JobSpec, **more: Any) -> list[Insertion]:
-    """Send jobs, perhaps again."""
+    """Send jobs, for the first time or again."""
     return harness.store.insert(specs, now=harness.now, **more)
 
 
 def created(*job_ids: UUID) -> list[Insertion]:
-    """The answer for jobs that are stored."""
+    """The answers for jobs that are stored."""
     return [Insertion(job_id=job_id, created=True) for job_id in job_ids]
 
 
 class TestArchivedJob:
     def test_its_id_again_is_the_same_submission(self, harness: Harness) -> None:
-        """It is told that it is stored, stays history, and can still be purged."""
+        """The submission is answered as stored; the job stays in the archive and can still be purged."""
         spec = yesterday(harness, tags=("red",))
         archived(harness, spec)
         before = harness.record(spec.job_id)
@@ -55,7 +55,7 @@ class TestArchivedJob:
         assert harness.store.purge_archive(before=harness.now, limit=99) == 1
 
     def test_among_others(self, harness: Harness) -> None:
-        """Of many jobs in one call the new ones are stored, and only those."""
+        """Archived and new jobs come in one call: exactly the new ones are stored."""
         old, new = [yesterday(harness) for _ in range(3)], [yesterday(harness) for _ in range(3)]
         archived(harness, *old)
         mixed = [spec for pair in zip(old, new, strict=True) for spec in pair]
@@ -63,7 +63,7 @@ class TestArchivedJob:
         assert {claim.job_id for claim in harness.claim()} == {spec.job_id for spec in new}
 
     def test_with_its_keys(self, harness: Harness) -> None:
-        """It takes neither its business key nor its idempotency key again."""
+        """Sent again, the archived job takes neither key again: another job can use its business key."""
         spec = yesterday(harness, business_key="k", idempotency_key="i")
         archived(harness, spec)
         assert send(harness, spec) == created(spec.job_id)
@@ -73,7 +73,7 @@ class TestArchivedJob:
         assert harness.status(other.job_id) is JobStatus.PENDING
 
     def test_as_a_parent(self, harness: Harness) -> None:
-        """A new dependant in the same call finds that it has succeeded."""
+        """A new dependant in the same call is released, because its archived parent has succeeded."""
         parent = yesterday(harness)
         archived(harness, parent)
         child = harness.child()
@@ -85,7 +85,7 @@ class TestArchivedJob:
 
 class TestDeletedJob:
     def test_its_idempotency_key_stands_for_it(self, harness: Harness) -> None:
-        """The same submission again is a duplicate of a job that somebody has deleted: it does not run after all."""
+        """The same submission is answered with the deleted job and is not stored, so the job does not run after all."""
         spec = yesterday(harness, idempotency_key="i")
         harness.insert([spec])
         assert harness.store.delete(spec.job_id)
@@ -96,7 +96,7 @@ class TestDeletedJob:
         assert harness.store.get(spec.job_id) is None
 
     def test_a_young_one(self, harness: Harness) -> None:
-        """The same for an id that has just been made."""
+        """The same holds for an id that has just been made."""
         spec = harness.spec(idempotency_key="i")
         harness.insert([spec])
         assert harness.store.delete(spec.job_id)
@@ -104,7 +104,7 @@ class TestDeletedJob:
         assert harness.store.get(spec.job_id) is None
 
     def test_of_a_graph(self, harness: Harness) -> None:
-        """What is left of the graph is left alone: nothing waits for the new job that did not when it was deleted."""
+        """The deleted root is stored again, but the rest of the graph stays as it is: no job waits for the new root."""
         root = yesterday(harness)
         step = replace(yesterday(harness), status=JobStatus.WAITING, needs=1, root_id=root.job_id)
         edge = harness.edge(root, step)
@@ -117,7 +117,10 @@ class TestDeletedJob:
         assert harness.status(step.job_id) is JobStatus.CANCELED
 
     def test_of_a_batch(self, harness: Harness) -> None:
-        """A batch that is known counts on nobody new: what was deleted of it stays away, and its counters are right."""
+        """
+        A batch that is already stored takes no new children: a deleted child stays deleted, and the
+        counters are right.
+        """
         parent = yesterday(harness, status=JobStatus.WAITING, type=JobType.BATCH_PARENT)
         batch_id = _ids()
         children = [yesterday(harness, type=JobType.BATCH_CHILD, batch_id=batch_id) for _ in range(2)]

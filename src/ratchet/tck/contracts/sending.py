@@ -1,4 +1,4 @@
-"""Sending: a job that is on its way while nobody waits, and what becomes of it."""
+"""Sending: a job that is sent without waiting for the answer, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def send(harness: Harness, spec: JobSpec) -> Sent | None:
 
 
 def sent(harness: Harness, spec: JobSpec) -> Sent:
-    """The same, where it can be sent: a store may have to look something up for the first ones."""
+    """Send one job, which must be possible; a store may have to look something up for the first jobs."""
     harness.submit()
     harness.submit()
     found = send(harness, spec)
@@ -30,7 +30,7 @@ def sent(harness: Harness, spec: JobSpec) -> Sent:
 @needs("sends")
 class TestSendInsert:
     def test_it_is_stored_when_it_is_finished(self, harness: Harness) -> None:
-        """Like any other job: with its due time and place, and to be claimed."""
+        """A sent job is stored like any other: with its due time, and ready to be claimed."""
         spec = harness.spec()
         assert sent(harness, spec).finish()
         record = harness.record(spec.job_id)
@@ -43,7 +43,7 @@ class TestSendInsert:
         assert spec.job_id in [claim.job_id for claim in harness.claim()]
 
     def test_its_file_says_when_there_is_an_answer(self, harness: Harness) -> None:
-        """Whoever waits for the file need not wait for the store."""
+        """A caller can wait until the file is readable, and need not wait in the store."""
         spec = harness.spec()
         waiting = sent(harness, spec)
         while not waiting.is_answered():
@@ -53,7 +53,7 @@ class TestSendInsert:
         assert harness.store.get(spec.job_id) is not None
 
     def test_several_on_their_way(self, harness: Harness) -> None:
-        """They are finished in any order."""
+        """Sent jobs can be finished in any order."""
         specs = harness.specs(3)
         harness.submit_many(2)
         first = sent(harness, specs[0])
@@ -64,7 +64,7 @@ class TestSendInsert:
         assert len(stored) == 1 + sum(other is not None for other in others)
 
     def test_sent_again_it_is_there_once(self, harness: Harness) -> None:
-        """Its answer was lost: `insert` finds what is there."""
+        """The answer was lost: neither sending nor inserting the job again stores it twice."""
         spec = harness.spec()
         assert sent(harness, spec).finish()
         again = send(harness, spec)
@@ -75,7 +75,10 @@ class TestSendInsert:
         assert [claim.job_id for claim in harness.claim()].count(spec.job_id) == 1
 
     def test_what_takes_more_than_that_is_not_sent(self, harness: Harness) -> None:
-        """Keys, tags, and what claims may have passed already: these are for `insert`, and nothing is stored."""
+        """
+        A job with a key, with tags or with a due time in the past is not sent, and nothing is stored:
+        `insert` is for those.
+        """
         harness.submit_many(2)
         for changes in (
             {"business_key": "k"},

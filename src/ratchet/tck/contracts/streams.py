@@ -1,4 +1,4 @@
-"""Streams and queues: what the claim walks, and what can be paused."""
+"""Streams and queues: where claims look for jobs, and what can be paused."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ratchet.tck.harness import Harness, needs
 
 
 def queue(harness: Harness, name: str) -> QueueRecord:
-    """One queue's row."""
+    """The row of one queue."""
     return next(record for record in harness.store.queues() if record.name == name)
 
 
 class TestStreams:
     def test_jobs_with_equal_gates_share_a_stream(self, harness: Harness) -> None:
-        """One stream per combination of gates, however many jobs."""
+        """There is one stream per combination of gates, however many jobs it has."""
         keys = [
             StreamKey(),
             StreamKey(queue="emails"),
@@ -44,7 +44,7 @@ class TestStreams:
         assert [s.key for s in harness.store.streams() if s.key in keys] == keys
 
     def test_a_claim_names_its_stream(self, harness: Harness) -> None:
-        """The stream of a claim is the job's."""
+        """A claim names the stream of its job."""
         claim = harness.running(queue="emails", resource="gateway")
         keys = {s.stream_id: s.key for s in harness.store.streams()}
         assert keys[claim.stream_id] == StreamKey(queue="emails", resource="gateway")
@@ -52,19 +52,19 @@ class TestStreams:
 
 class TestParkedTargets:
     def test_each_once(self, harness: Harness) -> None:
-        """What nodes try to import: the target of every parked stream, however many streams it has."""
+        """Each parked target is listed once, by name, however many streams it has."""
         assert harness.store.parked_targets() == []
         for queue_name, target in (("a", "shop:new"), ("b", "shop:new"), ("a", "shop:later")):
             assert harness.store.park(harness.running(queue=queue_name), target, now=harness.now)
         assert harness.store.parked_targets() == ["shop:later", "shop:new"]
 
 
-#: More keys than any store looks into one by one.
+#: More keys than any store reads one by one.
 MANY = 130
 
 
 def use_many_keys(harness: Harness, kind: str = "limit_key") -> None:
-    """Keys that had a job each, and have none any more."""
+    """Submit one job under each of many keys and end them all: the keys are known, but have no jobs."""
     harness.insert([harness.spec(**{kind: f"customer-{number}"}) for number in range(MANY)])
     harness.end_all(harness.claim())
     assert harness.claim() == []
@@ -72,7 +72,7 @@ def use_many_keys(harness: Harness, kind: str = "limit_key") -> None:
 
 class TestManyKeys:
     def test_the_order_is_that_of_a_few(self, harness: Harness) -> None:
-        """Old keys and new ones, of all priorities, on two nodes: highest first, then by due time."""
+        """Two nodes claim jobs of known and new keys in all priorities: highest priority first, then by due time."""
         use_many_keys(harness)
         other = harness.reopen()
         specs = [
@@ -87,13 +87,13 @@ class TestManyKeys:
         specs.sort(key=lambda spec: (-spec.priority, spec.scheduled_at, spec.job_id))
         found = [
             claim.job_id
-            for turn in range(10)
-            for claim in harness.claim(7, store=other if turn % 2 else None, boost_interval=None)
+            for number in range(10)
+            for claim in harness.claim(7, store=other if number % 2 else None, boost_interval=None)
         ]
         assert found == [spec.job_id for spec in specs]
 
     def test_a_key_without_jobs_is_seen_when_it_has_some(self, harness: Harness) -> None:
-        """At once, however long it had none: due now, or later, by the look and by the claim."""
+        """`next_due_at` and the claim see a new job of a key at once, however long the key had no jobs."""
         use_many_keys(harness)
         for key in (StreamKey(limit_key="customer-3"), StreamKey(limit_key="never-seen")):
             assert harness.store.next_due_at(harness.request(), now=harness.now) is None
@@ -106,7 +106,7 @@ class TestManyKeys:
             harness.end_all(claims)
 
     def test_gates_hold_as_among_a_few(self, harness: Harness) -> None:
-        """Limits, pauses and explanations are those of the keys that have jobs."""
+        """Limits, paused queues and explanations work as they do with few keys."""
         use_many_keys(harness)
         harness.store.set_limit("customer-5", concurrent=1, now=harness.now)
         first, second = harness.submit_many(2, limit_key="customer-5")
@@ -121,7 +121,7 @@ class TestManyKeys:
         assert [claim.job_id for claim in harness.claim()] == [second]
 
     def test_fair_ones_take_turns(self, harness: Harness) -> None:
-        """Round robin over those that have work, among many that have none."""
+        """Keys that have work take turns, among many keys that have none."""
         use_many_keys(harness, "fairness_key")
         large = harness.submit_many(4, fairness_key="customer-1")
         small = harness.submit_many(2, fairness_key="never-seen")
@@ -135,7 +135,7 @@ KEPT = timedelta(days=3)
 
 
 def purge_jobs(harness: Harness) -> None:
-    """Whatever has ended goes to the archive, and from there for good."""
+    """Move every ended job to the archive, then purge the archive."""
     harness.advance(days=1)
     harness.store.archive(before=harness.now, limit=1000, now=harness.now)
     harness.advance(days=1)
@@ -143,19 +143,22 @@ def purge_jobs(harness: Harness) -> None:
 
 
 def purge_streams(harness: Harness, store: JobStore | None = None) -> int:
-    """Some days later."""
+    """Let four days pass, then purge the streams that were not used for three."""
     harness.advance(days=4)
     return (store or harness.store).purge_streams(before=harness.now - KEPT, limit=100, now=harness.now)
 
 
 def stream_ids(harness: Harness) -> dict[StreamKey, int]:
-    """The last stream of each key."""
+    """The newest stream of each key."""
     return {stream.key: stream.stream_id for stream in harness.store.streams()}
 
 
 class TestUnusedStreams:
     def test_what_no_job_has_is_deleted(self, harness: Harness) -> None:
-        """Set aside first, deleted days later; a new job of such a key gets a stream with a number that was never used."""
+        """
+        Unused streams are set aside first and deleted days later; a new job of such a key gets a new stream
+        with a higher number.
+        """
         keys = [StreamKey(limit_key=f"order-{number}") for number in range(3)]
         for key in keys:
             harness.succeeded(stream=key)
@@ -172,7 +175,7 @@ class TestUnusedStreams:
         assert again in {claim.job_id for claim in harness.claim()}
 
     def test_a_number_is_not_used_again(self, harness: Harness) -> None:
-        """Also not that of the newest stream, when no job has any."""
+        """The number of a deleted stream is not used again, not even the highest one."""
         for number in range(3):
             harness.succeeded(limit_key=f"order-{number}")
         purge_jobs(harness)
@@ -183,7 +186,7 @@ class TestUnusedStreams:
         assert stream_ids(harness)[StreamKey(limit_key="order-9")] > max(before.values())
 
     def test_at_most_so_many(self, harness: Harness) -> None:
-        """In steps, and all of them in the end."""
+        """Each call handles at most the limit, until nothing is left."""
         harness.insert([harness.spec(limit_key=f"order-{number}") for number in range(7)])
         harness.end_all(harness.claim())
         harness.submit(queue="last")
@@ -198,7 +201,7 @@ class TestUnusedStreams:
         assert [purge() for _ in range(4)] == [3, 3, 1, 0]
 
     def test_what_was_used_lately_is_kept(self, harness: Harness) -> None:
-        """Whether or not a job has it."""
+        """A stream that was used lately is kept, although no job has it any more."""
         harness.succeeded(limit_key="order-1")
         harness.submit(queue="last")
         purge_jobs(harness)
@@ -206,7 +209,10 @@ class TestUnusedStreams:
         assert harness.store.purge_streams(before=long_ago, limit=100, now=harness.now) == 0
 
     def test_what_a_job_has_is_kept(self, harness: Harness) -> None:
-        """Whatever the state of the job: its record tells its stream, and what can run can be claimed."""
+        """
+        A stream that a job has is kept, whatever the job's state: its record shows the stream, and jobs
+        that can run are claimed.
+        """
         running = harness.running(queue="running")
         jobs = {
             "pending": harness.submit(queue="pending", scheduled_at=harness.after(days=365)),
@@ -235,7 +241,7 @@ class TestUnusedStreams:
         assert found >= {jobs["failed"], jobs["paused"], jobs["running"]}
 
     def test_two_streams_of_one_key_are_one_gate(self, harness: Harness) -> None:
-        """While a job of the stream that was set aside runs, it counts for those of the new one."""
+        """A RUNNING job of the stream that was set aside counts against the limit of the new stream."""
         harness.store.set_limit("order-1", concurrent=1, now=harness.now)
         claim = harness.running(limit_key="order-1")
         harness.submit(queue="last", scheduled_at=harness.after(days=365))
@@ -247,7 +253,10 @@ class TestUnusedStreams:
         assert [found.job_id for found in harness.claim()] == [second]
 
     def test_a_job_that_comes_into_a_deleted_one_is_not_lost(self, harness: Harness) -> None:
-        """From a submitter that believed its cache for much too long: the stream is put back."""
+        """
+        A submitter trusts its cache for much too long and uses a deleted stream: the stream is restored,
+        and the job runs.
+        """
         other = harness.reopen()
         harness.succeeded(limit_key="order-1")
         harness.submit(queue="last", scheduled_at=harness.after(days=365))
@@ -260,7 +269,7 @@ class TestUnusedStreams:
 
     @needs("transactions", "within", "concurrent_writers")
     def test_a_transaction_that_was_open_all_the_time(self, harness: Harness) -> None:
-        """Its stream is deleted before it commits: the job runs all the same, if not at once."""
+        """Its stream is deleted before the transaction commits: the job still runs, though perhaps not at once."""
         other = harness.reopen()
         harness.succeeded(limit_key="order-1")
         harness.submit(queue="last", scheduled_at=harness.after(days=365))
@@ -273,7 +282,7 @@ class TestUnusedStreams:
         assert [claim.job_id for claim in harness.claim()] == [spec.job_id]
 
     def test_stopped_between_the_steps(self, harness: Harness) -> None:
-        """Whoever purges may end after any of them: another goes on, and nothing is done twice."""
+        """A purge may stop after any step: another one continues, and nothing is done twice."""
         harness.succeeded(limit_key="order-1")
         harness.succeeded(limit_key="order-2")
         harness.submit(queue="last", scheduled_at=harness.after(days=365))
@@ -288,7 +297,7 @@ class TestUnusedStreams:
 
 class TestLanesTogether:
     def test_each_request_gets_its_own_answer(self, harness: Harness) -> None:
-        """What `next_due_of` says of many requests, `next_due_at` says of each: lanes, and suspects among them."""
+        """`next_due_of` answers each request as `next_due_at` does, across lanes and for suspects."""
         for number in range(2):
             node = harness.register(f"crashed-{number}")
             if not number:
@@ -301,7 +310,7 @@ class TestLanesTogether:
         requests = [harness.request(lane=lane, suspects=suspects) for lane, suspects in wanted]
         found = harness.store.next_due_of(requests, now=harness.now)
         assert found == [harness.store.next_due_at(request, now=harness.now) for request in requests]
-        due = {place: at for place, at in zip(wanted, found, strict=True) if at is not None}
+        due = {asked: at for asked, at in zip(wanted, found, strict=True) if at is not None}
         assert due.keys() == {(Lane.ASYNC, True), (Lane.ASYNC, False), (Lane.PROCESS, False)}
         assert due[Lane.ASYNC, True] <= harness.now
         assert due[Lane.ASYNC, False] == harness.after(hours=2)
@@ -309,7 +318,10 @@ class TestLanesTogether:
         assert harness.store.next_due_of([], now=harness.now) == []
 
     def test_limits_hold_back_those_behind_them(self, harness: Harness) -> None:
-        """Nobody knows when a permit is freed; the other lanes are not concerned."""
+        """
+        A request behind a full limit gets None, because nobody knows when a permit is freed; other lanes
+        are not affected.
+        """
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         for lane in (Lane.THREAD, Lane.PROCESS):
             harness.submit(lane=lane, resource="gateway")
@@ -322,7 +334,7 @@ class TestLanesTogether:
 
 class TestQueues:
     def test_what_is_in_them(self, harness: Harness) -> None:
-        """Every queue that was used, with what is PENDING and RUNNING in it, over all its streams."""
+        """Each queue that was used is listed with its PENDING and RUNNING jobs, over all its streams."""
         harness.running(queue="emails")
         harness.submit_many(2, queue="emails", resource="gateway", scheduled_at=harness.after(hours=1))
         harness.succeeded(queue="emails")
@@ -332,7 +344,7 @@ class TestQueues:
         assert (queue(harness, "default").pending, queue(harness, "default").running) == (1, 0)
 
     def test_pausing_and_resuming(self, harness: Harness) -> None:
-        """True where this call made the change."""
+        """The answer is True if this call made the change."""
         harness.submit(queue="emails")
         assert [harness.store.pause_queue("emails", now=harness.now) for _ in range(2)] == [True, False]
         assert (queue(harness, "emails").paused, queue(harness, "emails").paused_at) == (True, harness.now)
@@ -340,7 +352,7 @@ class TestQueues:
         assert (queue(harness, "emails").paused, queue(harness, "emails").paused_at) == (False, None)
 
     def test_a_queue_can_be_paused_before_its_first_job(self, harness: Harness) -> None:
-        """Nobody slips through."""
+        """The first job of a paused queue is not claimed."""
         assert harness.store.pause_queue("emails", now=harness.now)
         harness.submit(queue="emails")
         assert harness.claim() == []
@@ -348,7 +360,7 @@ class TestQueues:
         assert not harness.store.resume_queue("never-seen", now=harness.now)
 
     def test_another_node_learns_of_it_at_once(self, harness: Harness) -> None:
-        """The next claim of any node keeps to it: what a node remembers of queues must not be stale."""
+        """The next claim of any node respects the pause: a node must not rely on an old copy of the queue's state."""
         other = harness.reopen()
         harness.submit_many(2, queue="emails")
         assert len(harness.claim(1, store=other)) == 1
@@ -364,7 +376,7 @@ class TestQueues:
         harness.end(claim)
 
     def test_released_retried_and_resumed_jobs_stay_behind_it(self, harness: Harness) -> None:
-        """Whatever way a job comes into a paused queue, it is not claimed."""
+        """However a job comes into a paused queue, it is not claimed."""
         claim = harness.running(queue="emails")
         paused, failed = harness.paused(queue="emails"), harness.failed(queue="emails")
         parent, child = harness.spec(), harness.child(queue="emails")
