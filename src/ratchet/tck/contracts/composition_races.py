@@ -1,4 +1,7 @@
-"""Races between jobs that depend on each other, and between nodes over what they share. Barriers, no sleeping."""
+"""
+Races between jobs that depend on each other, and between nodes over what they share. Runners start together
+at a barrier; nothing sleeps.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from ratchet.tck.race import ROUNDS, results
 
 class TestCompositionRace:
     def test_two_parents_complete_a_join(self, harness: Harness) -> None:
-        """The last two parents end at the same moment: the join is released, once."""
+        """Three parents end at the same moment: the join is released once."""
         stores = harness.reopen_many(3)
         for _ in range(ROUNDS):
             parents = harness.specs(3)
@@ -36,7 +39,7 @@ class TestCompositionRace:
             harness.end(harness.claim_job(join.job_id))
 
     def test_success_and_failure_of_two_parents(self, harness: Harness) -> None:
-        """One parent of two fails while the other succeeds: the join is canceled, once."""
+        """One parent fails while the other succeeds: the join is canceled once."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             a, b = harness.specs(2)
@@ -53,7 +56,7 @@ class TestCompositionRace:
             assert harness.status(join.job_id) is JobStatus.CANCELED
 
     def test_children_finish_a_batch_once(self, harness: Harness) -> None:
-        """Eight nodes end the children of a batch: the counters are exact, the parent is released once."""
+        """Eight nodes end the children of a batch: the counters are exact, and the parent is released once."""
         stores = harness.reopen_many(8)
         for _ in range(4):
             batch, _ = harness.batch_of(24)
@@ -75,7 +78,10 @@ class TestCompositionRace:
             harness.end(harness.claim_job(batch.parent.job_id))
 
     def test_flushes_that_touch_the_same_batches(self, harness: Harness) -> None:
-        """Two nodes flush children of two batches in opposite order: no deadlock, exact counters."""
+        """
+        Two nodes complete children of two batches in opposite order: there is no deadlock, and the counters
+        are exact.
+        """
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             batches = [harness.batch_of(4)[0] for _ in range(2)]
@@ -110,7 +116,7 @@ class TestCompositionRace:
             harness.end_all(harness.claim())
 
     def test_an_edge_to_a_parent_that_is_just_ending(self, harness: Harness) -> None:
-        """A child attached while its parent ends is released, by one side or the other."""
+        """A child that is attached while its parent ends is released, by the insert or by the completion."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running()
@@ -125,7 +131,7 @@ class TestCompositionRace:
             harness.end(harness.claim_job(child.job_id))
 
     def test_appending_against_sealing(self, harness: Harness) -> None:
-        """Appended and counted, or refused and not stored; the batch ends either way."""
+        """The child is appended and counted, or refused and not stored; the batch finishes either way."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             batch, _ = harness.batch_of(1, sealed=False)
@@ -144,7 +150,7 @@ class TestCompositionRace:
             harness.end(harness.claim_job(batch.parent.job_id))
 
     def test_a_signal_against_the_job_that_waits_for_it(self, harness: Harness) -> None:
-        """Sent while the job is submitted: it is released or it consumes the signal, but it never misses it."""
+        """A signal is sent while the job is submitted: the job is released or consumes the signal, but never misses it."""
         one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             spec = harness.spec(status=JobStatus.WAITING, signal=SignalWait(key=f"go-{number}"))
@@ -156,7 +162,7 @@ class TestCompositionRace:
             assert harness.status(spec.job_id) is JobStatus.PENDING
 
     def test_one_signal_two_jobs(self, harness: Harness) -> None:
-        """A kept signal is consumed by one of two jobs that come at once."""
+        """Two jobs arrive at once: one of them consumes the kept signal."""
         one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             key = f"go-{number}"
@@ -174,7 +180,7 @@ class TestCompositionRace:
 
 class TestClusterRace:
     def test_one_lock(self, harness: Harness) -> None:
-        """Of four that want it, one gets it."""
+        """One of four nodes gets the lock."""
         stores = harness.reopen_many(4)
         for number in range(ROUNDS):
             name, ttl = f"lock-{number}", timedelta(seconds=30)
@@ -187,7 +193,7 @@ class TestClusterRace:
             assert sum(got) == 1
 
     def test_one_expired_lock(self, harness: Harness) -> None:
-        """Of four that find it expired, one takes it over."""
+        """One of four nodes that find the lock expired takes it over."""
         stores = harness.reopen_many(4)
         ttl = timedelta(seconds=30)
         for number in range(ROUNDS):
@@ -203,7 +209,7 @@ class TestClusterRace:
             assert sum(got) == 1
 
     def test_one_fire_time(self, harness: Harness) -> None:
-        """Four nodes fire a schedule that is due: one run, one record, one advance."""
+        """Four nodes fire a schedule that is due: there is one run, one record and one advance."""
         stores = harness.reopen_many(4)
         harness.store.upsert_schedule(harness.schedule_spec(overlap="ALLOW"), now=harness.now)
         for number in range(1, ROUNDS + 1):
@@ -227,7 +233,7 @@ class TestClusterRace:
             harness.now = following
 
     def test_one_declaration(self, harness: Harness) -> None:
-        """Four nodes declare the same schedule at start: one schedule, and nobody fails."""
+        """Four nodes declare the same schedule at start: there is one schedule, and no call fails."""
         stores = harness.reopen_many(4)
         spec = harness.schedule_spec()
         records = results([partial(s.upsert_schedule, spec, now=harness.now) for s in stores])
@@ -235,7 +241,7 @@ class TestClusterRace:
         assert len(harness.store.schedules()) == 1
 
     def test_one_breaker(self, harness: Harness) -> None:
-        """Of four that saw the same version, one changes the breaker."""
+        """One of four nodes that saw the same version changes the breaker."""
         stores = harness.reopen_many(4)
         for _ in range(ROUNDS):
             seen = harness.store.breaker("bank")
@@ -247,7 +253,7 @@ class TestClusterRace:
             assert sum(saved) == 1
 
     def test_one_signal_sent_twice_at_once(self, harness: Harness) -> None:
-        """The same signal from two sides releases the job once."""
+        """Two nodes send the same signal at once: the job is released once."""
         one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             job_id = harness.waiting(signal=SignalWait(key=f"go-{number}"))
@@ -256,7 +262,7 @@ class TestClusterRace:
             assert [j for batch in released for j in batch] == [job_id]
 
     def test_beats_are_counted(self, harness: Harness) -> None:
-        """A supervisor and its child beat for one node at once: no beat is lost."""
+        """Four handles beat for one node at once: no beat is lost."""
         stores = harness.reopen_many(4)
         harness.register()
 

@@ -1,4 +1,4 @@
-"""Fairness: keys that have work take turns, nothing is left idle, and inside a key the order is the usual one."""
+"""Fairness: keys that have work take turns, no capacity is left idle, and within a key the usual order holds."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ratchet.tck.race import results
 
 
 def in_rounds(lines: dict[str, list[UUID]], after: str | None = None) -> list[UUID]:
-    """The jobs of parties, round after round, by brute force."""
+    """The jobs of several parties, one round after the other, by brute force."""
     order = sorted(lines, key=lambda party: (after is not None and party <= after, party))
     longest = max((len(line) for line in lines.values()), default=0)
-    return [lines[party][turn] for turn in range(longest) for party in order if turn < len(lines[party])]
+    return [lines[party][number] for number in range(longest) for party in order if number < len(lines[party])]
 
 
 def submit_each(harness: Harness, **counts: int) -> dict[str, list[UUID]]:
-    """So many jobs under each key, in the order of their claims; ``_`` stands for none."""
+    """Submit so many jobs under each key; their ids, in claim order. ``_`` stands for no key."""
     return {
         "" if key == "_" else key: harness.submit_many(count, fairness_key=None if key == "_" else key)
         for key, count in counts.items()
@@ -41,18 +41,18 @@ def ids(claims: list[JobClaim]) -> list[UUID]:
 
 class TestTurns:
     def test_keys_take_turns(self, harness: Harness) -> None:
-        """Whoever submitted first and most: one job of each key, then the next of each; those without a key are one."""
+        """Whoever submitted first or most, each round takes one job of each key; jobs without a key count as one key."""
         lines = submit_each(harness, bob=2, ann=4, _=1)
         (none,), ann, bob = lines[""], lines["ann"], lines["bob"]
         assert ids(harness.claim()) == [none, ann[0], bob[0], ann[1], bob[1], ann[2], ann[3]]
 
     def test_without_keys_nothing_changes(self, harness: Harness) -> None:
-        """Jobs without keys come in claim order, wherever the turns are."""
+        """Jobs without keys come in claim order, whichever key was served last."""
         jobs = harness.submit_many(6)
         assert ids(harness.claim(3, after="bob")) + ids(harness.claim(3, after="")) == jobs
 
     def test_the_turn_goes_on_after_the_one_served_last(self, harness: Harness) -> None:
-        """A node that claims one job at a time goes round too, as long as it says whose turn was last."""
+        """A node that claims one job at a time serves the keys in turn too, if it says which key was served last."""
         lines = submit_each(harness, _=3, ann=3, bob=3)
         served: str | None = None
         got: list[UUID] = []
@@ -63,32 +63,35 @@ class TestTurns:
 
     @pytest.mark.parametrize("after", [None, "", "a", "ann", "b", "bob", "z", "Z"])
     def test_it_begins_after_any_key(self, harness: Harness, after: str | None) -> None:
-        """Also one that has no jobs now, or never had: with the next in order, and after the last with the first."""
+        """
+        The claim begins with the key after the given one, even if that one has no jobs; after the last key
+        comes the first.
+        """
         lines = submit_each(harness, _=2, ann=2, bob=2)
         assert ids(harness.claim(after=after)) == in_rounds(lines, after)
 
     def test_keys_are_ordered_by_code_points(self, harness: Harness) -> None:
-        """On every store alike, whatever its collation says of cases, accents and blanks."""
+        """The order is the same on every store, whatever its collation does with case, accents and blanks."""
         keys = ["Z", "a", "A", "é", "e", "e ", "ß", "ss", "日本", "10", "9"]
         lines = {key: harness.submit_many(2, fairness_key=key) for key in keys}
         assert ids(harness.claim(after="a")) == in_rounds(lines, "a")
 
     def test_a_claim_is_filled(self, harness: Harness) -> None:
-        """A key that has little leaves the rest of the claim to the others: nobody's share lies idle."""
+        """A key with few jobs leaves the rest of the claim to the others, so that the claim is full."""
         lines = submit_each(harness, ann=50, bob=1, carl=3)
         claims = ids(harness.claim(40))
         assert claims == in_rounds(lines)[:40]
         assert len(set(claims) & set(lines["ann"])) == 36
 
     def test_shares_are_even(self, harness: Harness) -> None:
-        """What does not divide goes to those whose turn is next."""
+        """What does not divide evenly goes to the keys whose turn is next."""
         lines = submit_each(harness, ann=100, bob=100, carl=100)
         claims = ids(harness.claim(20, after="ann"))
         assert claims == in_rounds(lines, "ann")[:20]
         assert [len(set(claims) & set(line)) for line in lines.values()] == [6, 7, 7]
 
     def test_fewer_jobs_than_keys(self, harness: Harness) -> None:
-        """Claims that are smaller than a round: in three of them everybody had a turn."""
+        """The claims are smaller than a round: after three of them every key has had its turn."""
         lines = {key: harness.submit_many(3, fairness_key=key) for key in (f"k{n:02}" for n in range(30))}
         first = harness.take(10)
         second = harness.take(10, after=first[-1].body.fairness_key)
@@ -96,7 +99,7 @@ class TestTurns:
         assert [job.claim.job_id for job in (*first, *second, *third)] == in_rounds(lines)[:30]
 
     def test_a_late_small_key_does_not_wait(self, harness: Harness) -> None:
-        """A thousand jobs of one key, submitted before: the other's is in the next claim."""
+        """One key has a thousand older and more urgent jobs: the next claim still takes the other key's job."""
         harness.submit_many(1000, fairness_key="big", priority=Priority.CRITICAL)
         harness.claim(100)
         harness.advance(minutes=5)
@@ -104,7 +107,7 @@ class TestTurns:
         assert small in ids(harness.claim(2, after="big"))
 
     def test_the_body_names_the_key(self, harness: Harness) -> None:
-        """So that the node knows who was served last."""
+        """The body names the key, so that the node knows which key was served last."""
         submit_each(harness, ann=1, _=1)
         jobs = harness.take()
         assert [job.body.fairness_key for job in jobs] == [None, "ann"]
@@ -121,7 +124,7 @@ class TestTurns:
 class TestOrderInsideAKey:
     @pytest.mark.parametrize("seed", range(5))
     def test_exactly_that_of_a_full_sort(self, harness: Harness, seed: int) -> None:
-        """Random backlogs over keys, queues and priorities, claimed in portions: each claim is the brute-force one."""
+        """Random backlogs over keys, queues and priorities, claimed in portions: each claim has the brute-force order."""
         random = Random(seed)
         boost = random.choice([None, timedelta(minutes=15), timedelta(seconds=10)])
         span = random.choice([timedelta(0), timedelta(minutes=1), timedelta(hours=5)])
@@ -153,7 +156,7 @@ class TestOrderInsideAKey:
                 del left[job.claim.job_id]
 
     def test_priorities_count_inside_a_key_only(self, harness: Harness) -> None:
-        """The most urgent job of a key is its first; it does not take another key's turn."""
+        """The most urgent job of a key is the first of that key, but does not take another key's turn."""
         ann = {p: harness.submit(fairness_key="ann", priority=p) for p in (Priority.LOW, Priority.CRITICAL)}
         bob = harness.submit(fairness_key="bob", priority=Priority.LOWEST)
         assert ids(harness.claim()) == [ann[Priority.CRITICAL], bob, ann[Priority.LOW]]
@@ -161,7 +164,10 @@ class TestOrderInsideAKey:
 
 class TestTurnsAndGates:
     def test_a_key_behind_a_closed_gate_has_no_turn(self, harness: Harness) -> None:
-        """A paused queue, an open breaker, no permits, another lane's queue: the others fill the claim."""
+        """
+        A paused queue, an open breaker, no permits, a later due time: such keys are skipped, and the others
+        fill the claim.
+        """
         harness.submit_many(5, fairness_key="ann", queue="paused")
         harness.submit_many(5, fairness_key="bob", breaker="bank")
         harness.submit_many(5, fairness_key="carl", resource="printer")
@@ -174,7 +180,7 @@ class TestTurnsAndGates:
         assert ids(harness.claim(10)) == in_rounds(lines)[:10]
 
     def test_permits_go_round(self, harness: Harness) -> None:
-        """Three permits that two keys compete for: one, one, one; nobody gets them all."""
+        """Two keys compete for three permits: they take turns, and neither gets them all."""
         harness.store.set_limit("printer", concurrent=3, now=harness.now)
         ann = harness.submit_many(5, fairness_key="ann", resource="printer")
         bob = harness.submit_many(5, fairness_key="bob", resource="printer")
@@ -185,7 +191,7 @@ class TestTurnsAndGates:
         assert ids(harness.claim(after="bob")) == [ann[1]]
 
     def test_a_key_that_runs_out_of_permits_leaves_its_turns(self, harness: Harness) -> None:
-        """Its jobs without a limit still take them, in its order; then the others have the rest of the claim."""
+        """Its jobs without a limit still take its turns, in its own order; then the others get the rest of the claim."""
         harness.store.set_limit("printer", concurrent=2, now=harness.now)
         ann = harness.submit_many(4, fairness_key="ann", resource="printer")
         late = harness.submit(fairness_key="ann", scheduled_at=harness.after(microseconds=1))
@@ -194,7 +200,7 @@ class TestTurnsAndGates:
         assert ids(harness.claim(9)) == [ann[0], bob[0], ann[1], bob[1], late, *bob[2:6]]
 
     def test_a_rate_goes_round(self, harness: Harness) -> None:
-        """Starts per minute are shared by those who have work, too."""
+        """The starts of a rate are shared by the keys that have work."""
         harness.store.set_limit("mail", rate=4, period=timedelta(minutes=1), now=harness.now)
         lines = {key: harness.submit_many(5, fairness_key=key, limit_key="mail") for key in ("ann", "bob")}
         assert ids(harness.claim()) == in_rounds(lines)[:4]

@@ -1,4 +1,4 @@
-"""Faults: the connection is lost before, at and after every request; nothing is lost, nothing is done twice."""
+"""Faults: the connection is lost before, during and after every request; nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ratchet.tck.harness import Harness, needs
 from ratchet.tck.sabotage import Situation, sabotage, settled
 
 
-class Submission(Situation):
-    """A small graph with tags and keys."""
+class Submitting(Situation):
+    """Submits a small graph with tags and keys."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -41,7 +41,7 @@ class Submission(Situation):
             store.edges_of(self.child.job_id) != [],
             dict(store.tags_of([self.parent.job_id])) != {},
         ]
-        assert len(set(parts)) == 1, f"half of the submission is stored: {parts}"
+        assert len(set(parts)) == 1, f"only a part of the submission is stored: {parts}"
         return parts[0]
 
     def repeat(self) -> None:
@@ -49,8 +49,8 @@ class Submission(Situation):
         assert len(self.harness.store.edges_of(self.child.job_id)) == 1
 
 
-class Claim(Situation):
-    """Five due jobs of a queue of their own, claimed at once."""
+class Claiming(Situation):
+    """Claims five due jobs of their own queue at once."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -65,11 +65,11 @@ class Claim(Situation):
 
     def is_done(self) -> bool:
         held = self.harness.store.claims_of(self.node)
-        assert set(held) in (set(), self.ids), "half of the claim was made"
+        assert set(held) in (set(), self.ids), "only a part of the claim was made"
         return set(held.values()) == {self.request.claim_id}
 
     def judge(self, error: StoreUnavailable | None) -> None:
-        """A claim may come back short, but what it brings back is what the node holds, and no more."""
+        """A claim may return fewer jobs, but it returns exactly those that the node holds."""
         held = settled(self.is_done)
         if error is None:
             assert self.returned is not None
@@ -79,7 +79,7 @@ class Claim(Situation):
         self.repeat()
 
     def repeat(self) -> None:
-        """The node does not know the token: it hands everything back, and claims anew, until it has all."""
+        """The node does not know the token: it hands everything back and claims again, until it has all five."""
 
         def claim_anew() -> bool:
             store = self.harness.store
@@ -87,7 +87,7 @@ class Claim(Situation):
             self.request = self.harness.request(5, node_id=self.node, queues=frozenset({self.queue}))
             self.operate(store)
             assert self.returned is not None
-            # the server may still be busy with the connection that was lost, and hold the rows
+            # the server may still be working for the lost connection, and hold the rows
             assert {claim.job_id for claim in self.returned} == self.ids
             assert {(claim.attempts, claim.crashes) for claim in self.returned} == {(0, 0)}
             return self.is_done()
@@ -95,8 +95,8 @@ class Claim(Situation):
         assert settled(claim_anew)
 
 
-class Ending(Situation):
-    """Three runs that end in one call, with a callback, a dependant and a batch."""
+class Completing(Situation):
+    """Ends three runs in one call, with a callback, a dependant and a batch."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -123,7 +123,7 @@ class Ending(Situation):
         parts = [record is not None and record.status is not JobStatus.RUNNING for record in ended]
         parts += [store.get(self.callback.job_id) is not None, batch.completed + batch.failed == 2]
         parts += [len(store.executions(c.claim.job_id)) == 1 for c in self.completions]
-        assert len(set(parts)) == 1, f"half of the completion was made: {parts}"
+        assert len(set(parts)) == 1, f"only a part of the completion was made: {parts}"
         return parts[0]
 
     def repeat(self) -> None:
@@ -136,8 +136,8 @@ class Ending(Situation):
         assert (batch.completed + batch.failed, batch.finished_at) == (2, self.harness.now)
 
 
-class Cancellation(Situation):
-    """A job with a dependant is canceled."""
+class Canceling(Situation):
+    """Cancels a job that has a dependant."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -157,17 +157,20 @@ class Cancellation(Situation):
 
 
 SITUATIONS: dict[str, Callable[[Harness], Situation]] = {
-    "submit": Submission,
-    "claim": Claim,
-    "complete": Ending,
-    "cancel": Cancellation,
+    "submit": Submitting,
+    "claim": Claiming,
+    "complete": Completing,
+    "cancel": Canceling,
 }
 
 
 class TestLostConnection:
     @pytest.mark.parametrize("what", SITUATIONS)
     def test_at_every_moment(self, harness: Harness, what: str) -> None:
-        """Whole or not at all, the caller is told which, and doing it again does it exactly once."""
+        """
+        The change is made completely or not at all; the caller is told which, or that it is unknown;
+        repeating it makes it once.
+        """
         assert sabotage(harness, partial(SITUATIONS[what], harness)) > 0
 
 
@@ -178,7 +181,7 @@ class TestUnreachable:
         return Proxy(harness.server)
 
     def test_a_slow_network(self, harness: Harness) -> None:
-        """Five milliseconds each way: everything works, only later."""
+        """With five milliseconds of delay each way, everything still works."""
         with self.proxy(harness) as proxy:
             store = harness.via(*proxy.address)
             proxy.latency = 0.005
@@ -188,7 +191,10 @@ class TestUnreachable:
             assert harness.complete(claim, store=store).won
 
     def test_a_server_that_does_not_answer(self, harness: Harness) -> None:
-        """No call waits for ever: StoreUnavailable within the deadline, and all is well when the server is back."""
+        """
+        No call waits forever: StoreUnavailable comes within the deadline, and the store works again when
+        the server is back.
+        """
         with self.proxy(harness) as proxy:
             store = harness.via(*proxy.address)
             store.counts()
@@ -205,7 +211,7 @@ class TestUnreachable:
             assert harness.status(spec.job_id) is JobStatus.PENDING
 
     def test_every_connection_is_cut_at_once(self, harness: Harness) -> None:
-        """A failover: the handle works again by itself, in every thread's next calls."""
+        """After a failover the handle works again by itself, within a few calls."""
         with self.proxy(harness) as proxy:
             store = harness.via(*proxy.address)
             for _ in range(3):
@@ -216,7 +222,7 @@ class TestUnreachable:
                 assert harness.status(spec.job_id) is JobStatus.PENDING
 
     def test_nobody_listens(self, harness: Harness) -> None:
-        """A server that is down is StoreUnavailable, with a message, not a driver's error."""
+        """A server that is down raises StoreUnavailable with a message, not a driver's error."""
         proxy = self.proxy(harness)
         store = harness.via(*proxy.address)
         proxy.close()
@@ -226,7 +232,7 @@ class TestUnreachable:
 
 
 def _eventually(call: Callable[[], object]) -> None:
-    """Try again where the store says that this may help; after a few tries it must."""
+    """Repeat a call while the store says that this may help; after a few tries it must work."""
     for _ in range(5):
         try:
             call()

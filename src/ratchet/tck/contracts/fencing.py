@@ -1,4 +1,4 @@
-"""Fencing: whoever has lost a job changes nothing about it any more."""
+"""Fencing: a run that has lost its job cannot change it any more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ratchet.tck.losses import ATTEMPTS, CALLBACK, KEY, LOSSES, failed_and_retri
 
 
 def world(harness: Harness, job_id: UUID) -> tuple[object, ...]:
-    """Everything a stale worker could have changed."""
+    """Everything that a stale worker could have changed."""
     record: JobRecord = harness.record(job_id)
     return (
         record,
@@ -33,7 +33,7 @@ def world(harness: Harness, job_id: UUID) -> tuple[object, ...]:
 
 
 def key_is_taken(harness: Harness) -> bool:
-    """A second live job of the key is refused."""
+    """True if a second live job with the key is refused."""
     try:
         harness.submit(business_key=KEY)
     except BusinessKeyBusy:
@@ -45,7 +45,7 @@ class TestStaleClaim:
     @pytest.mark.parametrize("node", ["same node", "other node"])
     @pytest.mark.parametrize("loss", LOSSES)
     def test_a_lost_run_changes_nothing(self, harness: Harness, loss: str, node: str) -> None:
-        """Whatever the old run still tries, the new one keeps job, key, permit and checkpoint, and can end."""
+        """Whatever the old run still tries, the new run keeps the job, key, permit and checkpoint, and can end."""
         old = fresh(harness)
         assert harness.store.save_state(old, '{"n":1}', now=harness.now)
         harness.advance(seconds=1)
@@ -53,7 +53,7 @@ class TestStaleClaim:
         before = world(harness, old.job_id)
         for name, attempt in ATTEMPTS.items():
             harness.advance(seconds=1)
-            assert not attempt(harness, old), f"a stale {name} was answered as done after {loss}"
+            assert not attempt(harness, old), f"the store accepted a stale {name} after {loss}"
             assert world(harness, old.job_id) == before, f"a stale {name} changed something after {loss}"
         assert key_is_taken(harness)
         harness.end(new)
@@ -61,7 +61,7 @@ class TestStaleClaim:
 
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_a_token_that_was_never_given_out(self, harness: Harness, attempt: str) -> None:
-        """The right job under a wrong token: the same as no claim at all."""
+        """The right job under a wrong token counts as no claim at all."""
         claim = fresh(harness)
         before = world(harness, claim.job_id)
         assert not ATTEMPTS[attempt](harness, harness.forged_claim(claim.job_id, claim.node_id))
@@ -71,7 +71,7 @@ class TestStaleClaim:
 
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_a_token_of_another_job(self, harness: Harness, attempt: str) -> None:
-        """A live token with somebody else's job id fits neither: job and token belong together."""
+        """A live token with the id of another job is refused: job and token belong together."""
         mine = fresh(harness)
         theirs = harness.running(node="node-2")
         mixed = structs.replace(mine, claim_id=theirs.claim_id)
@@ -82,7 +82,7 @@ class TestStaleClaim:
 
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_a_canceled_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
-        """CANCELED stays CANCELED; only `settle` and a permit's release free what still waits for the code."""
+        """CANCELED stays CANCELED; only `settle` and `release_permits` free what the run still holds."""
         claim = fresh(harness)
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         before = harness.record(claim.job_id)
@@ -95,7 +95,7 @@ class TestStaleClaim:
 
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_a_finished_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
-        """SUCCEEDED by this very claim: what comes after the success is ignored."""
+        """The job has SUCCEEDED under this claim: whatever the claim tries afterwards is ignored."""
         claim = fresh(harness)
         harness.end(claim)
         before = world(harness, claim.job_id)
@@ -104,7 +104,7 @@ class TestStaleClaim:
 
     @pytest.mark.parametrize("attempt", ATTEMPTS)
     def test_a_rescued_run_changes_nothing(self, harness: Harness, attempt: str) -> None:
-        """PENDING after the rescue: the crashed run's own row is no proof that it has won."""
+        """The job is PENDING after the rescue: the CRASHED row of the run does not prove that its completion won."""
         claim = fresh(harness)
         harness.register(claim.node_id)
         harness.rescue(claim.node_id)
@@ -125,7 +125,7 @@ class TestStaleClaim:
         assert sum(harness.store.counts().values()) == 0
 
     def test_many_stale_claims_in_one_call(self, harness: Harness) -> None:
-        """Old and new claims of the same jobs, mixed in one flush: exactly the new ones win."""
+        """Old and new claims of the same jobs come in one call: exactly those that still hold their job win."""
         harness.submit_many(20)
         old = harness.claim()
         assert harness.store.hand_back(old[::2], now=harness.now) == 10
@@ -139,7 +139,7 @@ class TestStaleClaim:
             assert row.claim_id == claim.claim_id
 
     def test_stale_successes_of_plain_jobs(self, harness: Harness) -> None:
-        """Jobs without key, batch and permit, which a store may end in a shorter way: the fence is there, too."""
+        """A store may end jobs without key, batch and permit in a shorter way: that way is fenced too."""
         harness.submit_many(6)
         old = harness.claim()
         assert harness.store.hand_back(old[::2], now=harness.now) == 3
@@ -150,7 +150,7 @@ class TestStaleClaim:
         assert all(len(harness.store.executions(claim.job_id)) == 1 for claim in old)
 
     def test_many_stale_claims_are_handed_back_by_nobody(self, harness: Harness) -> None:
-        """Hand-back, permits and bodies of a mixed list touch exactly what is still held."""
+        """Given old and new claims, `hand_back` and `bodies` act only on those that still hold their job."""
         harness.submit_many(6)
         old = harness.claim()
         assert harness.store.hand_back(old[:3], now=harness.now) == 3
@@ -160,7 +160,7 @@ class TestStaleClaim:
         assert set(harness.store.bodies([*old, *new])) == {c.job_id for c in new}
 
     def test_completed_retried_and_claimed_again_by_the_same_node(self, harness: Harness) -> None:
-        """The same node, the same attempt number: the old claim cannot finish the new run."""
+        """The node and the attempt number are the same: the old claim still cannot finish the new run."""
         old = fresh(harness)
         new = failed_and_retried(harness, old, old.node_id)
         assert (old.attempt, old.node_id) == (new.attempt, new.node_id)
@@ -176,7 +176,7 @@ class TestStaleClaim:
         "loss", ["rescued", "deregistered", "handed_back", "handed_back_as_unknown", "canceled", "parked"]
     )
     def test_somebody_else_s_row_is_no_proof(self, harness: Harness, loss: str) -> None:
-        """Others wrote the end of this run: a late completion has lost, and is not taken for its own repetition."""
+        """Someone else wrote the end of this run: a late completion has lost, and is not taken for a repeated one."""
         claim = fresh(harness)
         if loss == "canceled":
             harness.store.cancel(claim.job_id, reason="r", now=harness.now)
@@ -191,7 +191,7 @@ class TestStaleClaim:
 
 class TestSettleFence:
     def test_a_key_that_waits_for_another_run(self, harness: Harness) -> None:
-        """The first run was handed back, the second canceled: the first cannot free what waits for the second."""
+        """The first run was handed back and the second canceled: settling the first does not free what the second holds."""
         first = fresh(harness)
         harness.store.hand_back([first], now=harness.now)
         second = harness.claim_job(first.job_id)
@@ -204,7 +204,7 @@ class TestSettleFence:
         assert [limit.held for limit in harness.store.limits()] == [0]
 
     def test_a_retry_that_waits_for_another_run(self, harness: Harness) -> None:
-        """A held-back retry is freed by the run it waits for, and by no other."""
+        """A held-back retry is released only by the run that it waits for."""
         first = harness.running()
         harness.store.hand_back([first], now=harness.now)
         second = harness.claim_job(first.job_id)
@@ -215,7 +215,7 @@ class TestSettleFence:
         assert len(harness.claim()) == 1
 
     def test_a_key_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
-        """The code of two runs of one job goes on: when that of the earlier one ends, the key stays taken."""
+        """Code of two runs of one job is still running: when the earlier one ends, the key stays taken."""
         first = harness.running(business_key=KEY)
         harness.end(first, harness.another_try(), lingers=True)
         harness.advance(seconds=61)  # longer than a retry is held back
@@ -227,7 +227,7 @@ class TestSettleFence:
         assert not key_is_taken(harness)
 
     def test_a_retry_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
-        """The code of two runs of one job goes on: when that of the earlier one ends, the retry is still held back."""
+        """Code of two runs of one job is still running: when the earlier one ends, the retry is still held back."""
         first = harness.running()
         harness.end(first, harness.another_try(), lingers=True)
         harness.advance(seconds=61)
@@ -239,7 +239,7 @@ class TestSettleFence:
         assert len(harness.claim()) == 1
 
     def test_the_key_of_the_next_holder(self, harness: Harness) -> None:
-        """Settled twice: the second time the key belongs to somebody else, and stays theirs."""
+        """A run is settled twice: by the second time the key belongs to another job, which keeps it."""
         claim = fresh(harness)
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         harness.store.settle([claim], now=harness.now)
@@ -250,7 +250,7 @@ class TestSettleFence:
 
 class TestNodeFence:
     def test_a_dead_node_cannot_come_back(self, harness: Harness) -> None:
-        """Declared dead it neither beats, nor changes its state, nor is rescued again."""
+        """A node that was declared dead can neither beat nor change its state, and it is not rescued again."""
         harness.register()
         harness.rescue()
         before = harness.store.nodes()
@@ -261,7 +261,7 @@ class TestNodeFence:
         assert harness.store.nodes() == before
 
     def test_a_lock_s_token(self, harness: Harness) -> None:
-        """A lease that was lost is neither renewed nor released by its old token."""
+        """The old token of a lost lease neither renews nor releases the lock."""
         old, new, ttl = new_id(), new_id(), timedelta(seconds=30)
         assert harness.store.acquire_lock("sweep", holder="a", token=old, ttl=ttl, now=harness.now)
         harness.advance(seconds=31)

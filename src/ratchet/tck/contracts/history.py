@@ -12,7 +12,7 @@ from ratchet.tck.harness import Harness
 
 class TestExecutions:
     def test_oldest_first(self, harness: Harness) -> None:
-        """Each run in the order it happened; uncounted ones only when asked for."""
+        """Runs are listed in the order they happened; uncounted ones only if asked for."""
         claim = harness.running(max_retries=9)
         harness.advance(seconds=1)
         harness.end(claim, harness.another_try())
@@ -39,12 +39,12 @@ class TestExecutions:
         assert (row.claim_id, row.status, row.counted) == (claim.claim_id, ExecutionStatus.CANCELED, False)
 
     def test_a_job_that_never_ran(self, harness: Harness) -> None:
-        """No rows; nor for an unknown job."""
+        """A job that never ran has no rows, and neither has an unknown job."""
         assert harness.store.executions(harness.canceled(), uncounted=True) == []
         assert harness.store.executions(new_id(), uncounted=True) == []
 
     def test_purging_old_runs_of_ended_jobs(self, harness: Harness) -> None:
-        """Runs of ended jobs go when they are old, in portions; those of live jobs stay."""
+        """Old runs of ended jobs are deleted in portions; runs of live jobs stay."""
         done = [harness.succeeded() for _ in range(3)]
         live = harness.running()
         harness.end(live, harness.another_try(harness.after(days=30)))
@@ -60,7 +60,7 @@ class TestExecutions:
 
 class TestLogs:
     def entry(self, harness: Harness, claim: JobClaim, sequence: int, message: str = "hello") -> LogEntry:
-        """One line of a run."""
+        """One log line of a run."""
         return LogEntry(
             job_id=claim.job_id,
             claim_id=claim.claim_id,
@@ -73,7 +73,7 @@ class TestLogs:
         )
 
     def test_in_the_order_they_were_logged(self, harness: Harness) -> None:
-        """Lines of one microsecond keep their sequence; text comes back unharmed."""
+        """Lines of the same microsecond keep their sequence, and their text comes back unchanged."""
         claim = harness.running()
         lines = [self.entry(harness, claim, n, f"line {n} 🧾") for n in range(12)]
         harness.store.append_logs(lines[6:], now=harness.now)
@@ -84,7 +84,7 @@ class TestLogs:
         assert (line.at, line.level, line.logger, line.attempt) == (harness.now, "INFO", "shop.jobs", 1)
 
     def test_a_line_is_stored_once(self, harness: Harness) -> None:
-        """Sent again after a lost answer, a line is left alone."""
+        """A line that is sent again after a lost answer is left alone."""
         claim = harness.running()
         harness.store.append_logs([self.entry(harness, claim, 1, "first")], now=harness.now)
         again = [self.entry(harness, claim, 1, "again"), self.entry(harness, claim, 2, "second")]
@@ -93,7 +93,7 @@ class TestLogs:
         harness.store.append_logs([], now=harness.now)
 
     def test_the_newest_lines(self, harness: Harness) -> None:
-        """A limit keeps the end of the log, in order."""
+        """With a limit, the newest lines are returned, in order."""
         claim = harness.running()
         for n in range(5):
             harness.store.append_logs([self.entry(harness, claim, n, str(n))], now=harness.now)
@@ -102,7 +102,7 @@ class TestLogs:
         assert harness.store.logs(new_id()) == []
 
     def test_lines_of_a_lost_run_say_so(self, harness: Harness) -> None:
-        """A run that lost its job may still write lines; they are kept and labelled."""
+        """A run that lost its job may still write lines; they are kept and marked as lost."""
         harness.register()
         lost = harness.running()
         harness.rescue()
@@ -116,7 +116,7 @@ class TestLogs:
         assert [(line.message, line.lost) for line in harness.store.logs(lost.job_id)] == expected
 
     def test_lines_of_failed_attempts_are_not_lost(self, harness: Harness) -> None:
-        """An attempt that failed and was retried held its job to the end."""
+        """An attempt that failed and was retried held its job until its end, so its lines are not marked as lost."""
         claim = harness.running()
         harness.store.append_logs([self.entry(harness, claim, 1)], now=harness.now)
         harness.end(claim, harness.another_try())
@@ -125,7 +125,7 @@ class TestLogs:
         assert [line.lost for line in harness.store.logs(claim.job_id)] == [False]
 
     def test_purging(self, harness: Harness) -> None:
-        """Old lines go, in portions."""
+        """Old lines are deleted in portions."""
         claim = harness.running()
         harness.store.append_logs([self.entry(harness, claim, n) for n in range(3)], now=harness.now)
         harness.advance(days=1)
@@ -135,7 +135,7 @@ class TestLogs:
         assert [line.message for line in harness.store.logs(claim.job_id)] == ["young"]
 
     def test_deleted_with_their_job(self, harness: Harness) -> None:
-        """Nothing of a deleted job is left."""
+        """The lines of a deleted job are deleted too."""
         claim = harness.running()
         harness.store.append_logs([self.entry(harness, claim, 1)], now=harness.now)
         harness.end(claim)
@@ -145,7 +145,7 @@ class TestLogs:
 
 class TestArchive:
     def test_the_parent_of_an_open_batch_stays(self, harness: Harness) -> None:
-        """It was canceled by itself; its children still come to their ends, and the batch is about it."""
+        """The parent was canceled alone: it is not archived before its children have ended."""
         batch, (child,) = harness.batch_of(1)
         harness.store.cancel(batch.parent.job_id, reason="r", now=harness.now)
         harness.advance(days=8)
@@ -155,7 +155,7 @@ class TestArchive:
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
 
     def test_old_successes_and_cancellations(self, harness: Harness) -> None:
-        """They leave the counts and the plain search, and are still there for who asks."""
+        """They leave the counts and the plain search, but can still be found if asked for."""
         done, gone = harness.succeeded(tags=("t",)), harness.canceled()
         failed = harness.failed()
         harness.advance(days=8)
@@ -186,7 +186,7 @@ class TestArchive:
         assert len(harness.store.executions(done)) == 1
 
     def test_search_reaches_the_archive_by_every_page(self, harness: Harness) -> None:
-        """Paging over both places neither repeats nor hides a job."""
+        """Paging over live and archived jobs neither repeats nor skips a job."""
         ids = [harness.succeeded() for _ in range(4)]
         harness.advance(days=8)
         assert harness.store.archive(before=harness.now, limit=2, now=harness.now) == 2
@@ -201,7 +201,7 @@ class TestArchive:
         assert found == ids[::-1]
 
     def test_in_portions(self, harness: Harness) -> None:
-        """At most the limit, until nothing is left."""
+        """Each call archives at most the limit, until nothing is left."""
         for _ in range(3):
             harness.succeeded()
         harness.advance(days=1)
@@ -212,7 +212,7 @@ class TestArchive:
         ]
 
     def test_a_job_that_others_wait_for_stays(self, harness: Harness) -> None:
-        """Its result is needed by a job that has not ended."""
+        """A job that has not ended still needs its result."""
         parent, child = harness.spec(), harness.child(scheduled_at=harness.after(days=30))
         harness.insert([parent, child], [harness.edge(parent, child)])
         harness.end(harness.claim_job(parent.job_id))
@@ -223,7 +223,7 @@ class TestArchive:
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
 
     def test_what_a_retry_could_revive_stays(self, harness: Harness) -> None:
-        """Canceled by a dead letter's failure: it is kept while that dead letter can be retried, and then runs."""
+        """Jobs that a failure canceled stay while the failed job can be retried; after its retry they run."""
         parent, child, grandchild = harness.spec(), harness.child(), harness.child()
         edges = [harness.edge(parent, child), harness.edge(child, grandchild)]
         harness.insert([parent, child, grandchild], edges)
@@ -249,7 +249,7 @@ class TestArchive:
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 3
 
     def test_purging_the_archive(self, harness: Harness) -> None:
-        """Archived before the date: gone, with runs and tags; its idempotency key stays."""
+        """Jobs that were archived before the date are deleted with their runs and tags; the idempotency key stays."""
         old = harness.succeeded(tags=("t",), idempotency_key="i")
         harness.advance(days=1)
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 1
@@ -263,7 +263,7 @@ class TestArchive:
         assert (answer.job_id, answer.created) == (old, False)
 
     def test_the_oldest(self, harness: Harness) -> None:
-        """When the first of the jobs was created and the first in the archive came there; nothing where there is none."""
+        """When the oldest job was created, and when the first job came into the archive; None if there is none."""
         store = harness.store
         assert (store.oldest_created_at(), store.oldest_archived_at()) == (None, None)
         begun = harness.now

@@ -71,7 +71,7 @@ class TestInsert:
         assert record.created_at == harness.now
 
     def test_a_new_job_has_no_past(self, harness: Harness) -> None:
-        """No run, no error, no result, no node: what has not happened yet is empty."""
+        """Whatever has not happened yet is empty: no run, no error, no result, no node."""
         job_id = harness.submit()
         record = harness.record(job_id)
         assert (record.attempts, record.crashes) == (0, 0)
@@ -105,7 +105,7 @@ class TestInsert:
         assert (record.tags, record.result_truncated, record.archived) == ((), False, False)
 
     def test_times_are_aware_and_exact(self, harness: Harness) -> None:
-        """Stored times come back with a zone and with their microseconds, whatever zone they were given in."""
+        """Stored times come back in UTC and with their microseconds."""
         at = harness.after(days=3, microseconds=1)
         record = harness.record(harness.submit(scheduled_at=at))
         assert record.scheduled_at == at
@@ -113,7 +113,7 @@ class TestInsert:
         assert record.created_at.utcoffset() == timedelta(0)
 
     def test_one_answer_per_spec_in_order(self, harness: Harness) -> None:
-        """The answers stand where their specs stood."""
+        """There is one answer for each spec, in the same order."""
         specs = harness.specs(5)
         answers = harness.store.insert(specs, now=harness.now)
         assert [(a.job_id, a.created, a.replaced) for a in answers] == [(s.job_id, True, None) for s in specs]
@@ -124,7 +124,7 @@ class TestInsert:
         assert sum(harness.store.counts().values()) == 0
 
     def test_thousands_in_one_call(self, harness: Harness) -> None:
-        """2,500 jobs with tags go in together, and all of them are there."""
+        """2,500 jobs with tags go in together, and all of them are stored."""
         specs = harness.specs(2500, tags=("bulk",))
         answers = harness.store.insert(specs, now=harness.now)
         assert [a.job_id for a in answers] == [s.job_id for s in specs]
@@ -137,7 +137,7 @@ class TestInsert:
         assert harness.record(harness.submit(scheduled_at=at)).scheduled_at == at
 
     def test_the_same_id_again_is_the_same_submission(self, harness: Harness) -> None:
-        """A submission repeated after a lost answer is told that it is stored, and changes nothing."""
+        """A submission that is repeated after a lost answer is answered as stored, and changes nothing."""
         spec = harness.spec(tags=("a",), business_key="k", idempotency_key="i")
         harness.insert([spec])
         before = harness.record(spec.job_id)
@@ -148,7 +148,7 @@ class TestInsert:
         assert sum(harness.store.counts().values()) == 1
 
     def test_the_same_id_after_its_end_does_not_run_again(self, harness: Harness) -> None:
-        """The answer was lost, the job has already succeeded: repeating the submission does not revive it."""
+        """The answer was lost, and the job has already succeeded: the repeated submission does not run it again."""
         spec = harness.spec()
         harness.insert([spec])
         harness.end(harness.claim_job(spec.job_id))
@@ -157,7 +157,7 @@ class TestInsert:
         assert harness.claim() == []
 
     def test_a_repeated_graph_is_stored_once(self, harness: Harness) -> None:
-        """Jobs, edges and batch of a repeated submission are not doubled."""
+        """The jobs, edges and batch of a repeated submission are not stored twice."""
         batch, children = harness.batch_of(2)
         follower = harness.child(root_id=children[0].job_id)
         edge = harness.edge(children[0], follower)
@@ -180,7 +180,7 @@ class TestInsert:
         assert harness.store.counts()[JobStatus.PENDING] == 2
 
     def test_a_waiting_job_is_not_queued(self, harness: Harness) -> None:
-        """A job submitted as WAITING stays out of every claim."""
+        """A job that is submitted as WAITING is not claimed."""
         job_id = harness.waiting()
         assert harness.status(job_id) is JobStatus.WAITING
         assert harness.claim() == []
@@ -204,11 +204,11 @@ class TestInsert:
 
 class TestGet:
     def test_an_unknown_id(self, harness: Harness) -> None:
-        """There is no such job: None, not an error."""
+        """The answer is None, not an error."""
         assert harness.store.get(new_id()) is None
 
     def test_a_running_job_shows_its_claim(self, harness: Harness) -> None:
-        """Who runs it, under which token, since when it is RUNNING."""
+        """The record shows which node runs the job, and under which token."""
         claim = harness.running()
         record = harness.record(claim.job_id)
         assert (record.status, record.node_id, record.claim_id) == (
@@ -220,7 +220,7 @@ class TestGet:
 
 class TestDelete:
     def test_a_job_that_is_not_running_goes_with_all_it_left(self, harness: Harness) -> None:
-        """Record, runs, tags and alerts are gone, in every state but RUNNING."""
+        """In every state but RUNNING, the record, runs, tags and alerts are deleted."""
         for job_id in (
             harness.submit(tags=("t",)),
             harness.paused(tags=("t",)),
@@ -237,20 +237,20 @@ class TestDelete:
         assert sum(harness.store.counts().values()) == 0
 
     def test_a_running_job_stays(self, harness: Harness) -> None:
-        """RUNNING: False, and the run can still end."""
+        """Deleting a RUNNING job is False, and its run can still end."""
         claim = harness.running()
         assert not harness.store.delete(claim.job_id)
         harness.end(claim)
 
     def test_an_unknown_job(self, harness: Harness) -> None:
-        """Nothing to delete: False; the second delete finds nothing either."""
+        """Deleting an unknown job is False, and so is deleting a job a second time."""
         job_id = harness.submit()
         assert not harness.store.delete(new_id())
         assert harness.store.delete(job_id)
         assert not harness.store.delete(job_id)
 
     def test_a_parent_of_a_join_that_still_waits(self, harness: Harness) -> None:
-        """One parent has succeeded and is deleted: the join can never be complete, and is canceled."""
+        """One parent has succeeded and is deleted: the join can never be complete, so it is canceled."""
         one, other, join = harness.spec(), harness.spec(), harness.child(needs=2)
         harness.insert([one, other, join], [harness.edge(one, join), harness.edge(other, join, position=1)])
         harness.end(harness.claim_job(one.job_id))
@@ -258,19 +258,19 @@ class TestDelete:
         assert harness.status(join.job_id) is JobStatus.CANCELED
 
     def test_a_deleted_job_is_never_claimed(self, harness: Harness) -> None:
-        """It leaves the queue too."""
+        """A deleted job leaves the queue too."""
         assert harness.store.delete(harness.submit())
         assert harness.claim() == []
 
     def test_its_idempotency_key_stays(self, harness: Harness) -> None:
-        """The same key never makes a second job, even when the first one was deleted."""
+        """The same key never makes a second job, even after the first one was deleted."""
         job_id = harness.submit(idempotency_key="once")
         assert harness.store.delete(job_id)
         answer = harness.store.insert([harness.spec(idempotency_key="once")], now=harness.now)[0]
         assert (answer.job_id, answer.created) == (job_id, False)
 
     def test_its_business_key_is_free(self, harness: Harness) -> None:
-        """Nobody holds the key any more."""
+        """Another job can take the key."""
         assert harness.store.delete(harness.submit(business_key="k"))
         assert harness.status(harness.submit(business_key="k")) is JobStatus.PENDING
 
@@ -296,7 +296,7 @@ class TestReschedule:
         assert [c.job_id for c in harness.claim()] == [job_id]
 
     def test_to_an_earlier_time(self, harness: Harness) -> None:
-        """A job moved before others that were claimed past is found at once."""
+        """Later jobs have already been claimed: a job that moves before them is found at once."""
         late = harness.submit(scheduled_at=harness.after(days=1))
         harness.end_all(harness.claim(100))
         harness.submit_many(3)
@@ -305,7 +305,7 @@ class TestReschedule:
         assert [c.job_id for c in harness.claim(1)] == [late]
 
     def test_a_paused_job(self, harness: Harness) -> None:
-        """It stays PAUSED and is due at the new time after resuming."""
+        """The job stays PAUSED; after resuming it is due at the new time."""
         job_id = harness.paused()
         at = harness.after(hours=2)
         assert harness.store.reschedule(job_id, at, now=harness.now)
@@ -315,7 +315,7 @@ class TestReschedule:
         assert harness.claim() == []
 
     def test_a_waiting_job(self, harness: Harness) -> None:
-        """Released, it is due at its own later time."""
+        """Once released, the job is due at its new, later time."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         at = harness.after(hours=2)
@@ -327,7 +327,7 @@ class TestReschedule:
         )
 
     def test_any_other_state(self, harness: Harness) -> None:
-        """RUNNING and ended jobs keep their time; there is nothing to move."""
+        """RUNNING and ended jobs cannot be moved and keep their time."""
         ids = [harness.running().job_id, harness.succeeded(), harness.failed(), harness.canceled()]
         before = [harness.record(job_id) for job_id in ids]
         assert [harness.store.reschedule(i, harness.after(hours=1), now=harness.now) for i in ids] == [
@@ -339,7 +339,7 @@ class TestReschedule:
 
 class TestReplace:
     def test_in_every_state_that_can_be_replaced(self, harness: Harness) -> None:
-        """PENDING, PAUSED, WAITING: the old job is CANCELED and points at the new one, which is stored."""
+        """A PENDING, PAUSED or WAITING job is CANCELED and points at the new job, which is stored."""
         for job_id, previous in (
             (harness.submit(), JobStatus.PENDING),
             (harness.paused(), JobStatus.PAUSED),
@@ -359,7 +359,7 @@ class TestReplace:
         assert len(harness.claim()) == 3
 
     def test_in_any_other_state(self, harness: Harness) -> None:
-        """None: the old job is as it was, and the new one is not stored."""
+        """The answer is None: the old job is unchanged, and the new one is not stored."""
         for job_id in (
             harness.running().job_id,
             harness.succeeded(),
@@ -373,7 +373,7 @@ class TestReplace:
             assert harness.store.get(spec.job_id) is None
 
     def test_the_business_key_passes_on(self, harness: Harness) -> None:
-        """Old and new name the same key: the new job holds it."""
+        """Both jobs name the same key: the new one holds it."""
         old = harness.submit(business_key="k")
         spec = harness.spec(business_key="k")
         assert harness.store.replace(old, spec, now=harness.now) is not None
@@ -381,7 +381,7 @@ class TestReplace:
         assert (answer.job_id, answer.created) == (spec.job_id, False)
 
     def test_dependants_of_the_old_job_are_canceled(self, harness: Harness) -> None:
-        """Replaced is CANCELED: every edge of the old job is broken."""
+        """A replaced job is CANCELED, so its dependants are canceled too."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         assert harness.store.replace(parent.job_id, harness.spec(), now=harness.now) is not None
@@ -390,6 +390,6 @@ class TestReplace:
 
 class TestSignalWait:
     def test_a_waiting_job_names_its_signal(self, harness: Harness) -> None:
-        """Whoever looks at the job sees what it waits for."""
+        """The record shows which signal the job waits for."""
         job_id = harness.waiting(signal=SignalWait(key="order:1:approved"))
         assert harness.record(job_id).signal_key == "order:1:approved"

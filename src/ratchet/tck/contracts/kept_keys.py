@@ -1,4 +1,4 @@
-"""Kept keys: a business key stays with a job that has ended while the code of any of its runs goes on."""
+"""Business keys that stay with an ended job while the code of one of its runs is still running."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ratchet.tck.race import ROUNDS, results
 
 
 def goes_on(harness: Harness, decision: Decision | None = None, **spec: Any) -> tuple[JobClaim, JobClaim]:
-    """Two runs of one job with a key: the code of the first goes on, the second holds the job now."""
+    """Two runs of one job with a key: the code of the first is still running, and the second holds the job now."""
     first = harness.running(business_key="k", max_retries=9, node="node-1", **spec)
     return first, again(harness, first, decision)
 
 
 def again(harness: Harness, run: JobClaim, decision: Decision | None = None) -> JobClaim:
-    """End a run whose code goes on, and claim its job once more."""
+    """End a run whose code is still running, and claim its job again."""
     harness.end(run, decision or harness.another_try(), lingers=True)
     harness.advance(minutes=2)
     return harness.claim_job(run.job_id, node_id="node-2")
@@ -32,7 +32,7 @@ def again(harness: Harness, run: JobClaim, decision: Decision | None = None) -> 
 
 class TestKeyOfEarlierRuns:
     def test_it_is_kept_until_that_code_has_ended(self, harness: Harness) -> None:
-        """The retry has succeeded; the run that timed out before it may still act under the key."""
+        """The retry has succeeded, but the code of the run that timed out before it may still act under the key."""
         first, second = goes_on(harness)
         harness.end(second)
         assert not key_is_free(harness)
@@ -42,7 +42,7 @@ class TestKeyOfEarlierRuns:
         assert key_is_free(harness)
 
     def test_code_that_has_ended_meanwhile_keeps_nothing(self, harness: Harness) -> None:
-        """The first run's code ends while the second run goes on: the end of the job frees the key."""
+        """The code of the first run ends during the second run: the end of the job frees the key."""
         first, second = goes_on(harness)
         harness.store.settle([first], now=harness.now)
         assert not key_is_free(harness)
@@ -51,25 +51,25 @@ class TestKeyOfEarlierRuns:
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
     def test_of_several_runs_the_last_to_end(self, harness: Harness, order: tuple[int, ...]) -> None:
-        """Three runs time out and cannot be stopped; the key is free when all three have ended, in any order."""
+        """Three runs time out and cannot be stopped: the key is free when the code of all three has ended, in any order."""
         first, second = goes_on(harness)
         third = again(harness, second)
         harness.end(third, harness.failure(), lingers=True)
         runs = (first, second, third)
-        for place in order:
+        for number in order:
             assert not key_is_free(harness)
-            harness.store.settle([runs[place]], now=harness.now)
+            harness.store.settle([runs[number]], now=harness.now)
         assert key_is_free(harness)
 
     def test_all_of_them_in_one_call(self, harness: Harness) -> None:
-        """Told of together, nothing is left."""
+        """Settling all runs in one call frees the key."""
         first, second = goes_on(harness)
         harness.end(second, harness.failure(), lingers=True)
         harness.store.settle([first, second], now=harness.now)
         assert key_is_free(harness)
 
     def test_also_after_a_retry_by_hand(self, harness: Harness) -> None:
-        """The job has its key again at once, but gives it to nobody else before the old code has ended."""
+        """The job holds its key again at once, but no other job gets it before the old code has ended."""
         claim = harness.running(business_key="k", node="node-1")
         harness.end(claim, harness.failure(), lingers=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
@@ -82,7 +82,10 @@ class TestKeyOfEarlierRuns:
         "decision", [HandBack(), CountCrash(detail="boom", max_crashes=3)], ids=["hand back", "crash"]
     )
     def test_however_the_run_has_ended(self, harness: Harness, decision: Decision) -> None:
-        """Handed back or counted as a crash: the job waits for the code at most a minute, the key until it ends."""
+        """
+        After a hand-back or a crash, the job waits at most a minute for the old code, and the key until
+        that code ends.
+        """
         harness.store.set_limit("gateway", concurrent=5, now=harness.now)
         first = harness.running(business_key="k", resource="gateway")
         due_at = harness.record(first.job_id).scheduled_at
@@ -101,7 +104,7 @@ class TestKeyOfEarlierRuns:
         "decision", [HandBack(), CountCrash(detail="boom", max_crashes=3)], ids=["hand back", "crash"]
     )
     def test_a_job_that_waits_for_it_is_due_as_before(self, harness: Harness, decision: Decision) -> None:
-        """Its own due time is kept, and counts again when the code has ended."""
+        """The job's own due time is kept, and counts again when the old code has ended."""
         claim = harness.running()
         due_at = harness.record(claim.job_id).scheduled_at
         harness.end(claim, decision, lingers=True)
@@ -110,7 +113,7 @@ class TestKeyOfEarlierRuns:
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
 
     def test_a_crash_that_is_one_too_many(self, harness: Harness) -> None:
-        """A dead letter whose last run's code goes on keeps key and permit for it."""
+        """A dead letter keeps key and permit while the code of its last run is still running."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(business_key="k", resource="gateway")
         harness.end(claim, CountCrash(detail="boom", max_crashes=1), lingers=True)
@@ -120,7 +123,7 @@ class TestKeyOfEarlierRuns:
         assert (key_is_free(harness), held(harness)) == (True, 0)
 
     def test_nobody_replaces_such_a_job(self, harness: Harness) -> None:
-        """A job that waits is canceled for its replacement, but its key is not free yet."""
+        """The waiting job is canceled for its replacement, but its key is not free yet."""
         first, second = goes_on(harness)
         harness.end(second, harness.another_try())
         spec = harness.spec(business_key="k", busy=Busy.REPLACE)
@@ -141,7 +144,7 @@ class TestKeyOfEarlierRuns:
         assert key_is_free(harness)
 
     def test_a_dead_node_frees_it_for_a_job_that_lives(self, harness: Harness) -> None:
-        """The node of the first run dies while the second runs: the end of the job frees the key."""
+        """The node of the first run dies during the second run: the end of the job frees the key."""
         harness.register("node-1")
         _, second = goes_on(harness)
         harness.rescue("node-1")
@@ -151,7 +154,7 @@ class TestKeyOfEarlierRuns:
 
     @pytest.mark.parametrize("nodes", [("node-1", "node-2"), ("node-2", "node-1")])
     def test_one_of_two_nodes_dies(self, harness: Harness, nodes: tuple[str, str]) -> None:
-        """The code on the other one goes on."""
+        """The code on the other node is still running, so the key stays taken."""
         harness.register("node-1")
         harness.register("node-2")
         _, second = goes_on(harness)
@@ -162,7 +165,7 @@ class TestKeyOfEarlierRuns:
         assert key_is_free(harness)
 
     def test_it_is_no_permit(self, harness: Harness) -> None:
-        """Giving back permits ends no code."""
+        """Releasing permits does not free the key."""
         first, second = goes_on(harness)
         assert harness.store.release_permits([first]) == 0
         harness.end(second)
@@ -171,7 +174,7 @@ class TestKeyOfEarlierRuns:
         assert not key_is_free(harness)
 
     def test_both_end_at_the_same_moment(self, harness: Harness) -> None:
-        """The later run on record, the code of the earlier one in fact: whoever is first, the key is free."""
+        """The later run and the code of the earlier one end at once: whichever is first, the key is free."""
         one, other = harness.reopen_many(2)
         for _ in range(ROUNDS):
             first, second = goes_on(harness)
@@ -183,7 +186,7 @@ class TestKeyOfEarlierRuns:
             assert key_is_free(harness)
 
     def test_a_retry_by_hand_at_the_same_moment(self, harness: Harness) -> None:
-        """The code ends while its job gets another chance: the job has its key, and its end frees it."""
+        """The old code ends while its job is retried: the job holds its key, and its end frees it."""
         one, other = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running(business_key="k")
@@ -200,7 +203,7 @@ class TestKeyOfEarlierRuns:
 
 class TestKeysOfOneCall:
     def test_a_key_that_is_freed_in_the_same_call(self, harness: Harness) -> None:
-        """A replacement cancels a job and with it one that holds another key: that is free for the next call."""
+        """A replacement cancels a job and a dependant that holds another key: that key is free for the next call only."""
         holder, behind = harness.spec(business_key="a"), harness.child(business_key="b")
         harness.insert([holder, behind], [harness.edge(holder, behind)])
         specs = [harness.spec(business_key="a", busy=Busy.REPLACE), harness.spec(business_key="b")]

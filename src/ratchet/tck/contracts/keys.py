@@ -1,4 +1,4 @@
-"""Keys: what an idempotency key and a business key promise at submission, and for how long."""
+"""Keys: what an idempotency key and a business key guarantee at submission, and for how long."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ratchet.tck.harness import Harness
 
 
 def submit(harness: Harness, **changes: object) -> Insertion:
-    """Store one job; the whole answer."""
+    """Store one job; its whole answer."""
     return harness.store.insert([harness.spec(**changes)], now=harness.now)[0]
 
 
 def holder_of(harness: Harness, key: str) -> UUID | None:
-    """The live job that holds a business key, as the next submission would be told; None if it is free."""
+    """The live job that holds a business key, as the next submission is told; None if the key is free."""
     spec = harness.spec(business_key=key, busy=Busy.RETURN, scheduled_at=harness.after(days=365))
     answer = harness.store.insert([spec], now=harness.now)[0]
     if answer.created:
@@ -33,7 +33,7 @@ def holder_of(harness: Harness, key: str) -> UUID | None:
 
 class TestIdempotencyKey:
     def test_the_second_gets_the_first(self, harness: Harness) -> None:
-        """The same key: no second job, and the answer names the original."""
+        """The same key stores no second job, and the answer names the original."""
         first = submit(harness, idempotency_key="request-1")
         spec = harness.spec(idempotency_key="request-1", payload="[]")
         second = harness.store.insert([spec], now=harness.now)[0]
@@ -43,21 +43,21 @@ class TestIdempotencyKey:
         assert harness.store.counts()[JobStatus.PENDING] == 1
 
     def test_keys_are_told_apart_exactly(self, harness: Harness) -> None:
-        """Case, spaces at the end and accents make different keys; 255 characters are allowed."""
+        """Case, trailing spaces and accents make different keys; 255 characters are allowed."""
         keys = ["a", "A", "a ", "á", "a" * 254, "a" * 255, "ß", "ss", "🧾" * 60]
         ids = [submit(harness, idempotency_key=key).job_id for key in keys]
         assert len(set(ids)) == len(keys)
         assert [submit(harness, idempotency_key=key).job_id for key in keys] == ids
 
     def test_twice_in_one_call(self, harness: Harness) -> None:
-        """The later spec of a call is answered with the earlier one."""
+        """Of two specs in one call, the later one is answered with the earlier one."""
         one, two = harness.specs(2, idempotency_key="k")
         answers = harness.store.insert([one, two], now=harness.now)
         assert [(a.job_id, a.created) for a in answers] == [(one.job_id, True), (one.job_id, False)]
         assert harness.store.counts()[JobStatus.PENDING] == 1
 
     def test_it_outlives_the_job(self, harness: Harness) -> None:
-        """Same key, same job, forever: after success, failure, cancellation and archiving."""
+        """The same key means the same job forever: after success, failure, cancellation and archiving."""
         ids = {
             "done": harness.succeeded(idempotency_key="done"),
             "dead": harness.failed(idempotency_key="dead"),
@@ -83,19 +83,22 @@ class TestIdempotencyKey:
         assert harness.store.edges_of(step.job_id) == []
 
     def test_a_duplicate_reserves_no_business_key(self, harness: Harness) -> None:
-        """What is not stored holds nothing."""
+        """A duplicate is not stored, so it holds no key."""
         submit(harness, idempotency_key="i")
         assert not submit(harness, idempotency_key="i", business_key="b").created
         assert holder_of(harness, "b") is None
 
     def test_a_duplicate_does_not_raise_for_its_own_holder(self, harness: Harness) -> None:
-        """The same submission with both keys, sent twice with new ids: the original is returned, not BusinessKeyBusy."""
+        """
+        The same submission with both keys is sent again with a new id: the answer is the original, not
+        BusinessKeyBusy.
+        """
         first = submit(harness, idempotency_key="i", business_key="b")
         second = submit(harness, idempotency_key="i", business_key="b")
         assert (second.job_id, second.created) == (first.job_id, False)
 
     def test_a_refused_submission_keeps_no_key(self, harness: Harness) -> None:
-        """Refused for its business key: its idempotency key is free, and the next try is stored."""
+        """A submission that was refused for its business key does not keep its idempotency key: the next try is stored."""
         holder = harness.submit(business_key="b")
         with pytest.raises(BusinessKeyBusy):
             submit(harness, idempotency_key="i", business_key="b")
@@ -104,7 +107,7 @@ class TestIdempotencyKey:
 
 
 class TestKeyTwiceInOneGraph:
-    """The jobs of a graph are stored together or not at all, so that none of them can stand for another."""
+    """The jobs of a graph are stored together or not at all, so none of them can be the answer for another."""
 
     def graph(self, harness: Harness, **keys: Any) -> tuple[list[JobSpec], list[Edge]]:
         root = harness.spec(**keys)
@@ -112,7 +115,7 @@ class TestKeyTwiceInOneGraph:
         return [root, child], [harness.edge(root, child)]
 
     def test_an_idempotency_key(self, harness: Harness) -> None:
-        """InvalidJob, and nothing is stored."""
+        """InvalidJob is raised, and nothing is stored."""
         specs, edges = self.graph(harness, idempotency_key="once")
         with pytest.raises(InvalidJob, match="once"):
             harness.store.insert(specs, now=harness.now, edges=edges)
@@ -120,7 +123,7 @@ class TestKeyTwiceInOneGraph:
 
     @pytest.mark.parametrize("busy", list(Busy))
     def test_a_business_key(self, harness: Harness, busy: Busy) -> None:
-        """Busy, whatever the later one says; nothing is stored, and the key is free."""
+        """BusinessKeyBusy is raised, whatever ``busy`` says; nothing is stored, and the key is free."""
         specs, edges = self.graph(harness, business_key="twice", busy=busy)
         with pytest.raises(BusinessKeyBusy):
             harness.store.insert(specs, now=harness.now, edges=edges)
@@ -129,11 +132,11 @@ class TestKeyTwiceInOneGraph:
 
 
 class TestNotStored:
-    """A submission that an older job answers leaves nothing behind and disturbs nobody."""
+    """A submission that is answered with an older job leaves nothing behind and changes no other job."""
 
     @pytest.mark.parametrize("returning_first", [True, False])
     def test_it_replaces_nobody(self, harness: Harness, returning_first: bool) -> None:
-        """One key of a graph is answered with its holder; another key's holder, to be replaced, stays."""
+        """One key of a graph is answered with its holder: the holder of the other key, which was to be replaced, stays."""
         answering, other = harness.submit(business_key="a"), harness.submit(business_key="b")
         keys: list[dict[str, Any]] = [
             {"business_key": "a", "busy": Busy.RETURN},
@@ -148,7 +151,10 @@ class TestNotStored:
         assert holder_of(harness, "b") == other
 
     def test_its_idempotency_key_goes_to_the_next(self, harness: Harness) -> None:
-        """Two of one call share it, and the first is answered with the holder of its business key: the second is stored."""
+        """
+        Two specs of a call share the key, and the first is answered with the holder of its business key:
+        the second is stored.
+        """
         holder = harness.submit(business_key="b")
         one = harness.spec(idempotency_key="i", business_key="b", busy=Busy.RETURN)
         two = harness.spec(idempotency_key="i")
@@ -158,7 +164,10 @@ class TestNotStored:
         assert submit(harness, idempotency_key="i").job_id == two.job_id
 
     def test_its_business_key_goes_to_the_next(self, harness: Harness) -> None:
-        """Two of one call share it, and the first is a part of a graph that is answered: the second is stored with it."""
+        """
+        Two specs of a call share the key, and the first belongs to a graph that is answered: the second is
+        stored with the key.
+        """
         holder = harness.submit(business_key="b")
         root = harness.spec(business_key="free")
         child = harness.child(root_id=root.job_id, business_key="b", busy=Busy.RETURN)
@@ -174,7 +183,7 @@ class TestNotStored:
         assert holder_of(harness, "free") == other.job_id
 
     def test_a_duplicate_is_answered_with_its_original(self, harness: Harness) -> None:
-        """Also where another key of the same graph is busy."""
+        """The answer is the original even if another key of the same graph is busy."""
         original, _ = submit(harness, idempotency_key="i").job_id, harness.submit(business_key="b")
         root = harness.spec(business_key="b", busy=Busy.RETURN)
         child = harness.child(root_id=root.job_id, idempotency_key="i")
@@ -182,7 +191,7 @@ class TestNotStored:
         assert [one.job_id for one in answers] == [original] * 2
 
     def test_the_first_holder_at_work_refuses_it(self, harness: Harness) -> None:
-        """Two RUNNING holders are to be replaced: the first is canceled, the second goes on, nothing is stored."""
+        """Two RUNNING holders are to be replaced: the first is canceled, the second goes on, and nothing is stored."""
         first, second = harness.running(business_key="a"), harness.running(business_key="b")
         specs = [harness.spec(business_key=key, busy=Busy.REPLACE) for key in ("a", "b")]
         with pytest.raises(BusinessKeyBusy, match=str(first.job_id)):
@@ -193,7 +202,7 @@ class TestNotStored:
 
 class TestBusinessKeyBusy:
     def test_raise(self, harness: Harness) -> None:
-        """The error names key and holder, and nothing of the call is stored."""
+        """The error names the key and its holder, and nothing of the call is stored."""
         holder = harness.submit(business_key="invoice-42")
         before, refused = harness.spec(), harness.spec(business_key="invoice-42")
         child = harness.child()
@@ -207,7 +216,7 @@ class TestBusinessKeyBusy:
         assert sum(harness.store.counts().values()) == 1
 
     def test_return(self, harness: Harness) -> None:
-        """The holder is the answer; nothing is stored for this spec, the others are."""
+        """The answer is the holder; this spec is not stored, but the others are."""
         holder = harness.submit(business_key="k")
         mine, other = harness.spec(business_key="k", busy=Busy.RETURN), harness.spec()
         answers = harness.store.insert([mine, other], now=harness.now)
@@ -216,7 +225,7 @@ class TestBusinessKeyBusy:
 
     @pytest.mark.parametrize("state", ["PENDING", "PAUSED", "WAITING"])
     def test_replace(self, harness: Harness, state: str) -> None:
-        """The holder is CANCELED as superseded, with its dependants, and the new job has the key."""
+        """The holder is CANCELED as superseded, its dependants are canceled too, and the new job has the key."""
         make = {"PENDING": harness.submit, "PAUSED": harness.paused, "WAITING": harness.waiting}[state]
         holder = make(business_key="k")
         child = harness.child()
@@ -233,7 +242,7 @@ class TestBusinessKeyBusy:
         assert holder_of(harness, "k") == answer.job_id
 
     def test_replace_a_running_holder(self, harness: Harness) -> None:
-        """It is canceled, but its code still runs: the key stays taken until that has ended."""
+        """The holder is canceled, but its code is still running: the key stays taken until that code has ended."""
         claim = harness.running(business_key="k")
         with pytest.raises(BusinessKeyBusy) as caught:
             submit(harness, business_key="k", busy=Busy.REPLACE)
@@ -245,12 +254,12 @@ class TestBusinessKeyBusy:
         assert submit(harness, business_key="k", busy=Busy.REPLACE).created
 
     def test_replace_a_free_key(self, harness: Harness) -> None:
-        """Nobody to replace: an ordinary submission."""
+        """No job holds the key, so it is an ordinary submission."""
         answer = submit(harness, business_key="k", busy=Busy.REPLACE)
         assert (answer.created, answer.replaced) == (True, None)
 
     def test_twice_in_one_call(self, harness: Harness) -> None:
-        """Two live jobs may never hold one key, even if they come together."""
+        """Two live jobs never hold the same key, even if they come in one call."""
         specs = harness.specs(2, business_key="k")
         with pytest.raises(BusinessKeyBusy):
             harness.store.insert(specs, now=harness.now)
@@ -258,13 +267,13 @@ class TestBusinessKeyBusy:
         assert holder_of(harness, "k") is None
 
     def test_the_same_id_again_is_not_busy(self, harness: Harness) -> None:
-        """A repeated submission meets its own reservation."""
+        """A repeated submission finds its own reservation, and that is not busy."""
         spec = harness.spec(business_key="k")
         for _ in range(2):
             assert [a.created for a in harness.store.insert([spec], now=harness.now)] == [True]
 
     def test_keys_are_told_apart_exactly(self, harness: Harness) -> None:
-        """Case, spaces at the end and accents make different keys; 255 characters are allowed."""
+        """Case, trailing spaces and accents make different keys; 255 characters are allowed."""
         for key in ("a", "A", "a ", "á", "a" * 254, "a" * 255):
             assert submit(harness, business_key=key).created
 
@@ -281,7 +290,7 @@ class TestBusinessKeyHolding:
         assert {key: holder_of(harness, key) for key in holders} == holders
 
     def test_every_end_frees_it(self, harness: Harness) -> None:
-        """SUCCEEDED, FAILED and CANCELED jobs hold nothing, and keep the key only to be found by."""
+        """SUCCEEDED, FAILED and CANCELED jobs hold nothing; their records still show the key, for searches."""
         for job_id in (
             harness.succeeded(business_key="k"),
             harness.failed(business_key="k"),
@@ -291,7 +300,7 @@ class TestBusinessKeyHolding:
             assert harness.record(job_id).business_key == "k"
 
     def test_retries_keep_it(self, harness: Harness) -> None:
-        """Between two attempts, after a hand-back and after a postponement the key stays taken."""
+        """The key stays taken between two attempts, after a hand-back and after a postponement."""
         claim = harness.running(business_key="k")
         for decision in (harness.another_try(), HandBack(), Reschedule(at=harness.now)):
             harness.end(claim, decision)
@@ -309,13 +318,13 @@ class TestBusinessKeyHolding:
         assert holder_of(harness, "k") is None
 
     def test_retry_takes_it_again(self, harness: Harness) -> None:
-        """A job retried by hand is live, so it holds its key."""
+        """A job that is retried by hand is live again, so it holds its key."""
         job_id = harness.failed(business_key="k")
         assert harness.store.retry(job_id, now=harness.now)
         assert holder_of(harness, "k") == job_id
 
     def test_retry_of_a_key_that_was_taken(self, harness: Harness) -> None:
-        """BusinessKeyBusy names the new holder, and the failed job is as it was."""
+        """BusinessKeyBusy names the new holder, and the failed job is unchanged."""
         job_id = harness.failed(business_key="k")
         holder = harness.submit(business_key="k")
         before = harness.record(job_id)
@@ -326,7 +335,7 @@ class TestBusinessKeyHolding:
         assert len(harness.store.alerts_of(job_id)) == 1
 
     def test_a_canceled_run_keeps_it_until_its_code_has_ended(self, harness: Harness) -> None:
-        """Canceled while RUNNING: busy until `settle`, which frees it once and for all."""
+        """A job that was canceled while RUNNING keeps its key until `settle` frees it."""
         claim = harness.running(business_key="k")
         assert harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         assert holder_of(harness, "k") == claim.job_id
@@ -334,7 +343,7 @@ class TestBusinessKeyHolding:
         assert holder_of(harness, "k") is None
 
     def test_a_lingering_run_keeps_it(self, harness: Harness) -> None:
-        """A timed-out run whose thread could not be stopped holds its key after the failure."""
+        """A timed-out run whose code could not be stopped keeps its key after the failure."""
         claim = harness.running(business_key="k")
         harness.end(claim, harness.failure(), lingers=True)
         assert harness.status(claim.job_id) is JobStatus.FAILED
@@ -343,16 +352,16 @@ class TestBusinessKeyHolding:
         assert holder_of(harness, "k") is None
 
     def test_a_dead_node_frees_it(self, harness: Harness) -> None:
-        """The code of a canceled run ends with its node at the latest."""
+        """The code of ended runs ends with its node at the latest, and then their keys are free."""
         harness.register()
-        canceled, lingering = harness.running(business_key="a"), harness.running(business_key="b")
+        canceled, still_running = harness.running(business_key="a"), harness.running(business_key="b")
         harness.store.cancel(canceled.job_id, reason="r", now=harness.now)
-        harness.end(lingering, harness.failure(), lingers=True)
+        harness.end(still_running, harness.failure(), lingers=True)
         harness.rescue()
         assert (holder_of(harness, "a"), holder_of(harness, "b")) == (None, None)
 
     def test_a_node_that_leaves_frees_it(self, harness: Harness) -> None:
-        """A clean goodbye frees what lingers."""
+        """A node that deregisters frees the keys that its ended runs still hold."""
         harness.register()
         claim = harness.running(business_key="k")
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
@@ -360,7 +369,7 @@ class TestBusinessKeyHolding:
         assert holder_of(harness, "k") is None
 
     def test_another_node_s_death_frees_nothing(self, harness: Harness) -> None:
-        """Only the node that runs the code can end it by dying."""
+        """Only the death of the node that runs the code frees the key."""
         harness.register("node-1")
         harness.register("node-2")
         claim = harness.running(business_key="k", node="node-1")
@@ -369,7 +378,7 @@ class TestBusinessKeyHolding:
         assert holder_of(harness, "k") == claim.job_id
 
     def test_settling_nothing_is_harmless(self, harness: Harness) -> None:
-        """A run whose job goes on, has ended, or never was: `settle` takes nothing from anybody."""
+        """`settle` of a live run, of a claim that was never given out or of an unknown job takes nothing from anyone."""
         live, pending = harness.running(business_key="live"), harness.submit(business_key="pending")
         harness.store.settle(
             [live, harness.forged_claim(pending), harness.forged_claim(new_id())], now=harness.now

@@ -1,4 +1,4 @@
-"""Lifecycle: every edge of the state machine is possible, and every edge it does not have is refused."""
+"""Lifecycle: every move of the state machine is possible, and every other move is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ratchet.model.job import SignalWait
 from ratchet.model.status import TRANSITIONS, JobStatus, Transition, Trigger, sources, targets
 from ratchet.tck.harness import Harness
 
-#: The parents of the job under test live in a queue of their own, so that claims of it leave them alone.
+#: The parents of the job under test have their own queue, so that claims for the job leave them alone.
 PARENTS = "parents"
 MINE = frozenset({"default"})
 
@@ -26,10 +26,10 @@ DEADLINE = timedelta(hours=1)
 @dataclass
 class Subject:
     """
-    A job brought into a state, with the means to try every trigger on it.
+    A job in a given state, with the means to try every trigger on it.
 
-    Besides what made it, it hangs on *parent*, which is RUNNING: ending that parent tries to
-    release it, to cancel it, to fail it by its condition, and to revive it.
+    It also depends on *parent*, which is RUNNING: ending that parent tries to release the job, to cancel
+    it, to fail it by its condition, and to revive it.
     """
 
     harness: Harness
@@ -44,7 +44,7 @@ class Subject:
         return self.claim
 
     def best_claim(self) -> JobClaim:
-        """The claim that a worker would come with: the live one, else one that never was."""
+        """The claim that a worker would use: the live one, else one that was never given out."""
         if self.harness.status(self.job_id) is JobStatus.RUNNING and self.claim is not None:
             return self.claim
         return self.harness.forged_claim(self.job_id)
@@ -54,20 +54,20 @@ class Subject:
         return self.harness.complete(self.best_claim(), decision).won
 
     def end_parent(self, decision: Decision, verdict: VerdictKind | None = None) -> None:
-        """End the parent, with what its condition said of the job."""
+        """End the parent, with the verdict of its condition on the job."""
         verdicts = () if verdict is None else (self.harness.verdict(self.job_id, verdict),)
         self.harness.end(self.parent, decision, verdicts=verdicts)
 
 
 def waiting(harness: Harness) -> Subject:
-    """WAITING for a condition on its parent, and for a signal with a deadline where that is tried."""
+    """WAITING for a condition on its parent."""
     parent, child = harness.spec(queue=PARENTS), harness.child()
     harness.insert([parent, child], [harness.edge(parent, child, EdgeKind.CONDITION)])
     return Subject(harness, child.job_id, harness.claim_job(parent.job_id))
 
 
 def pending(harness: Harness) -> Subject:
-    """Released by its first parent; the second one still runs."""
+    """Released by its first parent, while the second one is still running."""
     first, second = harness.specs(2, queue=PARENTS)
     child = harness.child(needs=1)
     edges = [harness.edge(first, child), harness.edge(second, child, EdgeKind.CONDITION, position=1)]
@@ -177,7 +177,7 @@ def cancel(subject: Subject) -> bool:
     return bool(harness.store.cancel(subject.job_id, reason="r", now=harness.now))
 
 
-#: How each trigger is pulled; the answer is whether the store says that it did something to the job.
+#: How each trigger is tried; the answer is True if the store says that it changed the job.
 TRIGGERS: dict[Trigger, Callable[[Subject], bool]] = {
     Trigger.CLAIM: claim,
     Trigger.SUCCESS: lambda s: s.end(s.harness.success()),
@@ -195,7 +195,7 @@ TRIGGERS: dict[Trigger, Callable[[Subject], bool]] = {
     Trigger.REVIVE: revive,
 }
 
-#: What pulling a trigger leads to where the table's answer depends on how the job came into its state.
+#: Where a trigger leads if that depends on how the job came into its state.
 DEPENDS: dict[tuple[str, Trigger], JobStatus] = {
     ("PAUSED", Trigger.RESUME): JobStatus.PENDING,
     ("PAUSED from FAILED", Trigger.RESUME): JobStatus.FAILED,
@@ -203,10 +203,9 @@ DEPENDS: dict[tuple[str, Trigger], JobStatus] = {
     ("PAUSED from FAILED", Trigger.MANUAL_RETRY): JobStatus.PENDING,  # `JobRetryStore.retry` says so
     ("CANCELED", Trigger.REVIVE): JobStatus.CANCELED,  # a person canceled it, not the failure
     ("WAITING", Trigger.SIGNAL_TIMEOUT): JobStatus.WAITING,  # it waits for its parent, not for a signal
-    ("CANCELED by parent", Trigger.RELEASE): JobStatus.CANCELED,
 }
 
-#: These cannot be tried from that state: the parent that would do it has ended, or is ended by the trying.
+#: These cannot be tried in that state: the parent that would do it has ended, or trying it ends the parent.
 NOT_APPLICABLE = {
     ("WAITING", Trigger.REVIVE),
     ("CANCELED by parent", Trigger.RELEASE),
@@ -219,12 +218,12 @@ CASES = [
 
 
 def expected_status(state: str, trigger: Trigger) -> JobStatus:
-    """Where the trigger leads from this state; the state itself where the move is not in the table."""
+    """Where the trigger leads from this state; the state itself if the table has no such move."""
     source = STATES[state][0]
     if (state, trigger) in DEPENDS:
         return DEPENDS[state, trigger]
     reachable = targets(source, trigger)
-    assert len(reachable) < 2, f"{state} and {trigger}: the table leaves a choice that DEPENDS must make"
+    assert len(reachable) < 2, f"{state} and {trigger}: the table allows several states, so DEPENDS must name one"
     return next(iter(reachable), source)
 
 
@@ -233,7 +232,7 @@ class TestStateMachine:
         ("state", "trigger"), [pytest.param(s, t, id=f"{s}-{t.value}") for s, t in CASES]
     )
     def test_every_state_and_every_trigger(self, harness: Harness, state: str, trigger: Trigger) -> None:
-        """A legal move ends where the table says; an illegal one is refused and changes nothing of the job."""
+        """A legal move ends where the table says; an illegal one is refused and does not change the job."""
         source, make = STATES[state]
         subject = make(harness)
         before = harness.record(subject.job_id)
@@ -244,13 +243,13 @@ class TestStateMachine:
         assert after.status is expected
         if expected is source:
             assert after == before
-            # pausing what is paused is answered True: it is as the caller wants it
+            # pausing a paused job is True: the job is as the caller wants it
             assert not answered or (source is JobStatus.PAUSED and trigger is Trigger.PAUSE)
         elif trigger not in (Trigger.RELEASE, Trigger.CONDITION_ERROR, Trigger.REVIVE):
             assert answered
 
     def test_a_signal_s_deadline_only_counts_while_waiting(self, harness: Harness) -> None:
-        """WAITING fails when the time is over; a job that got its signal is left alone, in every later state."""
+        """A WAITING job fails at its deadline; a job that got its signal is left alone, in every later state."""
         late, got, ran = (
             harness.waiting(signal=SignalWait(key=key, deadline=harness.now + DEADLINE)) for key in "abc"
         )
@@ -265,7 +264,7 @@ class TestStateMachine:
         assert [harness.record(job_id) for job_id in (got, ran)] == before
 
     def test_every_edge_of_the_table_was_taken(self) -> None:
-        """The cases above, with the deadline's own, cover the whole table: no edge is only on paper."""
+        """The cases above and the signal's deadline cover the whole table: no move is left untested."""
         taken = {Transition(JobStatus.WAITING, Trigger.SIGNAL_TIMEOUT, JobStatus.FAILED)}
         for state, trigger in CASES:
             source, target = STATES[state][0], expected_status(state, trigger)
@@ -274,14 +273,14 @@ class TestStateMachine:
         assert set(TRANSITIONS) <= taken
 
     def test_every_trigger_has_a_source(self) -> None:
-        """No trigger of the model is left untried."""
+        """Every trigger of the model is tried, and each has a state to start from."""
         assert set(TRIGGERS) == set(Trigger)
         assert all(sources(trigger) for trigger in Trigger)
 
 
 class TestStatusCounts:
     def test_counts_follow_every_move(self, harness: Harness) -> None:
-        """At each step of a job's life it counts once, in the state it is in."""
+        """At each step of its life the job counts once, in its current state."""
 
         def alone(status: JobStatus) -> None:
             assert harness.store.counts() == {**dict.fromkeys(JobStatus, 0), status: 1}

@@ -1,4 +1,4 @@
-"""Lingering: code that goes on after its run has ended on record, and what it keeps until it ends too."""
+"""Code that is still running after its run has ended on record, and what it keeps until it ends."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from ratchet.tck.harness import Harness
 
 
 def key_is_free(harness: Harness, key: str = "k") -> bool:
-    """True where a submission could take a business key now."""
+    """True if a submission could take the business key now."""
     spec = harness.spec(business_key=key, busy=Busy.RETURN, scheduled_at=harness.after(days=365))
     (answer,) = harness.store.insert([spec], now=harness.now)
     return answer.created and harness.store.delete(spec.job_id)
 
 
 def held(harness: Harness) -> int:
-    """How many permits are taken."""
+    """How many permits of the resource are taken."""
     return len(harness.store.holders("gateway", limit=99))
 
 
 def fail(harness: Harness, job_id: UUID) -> None:
-    """Let a job that is due fail for good."""
+    """Claim a job that is due, and let it fail for good."""
     harness.end(harness.claim_job(job_id), harness.failure())
 
 
 class TestLingeringRun:
     def test_a_rescheduled_job_waits_for_it(self, harness: Harness) -> None:
-        """As a retry does: not claimed while the code goes on, due at its own time when that has ended."""
+        """
+        A rescheduled job waits as a retry does: it is not claimed while the old code is running, and is due
+        when that has ended.
+        """
         claim = harness.running()
         harness.end(claim, Reschedule(at=harness.now), lingers=True)
         assert harness.claim() == []
@@ -39,7 +42,7 @@ class TestLingeringRun:
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
 
     def test_the_end_of_the_wait_is_the_due_time(self, harness: Harness) -> None:
-        """Claimed after the minute that it waits at most, and handed back: it is due since then, and no earlier."""
+        """A job that waited its full minute is due since the end of that minute, also after a claim and a hand-back."""
         claim = harness.running()
         harness.end(claim, harness.another_try(), lingers=True)
         due_at = harness.record(claim.job_id).scheduled_at
@@ -52,7 +55,7 @@ class TestLingeringRun:
         assert harness.record(claim.job_id).scheduled_at == due_at
 
     def test_a_retry_by_hand_does_not_wait(self, harness: Harness) -> None:
-        """Who retries a dead letter wants it to run now; its key is its own again, whatever is said of the old code."""
+        """A dead letter that is retried by hand runs at once and holds its key, whatever happens to the old code."""
         claim = harness.running(business_key="k")
         harness.end(claim, harness.failure(), lingers=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
@@ -64,7 +67,7 @@ class TestLingeringRun:
         assert key_is_free(harness)
 
     def test_a_paused_job_does_not_wait_for_it(self, harness: Harness) -> None:
-        """It is due when it would have waited long enough, however early the code ends."""
+        """A job that is paused meanwhile is due after the full minute, even if the old code ends earlier."""
         claim = harness.running()
         harness.end(claim, harness.another_try(), lingers=True)
         due_at = harness.after(minutes=1)
@@ -77,7 +80,7 @@ class TestLingeringRun:
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
 
     def test_a_deleted_job_leaves_what_its_code_uses(self, harness: Harness) -> None:
-        """Key and permit are free when the code has ended, not when the job is forgotten."""
+        """Key and permit are free when the code has ended, not when the job is deleted."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(business_key="k", resource="gateway")
         harness.end(claim, harness.failure(), lingers=True)
@@ -89,7 +92,7 @@ class TestLingeringRun:
 
 class TestLimitOnRunningJobs:
     def test_they_count_from_its_first_moment(self, harness: Harness) -> None:
-        """Two run; a limit of two lets no third start before one of them has ended."""
+        """Two jobs are running: a new limit of two lets no third start before one of them has ended."""
         ids = harness.submit_many(2, resource="gateway") + harness.submit_many(1, limit_key="gateway")
         first, second = harness.claim(2)
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
@@ -101,7 +104,7 @@ class TestLimitOnRunningJobs:
         assert held(harness) == 1
 
     def test_also_one_that_was_removed_meanwhile(self, harness: Harness) -> None:
-        """Runs from before, and from the time without a limit, each once."""
+        """Runs from before the removal and from the time without a limit count, each once."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         old = harness.running(resource="gateway")
         harness.store.remove_limit("gateway", now=harness.now)
@@ -114,7 +117,7 @@ class TestLimitOnRunningJobs:
         assert held(harness) == 0
 
     def test_other_jobs_do_not(self, harness: Harness) -> None:
-        """Those of other resources, those that wait, and those that have ended."""
+        """Jobs of other resources, jobs that wait and jobs that have ended do not count."""
         harness.running(resource="elsewhere")
         harness.running()
         harness.succeeded(resource="gateway")
@@ -124,7 +127,7 @@ class TestLimitOnRunningJobs:
         assert len(harness.claim()) == 1
 
     def test_a_limit_of_nothing_in_particular(self, harness: Harness) -> None:
-        """Neither so many at once nor so many per period: nothing is held back, and nothing is counted."""
+        """A limit with neither a number nor a rate holds nothing back and counts nothing."""
         harness.store.set_limit("gateway", now=harness.now)
         ids = harness.submit_many(3, resource="gateway")
         assert harness.store.explain(ids[2], now=harness.now) == []
@@ -134,7 +137,10 @@ class TestLimitOnRunningJobs:
 
 class TestRetriedParent:
     def test_a_failure_branch_that_has_not_started(self, harness: Harness) -> None:
-        """The failure let it through, but it waits for a signal too: after a retry that succeeds it is not taken."""
+        """
+        The failure satisfied it, but it still waits for a signal: when a retry of the parent succeeds, it
+        is not taken.
+        """
         parent, alarm = harness.spec(), harness.child(signal=SignalWait(key="go"))
         harness.insert([parent, alarm], [harness.edge(parent, alarm, EdgeKind.FAILURE)])
         fail(harness, parent.job_id)
@@ -145,7 +151,7 @@ class TestRetriedParent:
         assert (record.status, record.canceled_reason) == (JobStatus.CANCELED, "not_taken")
 
     def test_a_dependant_whose_key_was_taken(self, harness: Harness) -> None:
-        """It stays canceled, with what is behind it; the others wait again."""
+        """It stays canceled, with the jobs behind it; the other dependants wait again."""
         parent, keyed, behind, plain = (
             harness.spec(),
             harness.child(business_key="k"),

@@ -1,4 +1,4 @@
-"""What a node that holds claims can read of them."""
+"""What a node can read about the claims that it holds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ratchet.tck.harness import Harness
 
 class TestBodies:
     def test_the_body_that_the_full_claim_brings(self, harness: Harness) -> None:
-        """Loaded later, a body is the same."""
+        """A body that is loaded later equals the one that came with the claim."""
         harness.submit_many(3, params='{"a":1}')
         jobs = harness.take()
         assert harness.store.bodies([job.claim for job in jobs]) == {
@@ -15,7 +15,7 @@ class TestBodies:
         }
 
     def test_a_job_that_its_claim_lost_is_left_out(self, harness: Harness) -> None:
-        """Canceled, ended, handed back and claimed anew: no body for the old claim."""
+        """There is no body for a claim whose job was canceled, ended, or handed back and claimed again."""
         kept, canceled, ended, handed_back = (harness.running() for _ in range(4))
         harness.store.cancel(canceled.job_id, reason="r", now=harness.now)
         harness.end(ended)
@@ -27,7 +27,7 @@ class TestBodies:
         assert harness.store.bodies([]) == {}
 
     def test_the_checkpoint_of_an_earlier_attempt(self, harness: Harness) -> None:
-        """What one attempt saved, the next one gets."""
+        """The next attempt gets the state that the earlier one saved."""
         claim = harness.running()
         assert harness.store.save_state(claim, '{"last_id":7}', now=harness.now)
         harness.end(claim, harness.another_try())
@@ -37,7 +37,7 @@ class TestBodies:
 
 class TestClaimsOf:
     def test_what_a_node_runs(self, harness: Harness) -> None:
-        """Job to token of everything RUNNING under this node, and of nobody else."""
+        """The job id and token of everything RUNNING on this node, and on no other."""
         mine = [harness.running(node="node-1") for _ in range(3)]
         harness.running(node="node-2")
         harness.end(mine.pop())

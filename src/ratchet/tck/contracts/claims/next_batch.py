@@ -1,4 +1,4 @@
-"""What a claim takes, and what it says of each job."""
+"""What a claim takes, and what it says about each job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ratchet.tck.harness import Harness
 
 class TestClaimNextBatch:
     def test_a_due_job_is_running_under_the_request_s_token(self, harness: Harness) -> None:
-        """The claim says who, when, and under which token; so does the store."""
+        """The claim names the node, the time and the token, and the stored record agrees."""
         job_id = harness.submit(max_retries=3, timeout=timedelta(seconds=9), priority=Priority.HIGH)
         harness.advance(seconds=1)
         request = harness.request(node_id="node-7")
@@ -80,7 +80,7 @@ class TestClaimNextBatch:
         assert (job.body.state, job.body.signal, job.body.has_conditions) == (None, None, False)
 
     def test_a_body_tells_of_conditions(self, harness: Harness) -> None:
-        """A job whose edges have conditions says so, so that the worker looks them up; others do not."""
+        """A body says whether edges of its job have conditions, so that the worker loads them only then."""
         parent, plain, branch, step = harness.spec(), harness.spec(), harness.child(), harness.child()
         harness.insert(
             [parent, plain, branch, step],
@@ -92,7 +92,7 @@ class TestClaimNextBatch:
         }
 
     def test_conditions_added_later(self, harness: Harness) -> None:
-        """A branch that is attached to a stored job is seen by the worker too."""
+        """The worker also sees a branch that was attached to a stored job."""
         parent = harness.submit()
         child = harness.child()
         harness.insert(
@@ -101,7 +101,7 @@ class TestClaimNextBatch:
         assert [job.body.has_conditions for job in harness.take()] == [True]
 
     def test_nothing_is_due(self, harness: Harness) -> None:
-        """An empty store, and one whose jobs are all for later, give nothing."""
+        """A claim returns nothing from an empty store, nor if all jobs are due later."""
         assert harness.claim() == []
         harness.submit(scheduled_at=harness.after(microseconds=1))
         assert harness.claim() == []
@@ -109,7 +109,7 @@ class TestClaimNextBatch:
         assert len(harness.claim()) == 1
 
     def test_up_to_the_limit(self, harness: Harness) -> None:
-        """Never more than asked for; the rest stays for the next claim."""
+        """A claim never returns more than its limit; the rest stays for the next claim."""
         ids = harness.submit_many(5)
         assert [c.job_id for c in harness.claim(2)] == ids[:2]
         assert [c.job_id for c in harness.claim(2)] == ids[2:4]
@@ -117,7 +117,7 @@ class TestClaimNextBatch:
         assert harness.claim(2) == []
 
     def test_only_pending_jobs(self, harness: Harness) -> None:
-        """Whatever is not PENDING is not claimed."""
+        """Jobs in any other state are not claimed."""
         harness.running()
         harness.succeeded()
         harness.failed()
@@ -127,7 +127,7 @@ class TestClaimNextBatch:
         assert harness.claim() == []
 
     def test_another_handle_sees_what_was_submitted(self, harness: Harness) -> None:
-        """A node that was open before the submission claims it, and its claim is seen by the first."""
+        """A handle that was opened before the submission can claim the job, and the first handle sees that claim."""
         other = harness.reopen()
         assert harness.claim(store=other) == []
         job_id = harness.submit(queue="made-just-now")
@@ -137,7 +137,7 @@ class TestClaimNextBatch:
         assert harness.claim() == []
 
     def test_the_fence_differs_between_claims(self, harness: Harness) -> None:
-        """Claimed again after a hand-back, the job carries the new token."""
+        """A job that was handed back and claimed again has a new token."""
         first = harness.running()
         harness.store.hand_back([first], now=harness.now)
         second = harness.claim_job(first.job_id)
@@ -145,7 +145,7 @@ class TestClaimNextBatch:
         assert harness.record(first.job_id).claim_id == second.claim_id
 
     def test_attempts_and_crashes_travel_with_the_claim(self, harness: Harness) -> None:
-        """The second attempt knows that it is the second."""
+        """The claim of the second attempt says that it is the second."""
         first = harness.running(max_retries=3)
         harness.end(first, harness.another_try())
         second = harness.claim_job(first.job_id)
@@ -160,7 +160,10 @@ class TestClaimScope:
             assert [c.job_id for c in harness.claim(lane=lane)] == [ids[lane]]
 
     def test_only_the_request_s_queues(self, harness: Harness) -> None:
-        """A node that names its queues gets theirs; one that names none gets all."""
+        """
+        A request gets jobs of the queues that it names: nothing if the set is empty, and jobs of all queues
+        if it is None.
+        """
         a, b, c = (harness.submit(queue=queue) for queue in "abc")
         assert [x.job_id for x in harness.claim(queues=frozenset({"b"}))] == [b]
         assert harness.claim(queues=frozenset({"b", "nobody"})) == []
@@ -176,7 +179,7 @@ class TestClaimScope:
         assert [c.job_id for c in harness.claim()] == [emails]
 
     def test_a_closed_stream_does_not_shorten_a_claim(self, harness: Harness) -> None:
-        """However many jobs wait behind a closed gate, a claim is filled with those that are open."""
+        """However many jobs wait behind a closed gate, the claim is filled with jobs of open streams."""
         harness.submit_many(50, queue="closed", priority=Priority.CRITICAL)
         ids = harness.submit_many(10)
         harness.store.pause_queue("closed", now=harness.now)
@@ -197,7 +200,7 @@ class TestClaimNextBatchOptimized:
         assert [job.claim for job in full] == slim
 
     def test_it_can_end_the_run(self, harness: Harness) -> None:
-        """A slim claim is a claim."""
+        """A claim without bodies can end its run."""
         harness.submit()
         (claim,) = harness.store.claim_next_batch_optimized(harness.request(), now=harness.now)
         harness.end(claim)

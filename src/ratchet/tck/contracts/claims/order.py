@@ -14,7 +14,7 @@ from ratchet.tck.harness import Harness
 
 
 def in_claim_order(specs: list[JobSpec], now: datetime, boost: timedelta | None) -> list[UUID]:
-    """The ids of due specs as the seeds order them, by brute force."""
+    """The ids of due jobs in the order that `JobClaimStore` defines, by brute force."""
 
     def rank(spec: JobSpec) -> tuple[int, datetime, UUID]:
         raised = (now - spec.scheduled_at) // boost if boost else 0
@@ -25,19 +25,22 @@ def in_claim_order(specs: list[JobSpec], now: datetime, boost: timedelta | None)
 
 class TestClaimOrder:
     def test_higher_priority_first(self, harness: Harness) -> None:
-        """Among jobs that are due at the same time the priority decides."""
+        """Among jobs that are due at the same time, the priority decides."""
         ids = {priority: harness.submit(priority=priority) for priority in Priority}
         assert [c.job_id for c in harness.claim()] == [ids[p] for p in sorted(Priority, reverse=True)]
 
     def test_then_the_earlier_due_time_then_the_smaller_id(self, harness: Harness) -> None:
-        """Within a priority the oldest is first; at the same microsecond the id decides."""
+        """Within a priority the oldest job is first; at the same microsecond the id decides."""
         late = harness.submit()
         early = harness.submit(scheduled_at=harness.after(microseconds=-1))
         twins = harness.submit_many(3)
         assert [c.job_id for c in harness.claim()] == [early, late, *twins]
 
     def test_waiting_raises_a_job_exactly_at_the_interval(self, harness: Harness) -> None:
-        """One microsecond before the interval the low job is behind, at the interval it is level and older."""
+        """
+        One microsecond before the interval the low job comes second; at the interval it has the same rank
+        and is older.
+        """
         low = harness.submit(priority=Priority.LOW)
         high = harness.submit(priority=Priority.NORMAL, scheduled_at=harness.after(minutes=10))
         harness.advance(minutes=15, microseconds=-1)
@@ -48,13 +51,13 @@ class TestClaimOrder:
         assert [c.job_id for c in harness.claim(1)] == [low]
 
     def test_without_a_boost_only_the_priority_counts(self, harness: Harness) -> None:
-        """However long the low job has waited."""
+        """It does not matter how long the low job has waited."""
         harness.submit(priority=Priority.LOW, scheduled_at=harness.after(days=-300))
         high = harness.submit(priority=Priority.NORMAL)
         assert [c.job_id for c in harness.claim(1, boost_interval=None)] == [high]
 
     def test_an_old_low_job_overtakes_every_new_one(self, harness: Harness) -> None:
-        """A day of waiting outweighs any priority: nobody starves."""
+        """A day of waiting outweighs any priority, so no job starves."""
         old = harness.submit(priority=Priority.LOWEST, scheduled_at=harness.after(days=-1))
         harness.submit(priority=Priority.CRITICAL)
         assert [c.job_id for c in harness.claim(1)] == [old]
@@ -84,7 +87,7 @@ class TestClaimOrder:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_the_order_survives_what_puts_jobs_back(self, harness: Harness, seed: int) -> None:
-        """Between claims jobs arrive late, are handed back, retried, moved and reopened; the order stays exact."""
+        """Between claims jobs arrive late, are handed back, retried and rescheduled; the order stays exact."""
         random = Random(seed)
         live: dict[UUID, JobSpec] = {}
 
@@ -135,7 +138,7 @@ class TestClaimOrder:
 
 class TestNextDueAt:
     def test_nothing_pending(self, harness: Harness) -> None:
-        """None: only a new submission can bring work."""
+        """The answer is None: only a new submission can bring work."""
         assert harness.store.next_due_at(harness.request(), now=harness.now) is None
         harness.succeeded()
         harness.running()
@@ -144,18 +147,18 @@ class TestNextDueAt:
         assert harness.store.next_due_at(harness.request(), now=harness.now) is None
 
     def test_the_earliest_of_all_priorities(self, harness: Harness) -> None:
-        """Whatever its priority and stream."""
+        """The earliest due time counts, whatever the priority and stream."""
         harness.submit(scheduled_at=harness.after(hours=2), priority=Priority.CRITICAL)
         harness.submit(scheduled_at=harness.after(hours=1), priority=Priority.LOWEST, queue="other")
         assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(hours=1)
 
     def test_a_job_that_is_overdue(self, harness: Harness) -> None:
-        """When it was due."""
+        """The answer is the time when the job was due."""
         harness.submit(scheduled_at=harness.after(hours=-1))
         assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(hours=-1)
 
     def test_only_open_streams_count(self, harness: Harness) -> None:
-        """Other lanes and queues, paused queues: nothing to wake up for."""
+        """Jobs in other lanes, other queues and paused queues do not count."""
         harness.submit(queue="emails")
         harness.submit(lane=Lane.PROCESS)
         assert harness.store.next_due_at(harness.request(queues=frozenset({"x"})), now=harness.now) is None
@@ -166,7 +169,7 @@ class TestNextDueAt:
         assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.now
 
     def test_it_is_a_pure_read(self, harness: Harness) -> None:
-        """Asking takes nothing."""
+        """Asking changes nothing."""
         job_id = harness.submit()
         before = harness.record(job_id)
         harness.store.next_due_at(harness.request(), now=harness.now)
