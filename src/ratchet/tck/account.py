@@ -1,4 +1,4 @@
-"""The account at the end of a run: which contracts were fulfilled, which were skipped, and why."""
+"""The summary at the end of a run: which contracts were fulfilled, which were skipped, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from ratchet.tck.suite import contract_name, differences, listed_contracts
 
-#: A run that was narrowed leaves hundreds of contracts out; nobody reads them all.
+#: A narrowed run leaves out hundreds of contracts; only the first ones are printed.
 SHOWN = 20
 
 
@@ -16,8 +16,8 @@ class Account:
     """
     Counts contracts, not test cases, and fails a run that left one out.
 
-    A contract with parameters is fulfilled when every case of it passed. A run that was narrowed
-    (``-k``, a node id) is not complete, and says so.
+    A contract with parameters is fulfilled when all its cases passed. A run that was narrowed (``-k``, a
+    node id) is not complete, and says so.
     """
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ class Account:
         yield
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
-            for line in self.lines():  # after everything else that pytest has to say
+            for line in self.lines():  # after pytest's own summary
                 reporter.write_line(line)
 
     def lines(self) -> Iterator[str]:
-        """What is wrong, what was skipped and why, what failed, and the sum."""
+        """What is wrong, what was skipped and why, what failed, and the total."""
         yield from self.problems[:SHOWN]
         if len(self.problems) > SHOWN:
             yield f"… and {len(self.problems) - SHOWN} more like these"

@@ -1,4 +1,4 @@
-"""A small TCP proxy between a store and its server: it delays, falls silent, and cuts connections at a chosen moment."""
+"""A small TCP proxy between a store and its server, which delays, falls silent, or cuts connections at a chosen moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHUNK = 1 << 20
 
 
 class Moment(Enum):
-    """When a connection is cut, seen from one request of the client."""
+    """When a connection is cut, relative to one request of the client."""
 
     BEFORE = "before the request reaches the server"
     AT = "while the server works on the request"
@@ -27,16 +27,16 @@ class _Pair:
 
     client: socket.socket
     server: socket.socket
-    muted: bool = False  # the next answer of the server is swallowed, and the connection cut
+    muted: bool = False  # the next answer of the server is dropped, and the connection cut
 
     def reset(self) -> None:
-        """Cut both ends hard: what is under way is lost."""
+        """Cut both ends at once: data on the way is lost."""
         for end in (self.client, self.server):
             try:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # it is closed already
+                pass  # already closed
             end.close()
 
 
@@ -44,14 +44,14 @@ class Proxy:
     """
     Forwards connections to a server, and counts the requests that clients send.
 
-    A request is what arrives from a client in one piece. The proxy knows nothing of the protocol:
-    whoever wants to cut at the commit cuts at every request in turn.
+    A request is what arrives from a client in one piece. The proxy does not know the protocol: a test that
+    wants to cut at the commit cuts at every request, one after the other.
     """
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.server = server
         self.latency = 0.0  # seconds, each way
-        self.silent = False  # swallow everything, answer nothing
+        self.silent = False  # drop everything, in both directions
         self.requests = 0  # since the last arm()
         self._plan: tuple[int, Moment] | None = None
         self._lock = threading.Lock()
@@ -68,7 +68,7 @@ class Proxy:
 
     @property
     def struck(self) -> bool:
-        """True when the cut that was planned has happened."""
+        """True once the planned cut has happened."""
         return self._plan is None
 
     def cut_all(self) -> None:
@@ -83,7 +83,7 @@ class Proxy:
         try:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept()
         except OSError:
-            pass  # closed already, or a system where closing is enough
+            pass  # already closed, or a system where closing is enough
         self._listener.close()
         self.cut_all()
 

@@ -1,8 +1,8 @@
 """
-The ``harness`` fixture that contracts take.
+The ``harness`` fixture that contracts use.
 
 It comes from ``ratchet_harness``, which is made from ``--ratchet-harness``. A test module that runs the
-contracts itself says ``pytest_plugins = ["ratchet.tck.fixtures"]`` and defines a ``ratchet_harness`` of its own.
+contracts itself sets ``pytest_plugins = ["ratchet.tck.fixtures"]`` and defines its own ``ratchet_harness``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ratchet.tck.steps import START
 
 
 def load_harness(path: str) -> Harness:
-    """The harness that ``pkg.module:Class`` names; modules beside the current directory count."""
+    """The harness that ``pkg.module:Class`` names; modules in the current directory can be imported."""
     module_name, _, class_name = path.partition(":")
     if not class_name:
         raise pytest.UsageError(f"--ratchet-harness is {path!r}; write it as pkg.module:Class")
@@ -48,7 +48,7 @@ def ratchet_harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
 
 @pytest.fixture
 def harness(ratchet_harness: Harness, request: pytest.FixtureRequest) -> Iterator[Harness]:
-    """The store under test, open and empty; the contract is skipped if it needs what the store does not declare."""
+    """The store under test, open and empty; skips a contract that needs what the store does not declare."""
     missing = sorted(set(missing_capabilities(ratchet_harness, request.cls, request.function)))
     if missing:
         pytest.skip(f"the store declares no {', '.join(missing)}")

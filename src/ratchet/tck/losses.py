@@ -16,13 +16,13 @@ KEY = "invoice-42"
 
 
 def fresh(harness: Harness) -> JobClaim:
-    """A run that holds a business key and a permit, so that both could be taken from it."""
+    """A run that holds a business key and a permit, so that it could lose both."""
     harness.store.set_limit(RESOURCE, concurrent=1, now=harness.now)
     return harness.running(business_key=KEY, resource=RESOURCE, max_retries=9)
 
 
 def reclaim(harness: Harness, job_id: UUID, node: str) -> JobClaim:
-    """Claim the job once more."""
+    """Claim the job again."""
     return harness.claim_job(job_id, node_id=node)
 
 
@@ -73,7 +73,7 @@ def deregistered(harness: Harness, old: JobClaim, node: str) -> JobClaim:
 
 
 def deleted_and_inserted(harness: Harness, old: JobClaim, node: str) -> JobClaim:
-    """The row is gone and comes back under the same id: versions and attempts start anew, tokens do not."""
+    """The job is deleted and stored again under the same id: versions and attempts start over, tokens do not."""
     harness.end(old)
     assert harness.store.delete(old.job_id)
     spec = harness.spec(job_id=old.job_id, business_key=KEY, resource=RESOURCE, max_retries=9)

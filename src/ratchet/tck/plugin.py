@@ -1,7 +1,7 @@
 """
-The option that names a harness; what it needs is loaded only when it is given.
+The pytest option that names a harness; the kit is loaded only when it is given.
 
-pytest loads this module wherever Ratchet is installed, so it is small and brings no fixtures.
+pytest loads this module wherever Ratchet is installed, so it is small and defines no fixtures.
 """
 
 from __future__ import annotations

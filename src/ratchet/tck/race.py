@@ -1,4 +1,4 @@
-"""A race: several threads that start at the same moment, and what each of them got."""
+"""A race: several threads that start at the same moment, and what each of them returned."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-#: How often a race is run: who wins should not always be the same.
+#: How often a race is run, so that not always the same runner wins.
 ROUNDS = 12
 
-#: A race that takes longer than this hangs: some call waits for another one that waits for it.
-PATIENCE = 60.0
+#: Seconds. A race that takes longer hangs: some call waits for another one that waits for it.
+TIMEOUT = 60.0
 
 
 class Finish(Generic[T]):
-    """What one runner brought back: a value, or the error it was stopped by."""
+    """What one runner returned: a value, or the error that stopped it."""
 
     def __init__(self) -> None:
         self.value: T | None = None
@@ -30,13 +30,13 @@ class Finish(Generic[T]):
 
 
 def race(runners: Sequence[Callable[[], T]]) -> list[Finish[T]]:
-    """Let all runners go at once, each in a thread of its own; their results, in the order of the runners."""
+    """Start all runners at once, each in its own thread; their results, in the order of the runners."""
     gate = threading.Barrier(len(runners))
     finishes: list[Finish[T]] = [Finish() for _ in runners]
 
     def run(runner: Callable[[], T], finish: Finish[T]) -> None:
         try:
-            gate.wait(PATIENCE)
+            gate.wait(TIMEOUT)
             finish.value = runner()
         except BaseException as error:  # handed to the caller of race()
             finish.error = error
@@ -48,12 +48,12 @@ def race(runners: Sequence[Callable[[], T]]) -> list[Finish[T]]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(TIMEOUT)
     stuck = [thread.name for thread in threads if thread.is_alive()]
-    assert not stuck, f"still not back after {PATIENCE:g} s: {', '.join(stuck)}"
+    assert not stuck, f"still running after {TIMEOUT:g} s: {', '.join(stuck)}"
     return finishes
 
 
 def results(runners: Sequence[Callable[[], T]]) -> list[T]:
-    """The values of a race in which nobody may fail."""
+    """The values of a race in which no runner may fail."""
     return [finish.unwrap() for finish in race(runners)]

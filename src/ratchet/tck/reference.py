@@ -1,4 +1,4 @@
-"""A store in a hundred lines, for one node at a time: what the real ones are compared with."""
+"""A simple store without concurrency, in two hundred lines: the real stores are compared with it."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ class ReferenceJob:
     started: bool = False
     claim: JobClaim | None = None
     paused_from: JobStatus | None = None
-    canceled_by: UUID | None = None  # whose failure canceled it
+    canceled_by: UUID | None = None  # the job whose failure canceled it
 
     @property
     def suspect(self) -> bool:
-        """True once it was running in so many crashes that it is run alone."""
+        """True after so many crashes that the job must run alone."""
         return self.crashes >= SUSPECT_AFTER
 
     @property
     def holds_key(self) -> bool:
-        """True while it is live; paused from FAILED is not."""
+        """True while the job is live; a job paused from FAILED is not."""
         return not self.status.is_terminal and self.paused_from is not JobStatus.FAILED
 
 
 @dataclass
 class Reference:
-    """Jobs, their moves, and nothing clever: every question is answered by looking at all jobs."""
+    """All jobs and what can happen to them; every question is answered by looking at all jobs."""
 
     now: datetime
     jobs: dict[UUID, ReferenceJob] = field(default_factory=dict)
-    lingering: dict[str, JobClaim] = field(default_factory=dict)  # keys whose canceled run has not ended
+    still_running: dict[str, JobClaim] = field(default_factory=dict)  # canceled runs that still hold a key
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -63,10 +63,10 @@ class Reference:
         for job in self.jobs.values():
             if job.key == key and job.holds_key:
                 return job.job_id
-        return self.lingering[key].job_id if key in self.lingering else None
+        return self.still_running[key].job_id if key in self.still_running else None
 
     def in_claim_order(self, *, suspects: bool, after: str | None) -> list[UUID]:
-        """What a claim without limit returns now: round after round, the next of each party that has one."""
+        """What a claim without a limit returns now: one round after the other, the next job of each party that has one."""
         due = [
             job
             for job in self.jobs.values()
@@ -78,20 +78,22 @@ class Reference:
             lines.setdefault(party_of(job.fairness_key), []).append(job.job_id)
         order = sorted(lines, key=lambda party: (after is not None and party <= after, party))
         rounds = max(map(len, lines.values()), default=0)
-        return [lines[party][turn] for turn in range(rounds) for party in order if turn < len(lines[party])]
+        return [
+            lines[party][number] for number in range(rounds) for party in order if number < len(lines[party])
+        ]
 
     def running_on(self, node_id: str) -> list[ReferenceJob]:
-        """The jobs a node runs."""
+        """The jobs that a node runs."""
         return [job for job in self.jobs.values() if job.claim is not None and job.claim.node_id == node_id]
 
     def children(self, job_id: UUID) -> Iterator[ReferenceJob]:
         """The jobs that wait for this one."""
         return (job for job in self.jobs.values() if job.parent == job_id and job.status is JobStatus.WAITING)
 
-    # --- moves ----------------------------------------------------------------------------------
+    # --- changes --------------------------------------------------------------------------------
 
     def submit(self, job: ReferenceJob) -> None:
-        """Store a job; one with a parent that has ended is settled at once."""
+        """Store a job; if its parent has ended, the job is released or canceled at once."""
         self.jobs[job.job_id] = job
         if job.parent is not None:
             job.status = JobStatus.WAITING
@@ -102,7 +104,7 @@ class Reference:
                 self._settle(job, ended, cause=parent.job_id)
 
     def started_by(self, claim: JobClaim) -> None:
-        """A claim took the job."""
+        """Record that a claim took the job."""
         job = self.jobs[claim.job_id]
         job.status, job.claim = JobStatus.RUNNING, claim
 
@@ -131,7 +133,7 @@ class Reference:
         if job.status.is_terminal:
             return False
         if job.claim is not None and job.key is not None:
-            self.lingering[job.key] = job.claim
+            self.still_running[job.key] = job.claim
         self._end(job, JobStatus.CANCELED, cause=job.job_id)
         return True
 
@@ -150,7 +152,7 @@ class Reference:
         return job.status is JobStatus.FAILED or job.paused_from is JobStatus.FAILED
 
     def retry(self, job: ReferenceJob) -> None:
-        """Start over, and bring back whom the failure had canceled."""
+        """Start over, and revive the jobs that the failure had canceled."""
         job.attempts = job.crashes = 0
         job.paused_from = None
         job.status, job.due = JobStatus.PENDING, self.now
@@ -165,7 +167,7 @@ class Reference:
         return True
 
     def expire(self) -> set[UUID]:
-        """Cancel what never started and is past its expiry, with what waits for it."""
+        """Cancel jobs that never started and are past their expiry, and the jobs that wait for them."""
         before = {job_id for job_id, job in self.jobs.items() if job.status is JobStatus.CANCELED}
         for job in list(self.jobs.values()):
             waits = job.status in _HELD and job.paused_from is not JobStatus.FAILED
@@ -178,17 +180,17 @@ class Reference:
             return False
         self._end(job, JobStatus.CANCELED, cause=job.job_id)
         del self.jobs[job.job_id]
-        if job.key in self.lingering and self.lingering[job.key].job_id == job.job_id:
-            del self.lingering[job.key]
+        if job.key in self.still_running and self.still_running[job.key].job_id == job.job_id:
+            del self.still_running[job.key]
         return True
 
     def node_died(self, node_id: str) -> None:
-        """Its runs have crashed, and what lingered has ended."""
+        """Its runs have crashed, and code that was still running has ended."""
         for job in self.running_on(node_id):
             self.crash(job)
-        self.lingering = {k: c for k, c in self.lingering.items() if c.node_id != node_id}
+        self.still_running = {k: c for k, c in self.still_running.items() if c.node_id != node_id}
 
-    # --- how an end spreads ---------------------------------------------------------------------
+    # --- what an end does to other jobs ---------------------------------------------------------
 
     def _end(self, job: ReferenceJob, status: JobStatus, *, cause: UUID) -> None:
         job.status, job.claim, job.paused_from = status, None, None

@@ -10,9 +10,9 @@ import pytest
 
 def run(harness_path: str, arguments: Sequence[str] = ()) -> int:
     """
-    Test the store of this harness against every contract; 0 if it fulfils them all.
+    Test the store of this harness against every contract; 0 if it fulfills them all.
 
-    Prints what pytest prints, and ends with "N of N contracts, S skipped" and a reason per skip.
+    Prints what pytest prints, and ends with "N of N contracts, S skipped" and a reason for each skip.
     *arguments* go to pytest, for instance ``-x``. No configuration of the current directory is read.
     """
     here = Path(__file__).parent

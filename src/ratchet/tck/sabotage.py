@@ -1,4 +1,4 @@
-"""The same operation again and again, with the connection lost at another moment each time."""
+"""The same operation again and again, with the connection lost at a different moment each time."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from ratchet.spi.store import JobStore
 from ratchet.tck.faults import Moment, Proxy
 from ratchet.tck.harness import CommitMoment, Harness
 
-#: How often a store may be surprised by dead connections before it has to work again.
+#: How many calls may fail on dead connections before the store has to work again.
 SURPRISES = 5
 
-#: Seconds after which a server has noticed that a client is gone.
+#: Seconds within which a server notices that a client is gone.
 QUIET = 5.0
 
 
 class Situation(ABC):
-    """One operation under fire: made ready through a good connection, done through a bad one, then judged."""
+    """One operation that loses its connection: prepared on a good connection, done on a bad one, then checked."""
 
     @abstractmethod
     def operate(self, store: JobStore) -> None:
-        """Do it, once; an error of the store is raised."""
+        """Do the operation once; an error of the store is raised."""
 
     @abstractmethod
     def is_done(self) -> bool:
-        """True where the change was made, whole; fails where half of it was."""
+        """True if the whole change was made; fails if only a part of it was."""
 
     @abstractmethod
     def repeat(self) -> None:
-        """What a caller does who does not know: the same again, through a good connection."""
+        """Do what a caller does that does not know the outcome: the same again, on a good connection."""
 
     def judge(self, error: StoreUnavailable | None) -> None:
-        """The caller was told the truth, and doing it again does it exactly once."""
+        """Check that the caller was told the truth, and that repeating the operation makes the change exactly once."""
         done = settled(self.is_done)
         if error is None:
             assert done, "the call returned, but its change is not there"
@@ -52,7 +52,7 @@ def settled(question: Callable[[], bool]) -> bool:
     """
     The answer, once the server has finished with a connection that it does not know to be lost.
 
-    Reading in several steps while it still commits shows half a change; that must not last.
+    While the server commits, several reads can show half a change; that must not last.
     """
     deadline = time.monotonic() + QUIET
     while True:
@@ -65,7 +65,7 @@ def settled(question: Callable[[], bool]) -> bool:
 
 
 def strike(situation: Situation, store: JobStore, fault: AbstractContextManager[object]) -> None:
-    """Operate while the fault is in force, and judge what came of it."""
+    """Do the operation while the fault is active, and check the result."""
     error: StoreUnavailable | None = None
     with fault:
         try:
@@ -76,7 +76,7 @@ def strike(situation: Situation, store: JobStore, fault: AbstractContextManager[
 
 
 def sabotage(harness: Harness, make: Callable[[], Situation]) -> int:
-    """Strike at every moment that the harness can offer; how often the connection really was lost."""
+    """Lose the connection at every moment that the harness can produce; how often it really was lost."""
     if harness.server is not None:
         with Proxy(harness.server) as proxy:
             return _through_proxy(proxy, harness.via(*proxy.address), make)
@@ -113,7 +113,7 @@ def _armed(proxy: Proxy, request: int, moment: Moment) -> Iterator[None]:
 
 
 def _warm(store: JobStore) -> None:
-    """Let the handle find out about dead connections; within a few calls it must work again by itself."""
+    """Let the handle find its dead connections; within a few calls it must work again by itself."""
     for _ in range(SURPRISES):
         try:
             store.counts()

@@ -1,4 +1,4 @@
-"""The words contracts are written in: make a job, claim it, end its run, look at it."""
+"""The steps that contracts are written in: make a job, claim it, end its run, look at it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ratchet.model.job import JobRecord, JobSpec, SignalWait, StreamKey
 from ratchet.model.status import JobStatus, JobType, Lane, Priority
 from ratchet.spi.store import JobStore
 
-#: Far from the wall clock on purpose: a store that compares with its own clock is found out.
+#: Far from the wall clock on purpose, so that a store that compares with its own clock fails.
 START = datetime(2031, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 TARGET = "shop.jobs:charge"
@@ -46,7 +46,7 @@ _STREAM_FIELDS = frozenset(StreamKey.__struct_fields__)
 
 
 class Steps:
-    """What a contract can say about the store under test. ``now`` moves only by `advance`."""
+    """What a contract can do with the store under test. ``now`` stands still until a contract moves it."""
 
     store: JobStore
     now: datetime = START
@@ -59,7 +59,7 @@ class Steps:
         return self.now
 
     def after(self, **duration: float) -> datetime:
-        """A time from now, without letting it pass."""
+        """A time relative to now; no time passes."""
         return self.now + timedelta(**duration)
 
     # --- jobs -----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Steps:
         return JobSpec(**values)
 
     def specs(self, count: int, **changes: Any) -> list[JobSpec]:
-        """Several jobs alike."""
+        """Several jobs with the same values, each with its own id."""
         return [self.spec(**changes) for _ in range(count)]
 
     def submit(self, **changes: Any) -> UUID:
@@ -87,7 +87,7 @@ class Steps:
         return self.store.insert([self.spec(**changes)], now=self.now)[0].job_id
 
     def submit_many(self, count: int, **changes: Any) -> list[UUID]:
-        """Store several jobs alike; their ids, oldest first."""
+        """Store several jobs with the same values; their ids, oldest first."""
         return [i.job_id for i in self.store.insert(self.specs(count, **changes), now=self.now)]
 
     def record(self, job_id: UUID) -> JobRecord:
@@ -107,7 +107,7 @@ class Steps:
     # --- claims ---------------------------------------------------------------------------------
 
     def request(self, limit: int = 1000, **changes: Any) -> ClaimRequest:
-        """A claim's request under a new token."""
+        """A claim request with a new token."""
         values: dict[str, Any] = {"node_id": NODE, "claim_id": new_id(), "limit": limit, **changes}
         return ClaimRequest(**values)
 
@@ -116,11 +116,11 @@ class Steps:
         return (store or self.store).claim_next_batch(self.request(limit, **changes), now=self.now)
 
     def claim(self, limit: int = 1000, *, store: JobStore | None = None, **changes: Any) -> list[JobClaim]:
-        """Claim; only the claims."""
+        """Claim, and return only the claims."""
         return [job.claim for job in self.take(limit, store=store, **changes)]
 
     def claim_job(self, job_id: UUID, **changes: Any) -> JobClaim:
-        """Claim this very job; whatever the claim takes besides goes back."""
+        """Claim this job; any other job that the claim takes is handed back."""
         claims = self.claim(**changes)
         mine = [claim for claim in claims if claim.job_id == job_id]
         assert mine, (
@@ -132,7 +132,7 @@ class Steps:
         return mine[0]
 
     def claimable(self, **changes: Any) -> set[UUID]:
-        """What a claim of any size would return in every lane; it is handed back at once."""
+        """What a claim of any size would return, over all lanes; it is handed back at once."""
         found: set[UUID] = set()
         for lane in Lane:
             claims = self.claim(10_000, lane=lane, **changes)
@@ -142,7 +142,7 @@ class Steps:
         return found
 
     def forged_claim(self, job_id: UUID, node_id: str = NODE) -> JobClaim:
-        """A claim that no store has ever given out."""
+        """A claim that no store ever gave out."""
         return JobClaim(
             job_id=job_id,
             claim_id=new_id(),
@@ -176,7 +176,7 @@ class Steps:
         return Retry(at=at or self.now, error=self.error())
 
     def completion(self, claim: JobClaim, decision: Decision | None = None, **changes: Any) -> Completion:
-        """A run's end, started when it was claimed and finished now."""
+        """The end of a run that started when it was claimed and finishes now."""
         values: dict[str, Any] = {
             "claim": claim,
             "decision": decision or self.success(),
@@ -201,20 +201,20 @@ class Steps:
         return answers[0]
 
     def end(self, claim: JobClaim, decision: Decision | None = None, **changes: Any) -> CompletionAnswer:
-        """End one run that must still be ours."""
+        """End one run whose claim must still hold."""
         answer = self.complete(claim, decision, **changes)
         assert answer.won
         assert not answer.replayed
         return answer
 
     def end_all(self, claims: Sequence[JobClaim], decision: Decision | None = None) -> list[CompletionAnswer]:
-        """End many runs alike in one call."""
+        """End many runs in the same way, in one call."""
         return self.store.complete([self.completion(claim, decision) for claim in claims], now=self.now)
 
     # --- jobs in a given state ------------------------------------------------------------------
 
     def running(self, *, node: str = NODE, **changes: Any) -> JobClaim:
-        """A RUNNING job, by its claim."""
+        """A RUNNING job, as its claim."""
         job = self.spec(**changes)
         self.store.insert([job], now=self.now)
         return self.claim_job(job.job_id, node_id=node, lane=job.stream.lane)
@@ -240,7 +240,7 @@ class Steps:
         return job_id
 
     def waiting(self, **changes: Any) -> UUID:
-        """A job that is WAITING for a signal nobody sends by accident."""
+        """A job that is WAITING for a signal that nothing else sends."""
         changes.setdefault("signal", SignalWait(key=f"signal-{new_id()}"))
         return self.submit(status=JobStatus.WAITING, **changes)
 
@@ -260,7 +260,7 @@ class Steps:
         position: int = 0,
         condition: Condition | None = None,
     ) -> Edge:
-        """Child waits for parent; a CONDITION edge gets a condition if none is given."""
+        """An edge by which *child* waits for *parent*; a CONDITION edge gets a condition if none is given."""
         if kind is EdgeKind.CONDITION and condition is None:
             condition = Condition(kind="result", predicate="shop.rules:is_high")
         return Edge(
@@ -272,7 +272,7 @@ class Steps:
         )
 
     def verdict(self, child: UUID | JobSpec, kind: VerdictKind) -> Verdict:
-        """What a condition said of this child."""
+        """The verdict of a condition on this child."""
         child_id = child.job_id if isinstance(child, JobSpec) else child
         return Verdict(
             child_id=child_id,
@@ -283,7 +283,7 @@ class Steps:
     def insert(
         self, specs: Sequence[JobSpec], edges: Sequence[Edge] = (), batch: BatchSpec | None = None
     ) -> None:
-        """Store a graph whose jobs are all new."""
+        """Store a graph of new jobs."""
         answers = self.store.insert(specs, now=self.now, edges=edges, batch=batch)
         assert [answer.job_id for answer in answers] == [spec.job_id for spec in specs]
         assert all(answer.created for answer in answers)
@@ -348,7 +348,7 @@ class Steps:
         return next(node.beat for node in self.store.nodes() if node.node_id == node_id)
 
     def rescue(self, node_id: str = NODE, *, max_crashes: int = 3) -> Rescue:
-        """Declare a node dead whose beat has not moved."""
+        """Declare a node dead, with its current beat as the last one seen."""
         rescue = self.store.rescue(
             node_id, seen_beat=self.beat_of(node_id), by="rescuer", max_crashes=max_crashes, now=self.now
         )

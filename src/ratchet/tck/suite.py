@@ -1,4 +1,4 @@
-"""All contracts of the kit: found in `ratchet.tck.contracts`, and held to the list in ``contracts.txt``."""
+"""All contracts of the kit: found in `ratchet.tck.contracts` and compared with the list in ``contracts.txt``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _name in _MODULES:
 
 
 def contract_classes() -> dict[str, type]:
-    """Every class of contracts by its name; put them into a module's globals and pytest collects them."""
+    """Every contract class by its name; put them into a module's globals, and pytest collects them."""
     found: dict[str, type] = {}
     for name in _MODULES:
         module = import_module(name)
@@ -37,13 +37,13 @@ def contract_classes() -> dict[str, type]:
 
 
 def contract_name(cls: type, method: str) -> str:
-    """How a contract stands in the list: noun, class, method; in which file of a large noun is left open."""
+    """The name of a contract in the list: noun, class, method. The file inside a noun's folder is not part of it."""
     noun = cls.__module__.removeprefix(f"{_PACKAGE}.").partition(".")[0]
     return f"{noun}.{cls.__name__}.{method}"
 
 
 def written_contracts() -> list[str]:
-    """The contracts that the code holds, sorted."""
+    """The contracts that are in the code, sorted."""
     return sorted(
         contract_name(cls, method)
         for cls in contract_classes().values()
@@ -59,7 +59,7 @@ def listed_contracts() -> list[str]:
 
 
 def differences() -> list[str]:
-    """What is wrong between the list and the code; nothing when they agree."""
+    """The differences between the list and the code; empty if they agree."""
     listed, written = listed_contracts(), written_contracts()
     problems = [f"listed but not written: {name}" for name in sorted(set(listed) - set(written))]
     problems += [f"written but not listed: {name}" for name in sorted(set(written) - set(listed))]

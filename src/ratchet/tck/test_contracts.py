@@ -1,4 +1,4 @@
-"""Where pytest finds the contracts when it is told to collect ``ratchet.tck``."""
+"""Where pytest finds the contracts when it collects ``ratchet.tck``."""
 
 from ratchet.tck.suite import contract_classes
 

@@ -24,7 +24,9 @@ def in_rounds(lines: dict[str, list[UUID]], after: str | None = None) -> list[UU
     """The jobs of several parties, one round after the other, by brute force."""
     order = sorted(lines, key=lambda party: (after is not None and party <= after, party))
     longest = max((len(line) for line in lines.values()), default=0)
-    return [lines[party][number] for number in range(longest) for party in order if number < len(lines[party])]
+    return [
+        lines[party][number] for number in range(longest) for party in order if number < len(lines[party])
+    ]
 
 
 def submit_each(harness: Harness, **counts: int) -> dict[str, list[UUID]]:

@@ -223,7 +223,9 @@ def expected_status(state: str, trigger: Trigger) -> JobStatus:
     if (state, trigger) in DEPENDS:
         return DEPENDS[state, trigger]
     reachable = targets(source, trigger)
-    assert len(reachable) < 2, f"{state} and {trigger}: the table allows several states, so DEPENDS must name one"
+    assert len(reachable) < 2, (
+        f"{state} and {trigger}: the table allows several states, so DEPENDS must name one"
+    )
     return next(iter(reachable), source)
 
 

@@ -1,4 +1,4 @@
-"""Races: what must hold when several nodes do things at the same moment. Barriers, no sleeping."""
+"""Races: what must hold when several nodes act at the same moment. Runners start together at a barrier; nothing sleeps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestClaimRace:
         assert harness.store.counts()[JobStatus.SUCCEEDED] == len(ids)
 
     def test_one_job_many_nodes(self, harness: Harness) -> None:
-        """A single job is claimed by exactly one of four, again and again."""
+        """In every round, exactly one of four nodes claims the single job."""
         stores = harness.reopen_many(4)
         for _ in range(ROUNDS):
             job_id = harness.submit()
@@ -69,7 +69,7 @@ class TestClaimRace:
             harness.end(winner)
 
     def test_a_limit_is_never_exceeded(self, harness: Harness) -> None:
-        """Six nodes claim for three permits at once: no more than three run."""
+        """Six nodes compete for three permits: no more than three jobs run."""
         harness.store.set_limit("gateway", concurrent=3, now=harness.now)
         stores = harness.reopen_many(6)
         for _ in range(4):
@@ -108,7 +108,7 @@ class TestClaimRace:
                 assert harness.store.cancel(job_id, reason="r", now=harness.now)
 
     def test_canceling_against_claiming(self, harness: Harness) -> None:
-        """Canceled in the end, and the canceler knows whether there is a run to interrupt."""
+        """The job is CANCELED in the end, and the answer says whether there is a run to interrupt."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             job_id = harness.submit()
@@ -141,7 +141,7 @@ class TestClaimRace:
 
 class TestSubmissionRace:
     def test_one_idempotency_key(self, harness: Harness) -> None:
-        """One job is stored, all callers get its id, one of them created it, nobody gets an exception."""
+        """One job is stored; every caller gets its id, one of them created it, and none gets an exception."""
         stores = harness.reopen_many(6)
         for number in range(ROUNDS):
             key = f"request-{number}"
@@ -155,7 +155,7 @@ class TestSubmissionRace:
         assert harness.store.counts()[JobStatus.PENDING] == ROUNDS
 
     def test_several_keys_in_different_order(self, harness: Harness) -> None:
-        """Two bulk submissions name the same keys the other way round: no deadlock, one job per key."""
+        """Bulk submissions name the same keys in opposite order: there is no deadlock, and one job per key."""
         stores = harness.reopen_many(4)
         for number in range(ROUNDS):
             keys = [f"{number}-{i}" for i in range(5)]
@@ -189,7 +189,7 @@ class TestSubmissionRace:
 
     @pytest.mark.parametrize("busy", [Busy.RETURN, Busy.REPLACE])
     def test_one_live_holder(self, harness: Harness, busy: Busy) -> None:
-        """However the racers meet, one live job holds the key in the end."""
+        """However the calls interleave, one live job holds the key in the end."""
         stores = harness.reopen_many(4)
         for number in range(ROUNDS):
 
@@ -205,7 +205,7 @@ class TestSubmissionRace:
         assert harness.store.counts()[JobStatus.PENDING] == ROUNDS
 
     def test_the_same_id(self, harness: Harness) -> None:
-        """A submission sent twice at once, after a lost answer: stored once, and both are told so."""
+        """A submission is sent several times at once: it is stored once, and every caller is told so."""
         stores = harness.reopen_many(3)
         for number in range(ROUNDS):
             spec = harness.spec(tags=("t",), business_key=f"b{number}", idempotency_key=f"i{number}")
@@ -214,7 +214,7 @@ class TestSubmissionRace:
         assert harness.store.counts()[JobStatus.PENDING] == ROUNDS
 
     def test_new_streams(self, harness: Harness) -> None:
-        """Many nodes use a queue for the first time at once: one stream, every job in it."""
+        """Six nodes use a queue for the first time at once: there is one stream, and every job is in it."""
         stores = harness.reopen_many(6)
 
         def submit(store: JobStore) -> list[Insertion]:
@@ -233,7 +233,7 @@ class TestEndRace:
         return one, two
 
     def test_canceling_against_completing(self, harness: Harness) -> None:
-        """Succeeded or canceled: exactly one of the two made the change, and the job says which."""
+        """The job is SUCCEEDED or CANCELED: exactly one of the two calls made the change, and the status says which."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running(business_key=str(new_id()))
@@ -247,7 +247,7 @@ class TestEndRace:
             assert harness.status(claim.job_id) is (JobStatus.SUCCEEDED if won else JobStatus.CANCELED)
 
     def test_rescuing_against_completing(self, harness: Harness) -> None:
-        """Succeeded or requeued: never both, never neither."""
+        """The job has succeeded or was requeued: never both, never neither."""
         one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
@@ -266,7 +266,7 @@ class TestEndRace:
             assert len(harness.store.executions(claim.job_id)) == 1
 
     def test_rescuing_against_beating(self, harness: Harness) -> None:
-        """Either the beat came first and nobody is rescued, or the node is dead and learns it."""
+        """Either the beat came first and the node is not rescued, or the node is dead and its beat says so."""
         one, two = harness.reopen_many(2)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
@@ -284,7 +284,7 @@ class TestEndRace:
             harness.end_all(harness.claim())
 
     def test_two_rescuers(self, harness: Harness) -> None:
-        """One of them rescues; the jobs have crashed once, not twice."""
+        """One of three nodes rescues; the job has crashed once."""
         stores = harness.reopen_many(3)
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
@@ -298,7 +298,7 @@ class TestEndRace:
             harness.end_all(harness.claim())
 
     def test_one_completion_sent_twice_at_once(self, harness: Harness) -> None:
-        """Both are told that it is won, one by repetition; the run counts once."""
+        """Every call is told that it won, all but one as a repetition; the run counts once."""
         stores = harness.reopen_many(3)
         for _ in range(ROUNDS):
             claim = harness.running()
@@ -308,7 +308,7 @@ class TestEndRace:
             assert harness.record(claim.job_id).attempts == 1
 
     def test_old_and_new_claim_at_once(self, harness: Harness) -> None:
-        """The stale run and the live one end at the same moment: the live one wins, always."""
+        """The stale run and the live one end at the same moment: the live one always wins."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             old = harness.running()
@@ -324,7 +324,7 @@ class TestEndRace:
             assert harness.status(old.job_id) is JobStatus.SUCCEEDED
 
     def test_retrying_twice_at_once(self, harness: Harness) -> None:
-        """One caller retried the job; the other found it PENDING."""
+        """One caller retries the job; the others find it PENDING."""
         stores = harness.reopen_many(3)
         for _ in range(ROUNDS):
             job_id = harness.failed()
@@ -332,7 +332,7 @@ class TestEndRace:
             harness.end(harness.claim_job(job_id))
 
     def test_handing_back_against_completing(self, harness: Harness) -> None:
-        """Succeeded or handed back, never both."""
+        """The job has succeeded or was handed back, never both."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running()
@@ -347,7 +347,7 @@ class TestEndRace:
             harness.end_all(harness.claim())
 
     def test_resuming_against_canceling(self, harness: Harness) -> None:
-        """CANCELED in the end; a resumed job that is canceled is never claimed."""
+        """The job is CANCELED in the end, and is not claimed."""
         one, two = harness.reopen_many(2)
         for _ in range(ROUNDS):
             job_id = harness.paused()

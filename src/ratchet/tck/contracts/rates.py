@@ -1,4 +1,4 @@
-"""Rates: how many jobs of a resource start per period, evenly, in the whole cluster."""
+"""Rates: how many jobs of a resource start per period, evenly spaced, in the whole cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AHEAD = timedelta(milliseconds=200)
 
 
 def counted(starts: list[datetime], begin: datetime) -> list[int]:
-    """How many start in each of 50 windows of a second, the first at *begin*."""
+    """How many starts fall into each of 50 windows of one second, which begin 20 ms apart, the first at *begin*."""
     windows = (begin + n * SECOND / 50 for n in range(50))
     return [sum(at <= start < at + SECOND for start in starts) for at in windows]
 
@@ -23,9 +23,9 @@ def counted(starts: list[datetime], begin: datetime) -> list[int]:
 class TestEvenRate:
     def test_starts_come_evenly_while_jobs_wait(self, harness: Harness) -> None:
         """
-        Whichever node claims ahead, up to 80 ms late, each job has a start of its own: 95 % to 100 % in every window.
+        Any node claims ahead, up to 80 ms late: every window of a second has 95 % to 100 % of the rate.
 
-        But for the first second, in which a rate that nobody used starts all at once.
+        The first second is different: a rate that was not used before lets all its starts happen at once.
         """
         harness.store.set_limit("gateway", rate=40, period=SECOND, now=harness.now)
         harness.submit_many(150, resource="gateway")
@@ -42,7 +42,7 @@ class TestEvenRate:
         assert min(counted(starts, begin + 1.05 * SECOND)) >= 38
 
     def test_each_claim_goes_on_where_the_last_one_ended(self, harness: Harness) -> None:
-        """Starts that are planned belong to nobody else, in the order of the claim, and not further ahead than asked."""
+        """Planned starts are given out once, in claim order, and none is further ahead than asked."""
         harness.store.set_limit("gateway", rate=20, period=SECOND, now=harness.now)
         ids = harness.submit_many(60, resource="gateway")
         assert [claim.start_at for claim in harness.claim(20, ahead=AHEAD)] == [None] * 20
@@ -59,7 +59,10 @@ class TestEvenRate:
         assert harness.claim(9, ahead=AHEAD) == []
 
     def test_bodies_come_with_their_start(self, harness: Harness) -> None:
-        """Both kinds of claim say when the job may start; and without planning ahead nothing has to wait."""
+        """
+        Both kinds of claim say when the job may start; without planning ahead a claim returns only jobs
+        that may start now.
+        """
         harness.store.set_limit("gateway", rate=20, period=SECOND, now=harness.now)
         harness.submit_many(60, resource="gateway")
         assert [job.claim.start_at for job in harness.take(20)] == [None] * 20
@@ -73,7 +76,7 @@ class TestEvenRate:
         assert job.claim.start_at < claim.start_at
 
     def test_two_rates_are_both_kept(self, harness: Harness) -> None:
-        """A job of a resource and of a key starts when both let it, and counts for both at that moment."""
+        """A job under two rates starts when both allow it, and counts for both then."""
         harness.store.set_limit("gateway", rate=20, period=SECOND, now=harness.now)
         harness.store.set_limit("ann", rate=10, period=SECOND, now=harness.now)
         harness.submit_many(60, resource="gateway", limit_key="ann")
@@ -85,21 +88,21 @@ class TestEvenRate:
         assert min(counted(starts, begin + 1.1 * SECOND)) >= 9
 
     def test_a_clock_that_is_behind_brings_nothing(self, harness: Harness) -> None:
-        """Two nodes whose clocks differ by 20 ms take turns: time that one has counted does not count again."""
+        """Two nodes whose clocks differ by 20 ms alternate: time that one of them has counted does not count again."""
         harness.store.set_limit("gateway", rate=100, period=SECOND, now=harness.now)
         harness.submit_many(300, resource="gateway")
         begin, starts = harness.now, list[datetime]()
-        for turn in range(80):
+        for number in range(80):
             harness.advance(seconds=0.02)
-            behind = timedelta(milliseconds=20 * (turn % 2))
-            request = harness.request(100, node_id=f"node-{turn % 2}", ahead=AHEAD)
+            behind = timedelta(milliseconds=20 * (number % 2))
+            request = harness.request(100, node_id=f"node-{number % 2}", ahead=AHEAD)
             found = harness.store.claim_next_batch_optimized(request, now=harness.now - behind)
             starts += [claim.start_at or harness.now - behind for claim in found]
         assert max(counted(starts, begin)) <= 100
         assert len(starts) >= 150
 
     def test_what_nobody_used_may_start_at_once(self, harness: Harness) -> None:
-        """As much as the rate, but no more in a period; and no more than that, however long nobody used it."""
+        """A rate that was not used lets one period's jobs start at once, and no more, however long it was not used."""
         harness.store.set_limit("gateway", rate=10, period=MINUTE, now=harness.now)
         harness.submit_many(60, resource="gateway")
         assert len(harness.claim(40)) == 10
@@ -113,7 +116,7 @@ class TestEvenRate:
         assert len(harness.claim(40)) == 10
 
     def test_one_by_one_they_are_as_many(self, harness: Harness) -> None:
-        """A node that claims each job alone gets no fewer, period after period."""
+        """A node that claims one job at a time gets as many per period."""
         harness.store.set_limit("gateway", rate=4, period=MINUTE, now=harness.now)
         harness.submit_many(20, resource="gateway")
         for _ in range(3):
@@ -121,7 +124,7 @@ class TestEvenRate:
             harness.advance(minutes=1)
 
     def test_the_next_start_is_known_to_the_microsecond(self, harness: Harness) -> None:
-        """At the time that `next_due_at` names a claim gets a job, and just before it none."""
+        """At the time that `next_due_at` names, a claim gets a job; one microsecond earlier it gets none."""
         harness.store.set_limit("gateway", rate=7, period=SECOND, now=harness.now)
         harness.submit_many(60, resource="gateway")
         assert len(harness.claim(20)) == 7
@@ -137,7 +140,7 @@ class TestEvenRate:
 
 class TestChangedRate:
     def test_set_again_it_lets_no_burst_through(self, harness: Harness) -> None:
-        """Every node sets its limits when it starts: the bucket stays as empty as it was."""
+        """Every node sets its limits when it starts: setting the same rate again allows no extra starts."""
         for _ in range(3):
             harness.store.set_limit("gateway", rate=2, period=MINUTE, now=harness.now)
         harness.submit_many(9, resource="gateway")
@@ -147,7 +150,7 @@ class TestChangedRate:
         assert harness.claim() == []
 
     def test_a_higher_rate_does_not_count_for_the_past(self, harness: Harness) -> None:
-        """Half a minute at one per minute is half a start; only from now on it is a hundred per minute."""
+        """Half a minute at one per minute is half a start; the higher rate counts only from now on."""
         harness.store.set_limit("gateway", rate=1, period=MINUTE, now=harness.now)
         harness.submit_many(20, resource="gateway")
         assert len(harness.claim()) == 1
@@ -158,14 +161,14 @@ class TestChangedRate:
         assert len(harness.claim(20)) == 10
 
     def test_a_lower_rate_holds_at_once(self, harness: Harness) -> None:
-        """A full bucket is cut to the new size."""
+        """Starts that were saved up under the old rate are cut to the new one."""
         harness.store.set_limit("gateway", rate=100, period=MINUTE, now=harness.now)
         harness.store.set_limit("gateway", rate=3, period=MINUTE, now=harness.now)
         harness.submit_many(9, resource="gateway")
         assert len(harness.claim()) == 3
 
     def test_a_first_rate_starts_full(self, harness: Harness) -> None:
-        """Also where the resource had a limit of another kind before."""
+        """A first rate allows its full number at once, even if the resource had another kind of limit before."""
         harness.store.set_limit("gateway", concurrent=50, now=harness.now)
         harness.advance(hours=1)
         harness.store.set_limit("gateway", rate=3, period=MINUTE, now=harness.now)
@@ -173,7 +176,7 @@ class TestChangedRate:
         assert len(harness.claim()) == 3
 
     def test_a_removed_rate_is_forgotten(self, harness: Harness) -> None:
-        """Nothing waits for it any more, and set anew it starts full."""
+        """Jobs no longer wait for it, and a rate that is set again allows its full number at once."""
         harness.store.set_limit("gateway", rate=1, period=MINUTE, now=harness.now)
         harness.submit_many(9, resource="gateway")
         assert len(harness.claim()) == 1

@@ -10,7 +10,7 @@ from ratchet.tck.harness import Harness
 
 class TestTimes:
     def test_from_a_moment_to_before_another(self, harness: Harness) -> None:
-        """The first moment is in, the last is out: neighboring spans share no job and miss none."""
+        """The first moment is included and the last is not, so adjacent spans share no job and miss none."""
         at = harness.after(hours=1)
         job_id = harness.submit(scheduled_at=at)
         created = harness.now
@@ -23,7 +23,7 @@ class TestTimes:
 
 class TestResults:
     def test_a_job_that_is_tried_again_has_none(self, harness: Harness) -> None:
-        """The error of an earlier attempt is not how the job ended: it has not ended."""
+        """The error of an earlier attempt is not the job's result: the job has not ended."""
         claim = harness.running()
         harness.end(claim, harness.another_try(harness.after(hours=1)))
         row = harness.store.results([claim.job_id])[claim.job_id]
@@ -31,7 +31,7 @@ class TestResults:
         assert harness.record(claim.job_id).node_id is None
 
     def test_many_jobs_in_one_call(self, harness: Harness) -> None:
-        """Each known job with status and, once ended, its result or error; unknown ids are left out."""
+        """Each known job has its status and, once ended, its result or error; unknown ids are left out."""
         pending, running = harness.submit(scheduled_at=harness.after(hours=1)), harness.running().job_id
         done, dead, gone = harness.succeeded(), harness.failed(), harness.canceled()
         rows = harness.store.results([pending, running, done, dead, gone, new_id()])
@@ -52,14 +52,14 @@ class TestResults:
         assert harness.store.results([]) == {}
 
     def test_of_many_ids(self, harness: Harness) -> None:
-        """A thousand and one ids are no problem."""
+        """A call with 1,001 ids returns every row."""
         ids = harness.submit_many(1001)
         assert set(harness.store.results(ids)) == set(ids)
 
 
 class TestFind:
     def test_newest_first_in_pages(self, harness: Harness) -> None:
-        """Pages follow each other without gap or overlap, newest id first, and the last one says so."""
+        """Pages follow each other without gap or overlap, newest id first; the last one has no cursor."""
         ids = harness.submit_many(7)
         found, cursor, sizes = [], None, []
         while True:
@@ -73,7 +73,7 @@ class TestFind:
         assert sizes[:2] == [3, 3]
 
     def test_a_cursor_outlives_changes(self, harness: Harness) -> None:
-        """Jobs that come or go between two pages neither repeat nor hide others."""
+        """Jobs that are added or deleted between two pages do not make other jobs repeat or disappear."""
         ids = harness.submit_many(6)
         page = harness.store.find(JobFilter(), limit=2)
         harness.submit_many(3)
@@ -94,7 +94,7 @@ class TestFind:
             assert record.job_id in ids
 
     def test_by_status(self, harness: Harness) -> None:
-        """Every status is found, hot or cold, alone and together."""
+        """Each status is found, alone and with others; an empty list of statuses finds nothing."""
         by_status = {
             JobStatus.SUCCEEDED: harness.succeeded(),
             JobStatus.FAILED: harness.failed(),
@@ -148,7 +148,7 @@ class TestFind:
         assert {r.job_id for r in harness.store.find(JobFilter(node_id="node-a"))} == {ended, running}
 
     def test_by_error_text(self, harness: Harness) -> None:
-        """The text is looked for as it stands: % and _ are no wildcards."""
+        """The text is matched literally: % and _ are not wildcards."""
         job_id = harness.end(harness.running(), harness.failure("lost 100% of foo_bar")).job_id
         harness.end(harness.running(), harness.failure("lost 100 of fooxbar"))
         for text in ("100%", "foo_bar", "lost 100% of foo_bar"):
@@ -163,7 +163,7 @@ class TestFind:
         assert harness.store.count(JobFilter(tags=["a"])) == 2
 
     def test_criteria_are_combined(self, harness: Harness) -> None:
-        """Every criterion that is given must hold."""
+        """A job must meet every criterion that is given."""
         harness.submit(queue="emails", priority=Priority.LOW)
         wanted = harness.submit(queue="emails", priority=Priority.HIGH, tags=("a",))
         where = JobFilter(
@@ -178,7 +178,7 @@ class TestCounts:
         assert harness.store.counts() == dict.fromkeys(JobStatus, 0)
 
     def test_what_is_there(self, harness: Harness) -> None:
-        """Each job counts once, under the state it is in."""
+        """Each job counts once, under its current state."""
         harness.running()
         harness.succeeded()
         harness.failed()
@@ -209,7 +209,7 @@ class TestCancelMatching:
         assert harness.record(ids[0]).canceled_reason == "cleanup"
 
     def test_ended_jobs_do_not_count(self, harness: Harness) -> None:
-        """What cannot be canceled does not use up the limit."""
+        """Jobs that cannot be canceled do not use up the limit."""
         for _ in range(3):
             harness.succeeded(tags=("x",))
         live = harness.submit(tags=("x",))
@@ -217,7 +217,7 @@ class TestCancelMatching:
         assert [c.job_id for c in canceled] == [live]
 
     def test_with_dependants_and_running_jobs(self, harness: Harness) -> None:
-        """Dependants go too; a RUNNING job names the run to interrupt."""
+        """Dependants are canceled too; for a RUNNING job the answer names the run to interrupt."""
         parent, child = harness.spec(tags=("x",)), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         claim = harness.claim_job(parent.job_id)
@@ -230,7 +230,7 @@ class TestCancelMatching:
 
 class TestRetryMatching:
     def test_failed_jobs_oldest_first(self, harness: Harness) -> None:
-        """Only FAILED jobs, the oldest first, at most the limit."""
+        """Only FAILED jobs are retried, the oldest first, at most as many as the limit."""
         ids = [harness.failed(tags=("x",)) for _ in range(4)]
         harness.succeeded(tags=("x",))
         assert harness.store.retry_matching(JobFilter(tags=["x"]), limit=2, now=harness.now) == ids[:2]
@@ -239,7 +239,7 @@ class TestRetryMatching:
         assert (record.attempts, record.error, record.scheduled_at) == (0, None, harness.now)
 
     def test_busy_keys_do_not_use_up_the_limit(self, harness: Harness) -> None:
-        """Many that cannot be retried come first: those behind them are reached all the same."""
+        """Jobs that cannot be retried come first: the jobs behind them are still reached."""
         busy = [harness.failed(tags=("x",), business_key=key) for key in "abc"]
         free = [harness.failed(tags=("x",)) for _ in range(3)]
         for key in "abc":
@@ -257,7 +257,7 @@ class TestRetryMatching:
         assert harness.statuses([busy, free]) == [JobStatus.FAILED, JobStatus.PENDING]
 
     def test_two_claims_on_one_key(self, harness: Harness) -> None:
-        """Two failed jobs of one key: the older one takes it, the other stays."""
+        """Two failed jobs have the same key: the older one takes it, and the other stays FAILED."""
         first = harness.failed(tags=("x",), business_key="k")
         second = harness.failed(tags=("x",), business_key="k")
         assert harness.store.retry_matching(JobFilter(tags=["x"]), limit=9, now=harness.now) == [first]
@@ -266,7 +266,7 @@ class TestRetryMatching:
 
 class TestPurgeDeadLetters:
     def test_old_failures_move_to_the_archive(self, harness: Harness) -> None:
-        """FAILED before the date: archived, alerts dropped; younger ones stay."""
+        """Jobs that failed before the date are archived, and their alerts are dropped; younger ones stay."""
         old = harness.failed()
         harness.advance(days=10)
         young = harness.failed()
@@ -279,7 +279,7 @@ class TestPurgeDeadLetters:
         assert harness.store.counts()[JobStatus.FAILED] == 1
 
     def test_at_most_the_limit(self, harness: Harness) -> None:
-        """A sweep works in portions."""
+        """Each call purges at most as many jobs as the limit."""
         for _ in range(3):
             harness.failed()
         harness.advance(days=1)
@@ -290,13 +290,13 @@ class TestPurgeDeadLetters:
 
 class TestTags:
     def test_tags_of(self, harness: Harness) -> None:
-        """Sorted, per job; jobs without tags are left out."""
+        """The tags of each job, sorted; jobs without tags are left out."""
         tagged, plain = harness.submit(tags=("z", "a", "m")), harness.submit()
         assert dict(harness.store.tags_of([tagged, plain, new_id()])) == {tagged: ("a", "m", "z")}
         assert dict(harness.store.tags_of([])) == {}
 
     def test_tag_counts(self, harness: Harness) -> None:
-        """Most used first, at most the limit."""
+        """The most used tag comes first; at most as many as the limit."""
         harness.submit_many(3, tags=("often",))
         harness.submit_many(2, tags=("twice", "often"))
         harness.submit(tags=("once",))
@@ -304,6 +304,6 @@ class TestTags:
         assert harness.store.tag_counts(limit=1) == {"often": 5}
 
     def test_a_tag_given_twice(self, harness: Harness) -> None:
-        """A repeated tag is one tag."""
+        """A repeated tag counts as one."""
         job_id = harness.submit(tags=("a", "a"))
         assert dict(harness.store.tags_of([job_id])) == {job_id: ("a",)}

@@ -10,7 +10,7 @@ from ratchet.model.job import JobFilter, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import SendingStore, Sent
 from ratchet.tck.harness import Harness, needs
-from ratchet.tck.race import PATIENCE
+from ratchet.tck.race import TIMEOUT
 
 
 def send(harness: Harness, spec: JobSpec) -> Sent | None:
@@ -47,7 +47,7 @@ class TestSendInsert:
         spec = harness.spec()
         waiting = sent(harness, spec)
         while not waiting.is_answered():
-            ready, _, _ = select.select([waiting.fileno()], [], [], PATIENCE)
+            ready, _, _ = select.select([waiting.fileno()], [], [], TIMEOUT)
             assert ready
         assert waiting.finish()
         assert harness.store.get(spec.job_id) is not None

@@ -1,4 +1,4 @@
-"""Signals: delivered once, kept for those who come later, refused twice."""
+"""Signals: each is delivered once, and kept for a while for jobs that come later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ratchet.tck.harness import Harness
 
 class TestSendSignal:
     def test_everyone_who_waits_is_released(self, harness: Harness) -> None:
-        """All jobs that wait for the key are PENDING and due, with the signal on them; others wait on."""
+        """All jobs that wait for the key are PENDING and due, and carry the signal; other jobs keep waiting."""
         first, second = (harness.waiting(signal=SignalWait(key="go")) for _ in range(2))
         other = harness.waiting(signal=SignalWait(key="stop"))
         harness.advance(minutes=1)
@@ -28,7 +28,7 @@ class TestSendSignal:
             assert "go" in job.body.signal
 
     def test_only_one_job(self, harness: Harness) -> None:
-        """A signal for one job leaves the others waiting."""
+        """A signal that names one job leaves the others waiting."""
         first, second = (harness.waiting(signal=SignalWait(key="go")) for _ in range(2))
         assert harness.store.send_signal(harness.signal("go", job_id=second), now=harness.now) == [second]
         assert harness.statuses([first, second]) == [JobStatus.WAITING, JobStatus.PENDING]
@@ -43,7 +43,7 @@ class TestSendSignal:
         assert "too expensive" in job.body.signal
 
     def test_the_same_signal_again(self, harness: Harness) -> None:
-        """Sent twice after a lost answer it releases nobody else, and is not kept either."""
+        """Sent again after a lost answer, the signal releases no other job and is not kept."""
         harness.waiting(signal=SignalWait(key="go"))
         signal = harness.signal("go")
         assert len(harness.store.send_signal(signal, now=harness.now)) == 1
@@ -52,7 +52,7 @@ class TestSendSignal:
         assert harness.status(late) is JobStatus.WAITING
 
     def test_only_waiting_jobs_are_touched(self, harness: Harness) -> None:
-        """A job that has been released, or canceled, is left alone."""
+        """A job that was already released or canceled is left alone."""
         canceled = harness.waiting(signal=SignalWait(key="go"))
         harness.store.cancel(canceled, reason="r", now=harness.now)
         released = harness.waiting(signal=SignalWait(key="go"))
@@ -62,7 +62,7 @@ class TestSendSignal:
         assert [harness.record(job_id) for job_id in (canceled, released)] == before
 
     def test_a_later_due_time_still_holds(self, harness: Harness) -> None:
-        """Released is not started: the job's own time counts."""
+        """A released job still waits for its own due time."""
         job_id = harness.waiting(signal=SignalWait(key="go"), scheduled_at=harness.after(hours=1))
         harness.store.send_signal(harness.signal("go"), now=harness.now)
         assert harness.record(job_id).scheduled_at == harness.after(hours=1)
@@ -71,7 +71,7 @@ class TestSendSignal:
 
 class TestKeptSignal:
     def test_consumed_by_the_first_who_comes(self, harness: Harness) -> None:
-        """Sent before anybody waited: the first job starts at once, the second waits."""
+        """The signal came before any job waited for it: the first job starts at once, the second waits."""
         assert harness.store.send_signal(harness.signal("go", payload='"early"'), now=harness.now) == []
         first, second = (harness.waiting(signal=SignalWait(key="go")) for _ in range(2))
         assert harness.statuses([first, second]) == [JobStatus.PENDING, JobStatus.WAITING]
@@ -81,7 +81,7 @@ class TestKeptSignal:
         assert "early" in job.body.signal
 
     def test_the_oldest_is_consumed_first(self, harness: Harness) -> None:
-        """Two kept signals serve two jobs, in the order they were sent."""
+        """Two kept signals go to two jobs, in the order they were sent."""
         for word in ("one", "two"):
             harness.store.send_signal(harness.signal("go", payload=f'"{word}"'), now=harness.now)
             harness.advance(seconds=1)
@@ -92,7 +92,10 @@ class TestKeptSignal:
         assert "two" in signals[jobs[1]]
 
     def test_not_by_a_job_that_is_canceled_as_it_is_stored(self, harness: Harness) -> None:
-        """Its parent has failed before, so it waits for nothing; a job whose parent has succeeded starts with it."""
+        """
+        A job whose parent has failed is canceled and does not consume it; the next one, whose parent has
+        succeeded, does.
+        """
         failed, fine = harness.failed(), harness.succeeded()
         harness.store.send_signal(harness.signal("go"), now=harness.now)
         lost, lucky = (harness.child(signal=SignalWait(key="go")) for _ in range(2))
@@ -101,19 +104,19 @@ class TestKeptSignal:
         assert harness.statuses([lost.job_id, lucky.job_id]) == [JobStatus.CANCELED, JobStatus.PENDING]
 
     def test_not_longer_than_it_is_kept(self, harness: Harness) -> None:
-        """Past its time nobody consumes it."""
+        """When its time is over, no job consumes the signal."""
         harness.store.send_signal(harness.signal("go"), now=harness.now)
         harness.advance(hours=1, seconds=1)
         assert harness.status(harness.waiting(signal=SignalWait(key="go"))) is JobStatus.WAITING
 
     def test_one_that_released_somebody_is_not_kept(self, harness: Harness) -> None:
-        """Delivered is delivered."""
+        """A signal that was delivered is not delivered again."""
         harness.waiting(signal=SignalWait(key="go"))
         harness.store.send_signal(harness.signal("go"), now=harness.now)
         assert harness.status(harness.waiting(signal=SignalWait(key="go"))) is JobStatus.WAITING
 
     def test_of_another_key_or_another_job(self, harness: Harness) -> None:
-        """Only the key, and the job if it names one, may consume it."""
+        """Only a job that waits for the key consumes the signal, and only the named job if it names one."""
         mine = harness.spec(status=JobStatus.WAITING, signal=SignalWait(key="go"))
         harness.store.send_signal(harness.signal("other"), now=harness.now)
         harness.store.send_signal(harness.signal("go", job_id=mine.job_id), now=harness.now)
@@ -122,7 +125,7 @@ class TestKeptSignal:
         assert harness.status(mine.job_id) is JobStatus.PENDING
 
     def test_a_duplicate_of_a_kept_signal(self, harness: Harness) -> None:
-        """Sent twice, it serves one job."""
+        """Sent twice, the signal serves one job."""
         signal = harness.signal("go")
         for _ in range(2):
             assert harness.store.send_signal(signal, now=harness.now) == []
@@ -130,7 +133,7 @@ class TestKeptSignal:
         assert harness.statuses(jobs) == [JobStatus.PENDING, JobStatus.WAITING]
 
     def test_purged_when_its_time_is_over(self, harness: Harness) -> None:
-        """Old signals go, in portions; young ones stay and still serve."""
+        """Old signals are deleted in portions; young ones stay and can still be consumed."""
         for _ in range(3):
             harness.store.send_signal(harness.signal("old"), now=harness.now)
         harness.advance(hours=2)
@@ -141,7 +144,10 @@ class TestKeptSignal:
 
 class TestWaitingFor:
     def test_oldest_first(self, harness: Harness) -> None:
-        """The jobs that wait for a key, up to the limit; those that got it are not among them."""
+        """
+        The jobs that wait for a key are listed oldest first, up to the limit; released and canceled ones
+        are left out.
+        """
         ids = [harness.waiting(signal=SignalWait(key="go")) for _ in range(3)]
         harness.waiting(signal=SignalWait(key="other"))
         assert harness.store.waiting_for("go") == ids

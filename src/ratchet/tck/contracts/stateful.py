@@ -1,4 +1,4 @@
-"""Stateful: long random lives of jobs, in which the store and the reference must agree after every step."""
+"""Stateful: random sequences of verbs; the store and the reference must agree after every step."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _HELD = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 keys = st.sampled_from([None, None, None, "a", "b"])
 delays = st.sampled_from([0, 0, 0, -60, -1800, 30, 1000]).map(lambda seconds: timedelta(seconds=seconds))
 fairness_keys = st.sampled_from([None, None, "ann", "bob"])
-numbers = st.integers(min_value=0, max_value=10_000)  # which of the jobs there are: taken modulo their count
+numbers = st.integers(min_value=0, max_value=10_000)  # which job: taken modulo their number
 
 
 class JobLives(RuleBasedStateMachine):
-    """One store, one reference, and every verb that moves a job."""
+    """One store, one reference, and every verb that changes a job's state."""
 
     def __init__(self, harness: Harness) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class JobLives(RuleBasedStateMachine):
         )
     )
     def start(self, jobs: list[tuple[Priority, timedelta, str | None, str | None]]) -> None:
-        """Every life begins with two nodes and a few jobs."""
+        """Every sequence begins with two nodes and a few jobs."""
         self.harness.close()
         self.harness.now = START
         self.harness.store = self.harness.open()
@@ -247,14 +247,13 @@ class JobLives(RuleBasedStateMachine):
         waiting = [child for child in self.reference.jobs.values() if child.status is JobStatus.WAITING]
         assert self.harness.store.delete(job.job_id) == self.reference.delete(job)
         for child in waiting:
-            if (
-                child.status is JobStatus.PENDING
-            ):  # `delete` is not told the time, so the store says which it took
+            # `delete` is not told the time, so the store says which one it took
+            if child.status is JobStatus.PENDING:
                 child.due = self.harness.record(child.job_id).scheduled_at
 
     @rule(seconds=st.sampled_from([1, 30, 60, 900, 4000]))
     def time_passes(self, seconds: int) -> None:
-        """And what is due to end by itself ends."""
+        """Time passes, and whatever is due to end by itself ends."""
         self.reference.now = self.harness.advance(seconds=seconds)
         self._expire()
         self._settle()
@@ -264,14 +263,14 @@ class JobLives(RuleBasedStateMachine):
         assert {job.job_id for job in ended if job.status is JobStatus.CANCELED} == self.reference.expire()
 
     def _settle(self) -> None:
-        self.harness.store.settle(list(self.reference.lingering.values()), now=self.now)
-        self.reference.lingering.clear()
+        self.harness.store.settle(list(self.reference.still_running.values()), now=self.now)
+        self.reference.still_running.clear()
 
     @rule(number=numbers)
     def rescue(self, number: int) -> None:
         node = self.nodes[number % len(self.nodes)]
         if any(job.expires_at for job in self.reference.running_on(node)):
-            return  # whether such a job had started is for the node to know, and it is dead
+            return  # only the node knew whether such a job had started, and it is dead
         rescue = self.harness.rescue(node, max_crashes=MAX_CRASHES)
         lost = {job.job_id for job in self.reference.running_on(node)}
         assert {*rescue.requeued, *rescue.suspects, *rescue.dead_lettered} == lost
@@ -283,7 +282,7 @@ class JobLives(RuleBasedStateMachine):
 
     @invariant()
     def store_and_reference_agree(self) -> None:
-        """Status, attempts, crashes, due time and claim of every job, and the counts."""
+        """Status, attempts, crashes, due time and claim of every job agree, and so do the counts."""
         stored = {record.job_id: record for record in self.harness.store.find(JobFilter(), limit=1000)}
         assert stored.keys() == self.reference.jobs.keys()
         for job in self.reference.jobs.values():
@@ -301,7 +300,7 @@ class JobLives(RuleBasedStateMachine):
 
 class TestStateful:
     def test_random_lives_agree_with_the_reference(self, harness: Harness) -> None:
-        """Any sequence of verbs leaves the store in the state that two hundred lines of Python predict."""
+        """Any sequence of verbs leaves the store in the state that the reference predicts."""
 
         class Lives(JobLives):
             def __init__(self) -> None:

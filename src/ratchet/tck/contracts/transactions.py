@@ -1,4 +1,4 @@
-"""Transactions: what is done within the caller's transaction happens with it, or not at all."""
+"""Transactions: what is done in the caller's transaction is committed with it, or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ratchet.model.job import Insertion, Progress
 from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.spi.store import JobStore
 from ratchet.tck.harness import Harness, needs
-from ratchet.tck.race import PATIENCE, race, results
+from ratchet.tck.race import TIMEOUT, race, results
 
 
 class Rollback(Exception):
@@ -25,7 +25,7 @@ class Rollback(Exception):
 
 @contextmanager
 def rolled_back(store: JobStore) -> Iterator[object]:
-    """A transaction that its owner does not commit."""
+    """A transaction that is rolled back at the end of the block."""
     try:
         with store.begin() as connection:
             yield connection
@@ -43,7 +43,7 @@ def insert_within(harness: Harness, connection: object, **changes: object) -> In
 @needs("transactions", "within")
 class TestInsertWithin:
     def test_committed_with_the_caller(self, harness: Harness) -> None:
-        """Invisible to others until the caller commits, then there."""
+        """The job is stored when the caller commits."""
         other = harness.reopen()
         spec = harness.spec(tags=("t",), queue="brand-new")
         with harness.store.begin() as connection:
@@ -54,7 +54,7 @@ class TestInsertWithin:
 
     @needs("concurrent_writers")
     def test_nobody_claims_it_before_the_commit(self, harness: Harness) -> None:
-        """The job does not start before the transaction that created its data is there."""
+        """Other handles can neither see nor claim the job before the caller commits."""
         other = harness.reopen()
         with harness.store.begin() as connection:
             job_id = insert_within(harness, connection).job_id
@@ -63,7 +63,7 @@ class TestInsertWithin:
         assert len(harness.claim(store=other)) == 1
 
     def test_rolled_back_with_the_caller(self, harness: Harness) -> None:
-        """No job, no edge, no batch, no key: as if it had never been called, and the keys can be used."""
+        """No job, edge or key is left, and the keys can be used."""
         parent, child = harness.spec(idempotency_key="i", business_key="b"), harness.child()
         with rolled_back(harness.store) as connection:
             harness.store.insert(
@@ -76,7 +76,7 @@ class TestInsertWithin:
         assert [answer.created for answer in answers] == [True]
 
     def test_a_busy_key_leaves_the_transaction_usable(self, harness: Harness) -> None:
-        """After BusinessKeyBusy the caller goes on in the same transaction, and it commits."""
+        """After BusinessKeyBusy the caller can go on in the same transaction and commit it."""
         holder = harness.submit(business_key="k")
         with harness.store.begin() as connection:
             first = insert_within(harness, connection)
@@ -88,7 +88,7 @@ class TestInsertWithin:
         assert harness.store.counts()[JobStatus.PENDING] == 3
 
     def test_a_refused_call_leaves_nothing_of_itself(self, harness: Harness) -> None:
-        """The other jobs of the refused call are not stored either, though the caller commits."""
+        """The other jobs of the refused call are not stored either, although the caller commits."""
         harness.submit(business_key="k")
         mine, busy = harness.spec(idempotency_key="i"), harness.spec(business_key="k")
         with harness.store.begin() as connection:
@@ -98,7 +98,7 @@ class TestInsertWithin:
         assert harness.store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0].created
 
     def test_duplicates_are_answered_inside(self, harness: Harness) -> None:
-        """A known key names the original; so does one that this very transaction has stored."""
+        """A known key is answered with the original; so is a key that this very transaction has stored."""
         original = harness.submit(idempotency_key="known")
         with harness.store.begin() as connection:
             known = insert_within(harness, connection, idempotency_key="known")
@@ -111,7 +111,7 @@ class TestInsertWithin:
         assert harness.store.counts()[JobStatus.PENDING] == 2
 
     def test_replace_inside(self, harness: Harness) -> None:
-        """The holder is canceled with the caller's commit, and lives on after its rollback."""
+        """The holder is canceled by the caller's commit, and stays PENDING after a rollback."""
         holder = harness.submit(business_key="k")
         with rolled_back(harness.store) as connection:
             assert insert_within(harness, connection, business_key="k", busy=Busy.REPLACE).replaced == holder
@@ -123,7 +123,10 @@ class TestInsertWithin:
 
     @needs("concurrent_writers")
     def test_a_key_that_an_open_transaction_holds(self, harness: Harness) -> None:
-        """The second waits for the first, but not for ever: SubmissionBlocked, and the first is unharmed."""
+        """
+        The second submission waits for the first, but not forever: it gets SubmissionBlocked, and the first
+        is unharmed.
+        """
         other = harness.reopen()
         with harness.store.begin() as connection:
             first = insert_within(harness, connection, idempotency_key="i", business_key="b")
@@ -136,7 +139,10 @@ class TestInsertWithin:
     @needs("concurrent_writers")
     @pytest.mark.parametrize("commits", [True, False])
     def test_who_waits_learns_how_it_ended(self, harness: Harness, commits: bool) -> None:
-        """The open transaction commits: the waiting one gets its job. It rolls back: the waiting one is stored."""
+        """
+        The open transaction commits: the waiting call gets its job. It rolls back: the job of the waiting
+        call is stored.
+        """
         other = harness.reopen()
         inserted = threading.Event()
         spec = harness.spec(idempotency_key="i")
@@ -146,7 +152,7 @@ class TestInsertWithin:
                 with harness.store.begin() as connection:
                     harness.store.insert([spec], now=harness.now, within=connection)
                     inserted.set()
-                    waiter_started.wait(PATIENCE)
+                    waiter_started.wait(TIMEOUT)
                     if not commits:
                         raise Rollback
             except Rollback:
@@ -155,7 +161,7 @@ class TestInsertWithin:
         waiter_started = threading.Event()
 
         def submit(store: JobStore) -> Insertion:
-            inserted.wait(PATIENCE)
+            inserted.wait(TIMEOUT)
             waiter_started.set()
             return store.insert([harness.spec(idempotency_key="i")], now=harness.now)[0]
 
@@ -170,7 +176,7 @@ class TestInsertWithin:
 @needs("transactions", "within")
 class TestCompleteWithin:
     def test_committed_with_the_user_s_writes(self, harness: Harness) -> None:
-        """The success is there when the transaction commits, with everything that follows from it."""
+        """The success, and everything that follows from it, is stored by the caller's commit."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         claim = harness.claim_job(parent.job_id)
@@ -187,7 +193,7 @@ class TestCompleteWithin:
         ]
 
     def test_rolled_back_with_them(self, harness: Harness) -> None:
-        """The job still runs, and can end another way."""
+        """The job is still RUNNING and can end in another way."""
         claim = harness.running(business_key="k")
         with rolled_back(harness.store) as connection:
             (answer,) = harness.store.complete(
@@ -199,7 +205,7 @@ class TestCompleteWithin:
         harness.end(claim, harness.another_try())
 
     def test_a_lost_claim_is_told_before_the_commit(self, harness: Harness) -> None:
-        """No row under the fence: the caller can roll its own writes back."""
+        """The caller learns before its commit that the claim was lost, so it can roll its own writes back."""
         claim = harness.running()
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         with harness.store.begin() as connection:
@@ -210,7 +216,7 @@ class TestCompleteWithin:
         assert harness.status(claim.job_id) is JobStatus.CANCELED
 
     def test_progress_joins_it(self, harness: Harness) -> None:
-        """Stored with the commit, gone with the rollback."""
+        """Progress is stored by the commit and dropped by the rollback."""
         claim = harness.running()
         with rolled_back(harness.store) as connection:
             assert harness.store.save_progress(
@@ -225,7 +231,7 @@ class TestCompleteWithin:
 @needs("transactions")
 class TestBegin:
     def test_it_joins_a_transaction_that_is_given(self, harness: Harness) -> None:
-        """`begin(within=…)` neither commits nor rolls back what is not its own."""
+        """`begin(within=…)` neither commits nor rolls back a transaction that it did not begin."""
         ids: list[UUID] = []
         with rolled_back(harness.store) as outer:
             with harness.store.begin(within=outer) as inner:
@@ -234,7 +240,7 @@ class TestBegin:
         assert [harness.store.get(job_id) for job_id in ids] == [None, None]
 
     def test_transactions_in_a_row(self, harness: Harness) -> None:
-        """A rolled-back one does not spoil the next."""
+        """A transaction that was rolled back does not affect the next one."""
         for _ in range(3):
             with rolled_back(harness.store) as connection:
                 insert_within(harness, connection)
@@ -245,14 +251,14 @@ class TestBegin:
 
 class TestStoreLifecycle:
     def test_migrating_again_changes_nothing(self, harness: Harness) -> None:
-        """A schema that is up to date needs no script, and is found to be in order."""
+        """A schema that is up to date needs no script and passes the check."""
         job_id = harness.submit()
         assert harness.store.migrate() == []
         harness.store.check_schema()
         assert harness.status(job_id) is JobStatus.PENDING
 
     def test_closing_is_idempotent_and_not_the_end(self, harness: Harness) -> None:
-        """Closed twice, the store opens its connections again when it is used again."""
+        """A store that was closed twice opens its connections again when it is used again."""
         job_id = harness.submit()
         harness.store.close()
         harness.store.close()
@@ -260,13 +266,13 @@ class TestStoreLifecycle:
         harness.end(harness.claim_job(job_id))
 
     def test_it_has_a_name_and_says_what_it_can(self, harness: Harness) -> None:
-        """The harness declares what the store declares."""
+        """The store has a name, and its capabilities equal those of the harness."""
         assert harness.store.name
         assert vars(harness.store.capabilities) == vars(harness.capabilities)
 
     @needs("wakeups")
     def test_another_handle_is_woken(self, harness: Harness) -> None:
-        """New work of one node reaches the listener of another; starting and stopping twice is harmless."""
+        """New work on one handle wakes the listener of another; starting and stopping twice is harmless."""
         mine, theirs = harness.store.coordinator(), harness.reopen().coordinator()
         assert mine is not None
         assert theirs is not None
@@ -287,7 +293,7 @@ class TestStoreLifecycle:
 
     @needs("survives_restart")
     def test_what_was_acknowledged_is_there_after_a_restart(self, harness: Harness) -> None:
-        """A new handle after all others were closed finds every job in its state."""
+        """After the store was closed, a new handle finds every job in its state."""
         pending, running, done = harness.submit_many(1)[0], harness.running(), harness.succeeded()
         harness.store.close()
         other = harness.reopen()
@@ -300,14 +306,14 @@ class TestStoreLifecycle:
 
 @needs("transactions", "within", "concurrent_writers")
 class TestRescueOfOpenTransactions:
-    """A process that is stopped in the middle of a job's transaction keeps what it has locked there."""
+    """A process that is stopped inside a job's transaction keeps the rows that it has locked there."""
 
     def rescue(self, harness: Harness, store: JobStore) -> Rescue | None:
-        """Another node takes the work of node-1 back."""
+        """Take back the work of node-1."""
         return store.rescue("node-1", seen_beat=0, by="rescuer", max_crashes=3, now=harness.now)
 
     def test_only_the_job_in_it_is_held_up(self, harness: Harness) -> None:
-        """All other jobs of the dead node are there at once; this one later, with its crash counted."""
+        """All other jobs of the dead node are requeued at once; this one follows later, with its crash counted."""
         other = harness.reopen()
         harness.register()
         harness.store.set_limit("api", concurrent=1, now=harness.now)
@@ -332,7 +338,7 @@ class TestRescueOfOpenTransactions:
         assert self.rescue(harness, other) is None
 
     def test_its_commit_counts_if_it_comes_first(self, harness: Harness) -> None:
-        """The stopped process goes on and commits: nobody has taken the job meanwhile, so it has succeeded, once."""
+        """The stopped process goes on and commits before anybody took the job: the job has succeeded, once."""
         other = harness.reopen()
         harness.register()
         held, free = harness.running(), harness.running()

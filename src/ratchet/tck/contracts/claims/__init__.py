@@ -1,1 +1,5 @@
-"""Claims: which jobs are due, in which order, and whose they are."""
+"""
+Claims: which jobs are due, in which order, and who holds them.
+
+`next_batch` says what a claim takes, `order` in which order, and `held` what a node can read about its claims.
+"""

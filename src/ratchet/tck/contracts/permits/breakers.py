@@ -1,4 +1,4 @@
-"""Circuit breakers, and the probes that a half-open one lets through."""
+"""Circuit breakers, and the probes that are let through once an open breaker's time has come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ratchet.tck.race import results
 
 class TestBreakers:
     def test_compare_and_swap(self, harness: Harness) -> None:
-        """Created once, changed only by who has seen the last version."""
+        """A breaker is created once; after that only a caller that has seen its last version can change it."""
         assert harness.store.breaker("bank") is None
         record = BreakerRecord(
             service="bank", state="OPEN", until=harness.after(minutes=1), document='{"f":3}'
@@ -42,14 +42,14 @@ class TestBreakers:
         assert again.version > stored.version
 
     def test_listed_by_service(self, harness: Harness) -> None:
-        """All that were ever used."""
+        """Every breaker that was ever used is listed, by service."""
         for service in ("b", "a"):
             record = BreakerRecord(service=service, state="CLOSED")
             assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
         assert [b.service for b in harness.store.breakers()] == ["a", "b"]
 
     def test_an_open_breaker_holds_its_jobs_back(self, harness: Harness) -> None:
-        """Nothing behind it is claimed until its time has come; others pass by."""
+        """No job behind the breaker is claimed until its time has come; other jobs are."""
         behind, other = harness.submit(breaker="bank"), harness.submit()
         record = BreakerRecord(service="bank", state="OPEN", until=harness.after(minutes=1))
         assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
@@ -62,7 +62,7 @@ class TestBreakers:
         assert [c.job_id for c in harness.claim()] == [behind]
 
     def test_open_for_good(self, harness: Harness) -> None:
-        """Without a time nobody knows when to look again."""
+        """A breaker without a time stays open, and `next_due_at` has no answer."""
         behind = harness.submit(breaker="bank")
         record = BreakerRecord(service="bank", state="OPEN")
         assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
@@ -72,7 +72,7 @@ class TestBreakers:
         assert harness.store.next_due_at(harness.request(), now=harness.now) is None
 
     def test_a_closed_breaker_lets_jobs_through(self, harness: Harness) -> None:
-        """So does one that nobody has used."""
+        """A closed breaker and one that was never used let jobs through."""
         record = BreakerRecord(service="bank", state="CLOSED")
         assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
         harness.submit(breaker="bank")
@@ -82,25 +82,28 @@ class TestBreakers:
 
 
 class TestProbes:
-    """An open breaker whose time has come: a counted number of jobs, in the whole cluster, until somebody decides."""
+    """An open breaker whose time has come lets a counted number of jobs through, in the whole cluster, until a verdict."""
 
     MINUTE = timedelta(minutes=1)
 
     def open(self, harness: Harness, count: int = 2, version: int = 0) -> None:
-        """The breaker of "bank" is open for a minute; *count* probes follow."""
+        """Open the breaker of "bank" for a minute; *count* probes follow."""
         record = BreakerRecord(service="bank", state="OPEN", until=harness.now + self.MINUTE)
         probes = Probes(count=count, every=self.MINUTE)
         assert harness.store.save_breaker(record, expected_version=version, now=harness.now, probes=probes)
 
     def move(self, harness: Harness, state: str) -> None:
-        """What a strategy does with a verdict."""
+        """Change the state of the breaker, as a strategy does after a verdict."""
         held = harness.store.breaker("bank")
         assert held is not None
         moved = BreakerRecord(service="bank", state=state, until=held.until)
         assert harness.store.save_breaker(moved, expected_version=held.version, now=harness.now)
 
     def test_exactly_so_many_pass(self, harness: Harness) -> None:
-        """Not one before the time, then two over all nodes and claims, in claim order; others pass by."""
+        """
+        No job passes before the time; then two pass over all nodes and claims, in claim order. Other jobs
+        are not affected.
+        """
         ids = harness.submit_many(6, breaker="bank")
         self.open(harness)
         assert harness.claim() == []
@@ -112,7 +115,7 @@ class TestProbes:
         assert [c.job_id for c in harness.claim()] == [other]
 
     def test_over_streams(self, harness: Harness) -> None:
-        """The probes are the service's, not a queue's."""
+        """The probes belong to the service, not to a queue."""
         self.open(harness)
         harness.submit_many(3, breaker="bank", queue="a")
         harness.submit_many(3, breaker="bank", queue="b")
@@ -121,7 +124,7 @@ class TestProbes:
         assert harness.claim() == []
 
     def test_an_ended_probe_makes_no_room(self, harness: Harness) -> None:
-        """They are starts, not permits; and a first success changes nothing yet."""
+        """Probes count starts, not running jobs; the move to HALF_OPEN does not add any."""
         self.open(harness)
         harness.submit_many(6, breaker="bank")
         harness.advance(minutes=1)
@@ -130,7 +133,7 @@ class TestProbes:
         assert harness.claim() == []
 
     def test_closed_lets_all_through(self, harness: Harness) -> None:
-        """The gate is gone with the record that says so."""
+        """Once the record says CLOSED, all jobs pass."""
         self.open(harness)
         harness.submit_many(6, breaker="bank")
         harness.advance(minutes=1)
@@ -139,7 +142,7 @@ class TestProbes:
         assert len(harness.claim()) == 4
 
     def test_opened_again_it_has_new_probes(self, harness: Harness) -> None:
-        """A failing probe: closed for another minute, then as many as the first time."""
+        """After a failed probe no job passes for another minute; then the new number of probes passes."""
         self.open(harness)
         harness.submit_many(6, breaker="bank")
         harness.advance(minutes=1)
@@ -153,7 +156,7 @@ class TestProbes:
         assert harness.claim() == []
 
     def test_a_refused_record_brings_no_probes(self, harness: Harness) -> None:
-        """Who has seen an old version neither opens the breaker nor fills its gate."""
+        """A caller that saw an old version can neither open the breaker nor add probes."""
         self.open(harness)
         harness.submit_many(6, breaker="bank")
         harness.advance(minutes=1)
@@ -164,7 +167,7 @@ class TestProbes:
         assert harness.claim() == []
 
     def test_a_probe_that_never_answers_is_not_waited_for(self, harness: Harness) -> None:
-        """After a while without a verdict another one may try."""
+        """After a minute without a verdict another probe may start."""
         self.open(harness)
         harness.submit_many(6, breaker="bank")
         harness.advance(minutes=1)
@@ -175,7 +178,7 @@ class TestProbes:
         assert len(harness.claim()) == 1
 
     def test_it_is_explained(self, harness: Harness) -> None:
-        """The first of the line are free to go; the rest wait for the breaker, and until when."""
+        """The first jobs in order have no reason; the others wait for the breaker, and the answer says until when."""
         ids = harness.submit_many(4, breaker="bank")
         self.open(harness)
         harness.advance(minutes=1)
@@ -185,12 +188,12 @@ class TestProbes:
         assert (code, until) == ("breaker_open", harness.after(minutes=1))
 
     def test_they_are_no_limit_of_a_user(self, harness: Harness) -> None:
-        """Nobody sees them among the limits."""
+        """The probes are not listed among the limits."""
         self.open(harness)
         assert harness.store.limits() == []
 
     def test_with_a_limit_the_tighter_one_counts(self, harness: Harness) -> None:
-        """A permit and a probe: a job needs both."""
+        """A job needs both a permit and a probe."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         self.open(harness)
         harness.submit_many(6, breaker="bank", resource="gateway")
@@ -202,7 +205,7 @@ class TestProbes:
         assert harness.claim() == []
 
     def test_claims_at_once_share_them(self, harness: Harness) -> None:
-        """Four nodes claim again and again at the same moment: two jobs in all, never one more."""
+        """Four nodes claim repeatedly at the same moment: exactly two jobs are claimed."""
         stores = harness.reopen_many(4)
         harness.submit_many(20, breaker="bank")
         for version in range(5):
@@ -214,7 +217,7 @@ class TestProbes:
             assert harness.store.hand_back(claims, now=harness.now) == 2
 
     def test_opened_again_while_a_node_claims(self, harness: Harness) -> None:
-        """A claim comes before or after the word of the failed probe: the new probes are whole at their time."""
+        """A claim comes before or after the breaker is opened again: at their time the new probes are complete."""
         claiming, saying = harness.reopen_many(2)
         harness.submit_many(20, breaker="bank")
         self.open(harness)
@@ -242,5 +245,5 @@ class TestProbes:
 
 
 def _claim_often(harness: Harness, store: JobStore, node_id: str) -> list[JobClaim]:
-    """A claim steps aside where another one is counting, so it is repeated."""
+    """Claim several times, because a claim skips a gate that another claim is counting."""
     return [claim for _ in range(5) for claim in harness.claim(store=store, node_id=node_id)]

@@ -22,7 +22,7 @@ def codes(harness: Harness, job_id: UUID) -> set[str]:
 
 class TestLimits:
     def test_set_change_remove(self, harness: Harness) -> None:
-        """What is None is left as it was; a removed limit is gone."""
+        """None leaves a value as it was; a removed limit is gone."""
         harness.store.set_limit("gateway", concurrent=5, now=harness.now)
         harness.store.set_limit("gateway", rate=100, period=timedelta(minutes=1), now=harness.now)
         (limit,) = harness.store.limits()
@@ -43,7 +43,7 @@ class TestLimits:
 
 class TestConcurrencyLimit:
     def test_no_more_than_the_limit_run_at_once(self, harness: Harness) -> None:
-        """Within one claim, and over several claims of several nodes, in claim order."""
+        """The limit holds within one claim and over the claims of several nodes, in claim order."""
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
         ids = harness.submit_many(5, resource="gateway")
         other = harness.reopen()
@@ -57,14 +57,14 @@ class TestConcurrencyLimit:
         assert [c.job_id for c in harness.claim()] == [ids[2]]
 
     def test_other_jobs_pass_by(self, harness: Harness) -> None:
-        """A full resource neither stops nor shortens a claim of others."""
+        """A full resource neither holds back other jobs nor shortens their claim."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         limited = harness.submit_many(10, resource="gateway", priority=Priority.CRITICAL)
         free = harness.submit_many(5)
         assert [c.job_id for c in harness.claim(6)] == [limited[0], *free]
 
     def test_permits_follow_the_claim_order_over_streams(self, harness: Harness) -> None:
-        """The most urgent jobs get the permits, whichever queue they are in."""
+        """The most urgent jobs get the permits, whatever queue they are in."""
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
         harness.submit(resource="gateway", queue="a", priority=Priority.LOW)
         urgent = harness.submit(resource="gateway", queue="b", priority=Priority.CRITICAL)
@@ -73,7 +73,7 @@ class TestConcurrencyLimit:
         assert [c.job_id for c in harness.claim()] == [urgent, high]
 
     def test_zero_stops_the_resource(self, harness: Harness) -> None:
-        """A limit of nothing lets nothing through."""
+        """A limit of zero lets no job through."""
         harness.store.set_limit("gateway", concurrent=0, now=harness.now)
         job_id = harness.submit(resource="gateway")
         assert harness.claim() == []
@@ -81,7 +81,7 @@ class TestConcurrencyLimit:
         assert harness.store.next_due_at(harness.request(), now=harness.now) is None
 
     def test_without_a_limit_nothing_is_held_back(self, harness: Harness) -> None:
-        """A resource nobody has limited, and one whose limit was removed."""
+        """No job waits for a resource that has no limit, or whose limit was removed."""
         harness.submit_many(3, resource="gateway")
         assert len(harness.claim()) == 3
         harness.store.set_limit("gateway", concurrent=0, now=harness.now)
@@ -91,7 +91,7 @@ class TestConcurrencyLimit:
         assert len(harness.claim()) == 1
 
     def test_every_way_out_of_running_gives_the_permit_back(self, harness: Harness) -> None:
-        """Success, retry, failure, postponement, hand-back, crash, parking, goodbye and rescue."""
+        """Success, retry, failure, postponement, hand-back, crash, parking, deregistering and rescue free the permit."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         later = harness.after(days=1)
         for decision in (
@@ -123,7 +123,7 @@ class TestConcurrencyLimit:
         assert held(harness) == 0
 
     def test_a_canceled_run_keeps_its_permit_until_its_code_has_ended(self, harness: Harness) -> None:
-        """The resource is still in use; `settle` gives it back."""
+        """The resource is in use until `settle` frees the permit."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(resource="gateway")
         harness.store.cancel(claim.job_id, reason="r", now=harness.now)
@@ -134,7 +134,7 @@ class TestConcurrencyLimit:
         assert [c.job_id for c in harness.claim()] == [next_one]
 
     def test_a_lingering_run_keeps_its_permit(self, harness: Harness) -> None:
-        """Until it is settled, or its node is dead."""
+        """The permit stays taken until the run is settled or its node is dead."""
         harness.register()
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
         settled, orphaned = harness.running(resource="gateway"), harness.running(resource="gateway")
@@ -147,7 +147,7 @@ class TestConcurrencyLimit:
         assert held(harness) == 0
 
     def test_released_by_hand(self, harness: Harness) -> None:
-        """By (job, claim): the holder's is freed, a stranger's token frees nothing."""
+        """Job and claim must both match: the holder's claim frees its permit, another token frees nothing."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(resource="gateway")
         assert harness.store.release_permits([harness.forged_claim(claim.job_id)]) == 0
@@ -158,7 +158,7 @@ class TestConcurrencyLimit:
         assert harness.store.release_permits([]) == 0
 
     def test_a_smaller_limit_stops_nobody(self, harness: Harness) -> None:
-        """Those who run go on; new ones wait until there is room under the new limit."""
+        """Running jobs go on; new ones wait until there is room under the new limit."""
         harness.store.set_limit("gateway", concurrent=3, now=harness.now)
         harness.submit_many(5, resource="gateway")
         claims = harness.claim()
@@ -170,7 +170,7 @@ class TestConcurrencyLimit:
         assert len(harness.claim()) == 1
 
     def test_a_full_resource_is_explained(self, harness: Harness) -> None:
-        """No permit is the reason; freed, there is none."""
+        """The reason is the missing permit; once it is free, there is no reason."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(resource="gateway")
         waiting = harness.submit(resource="gateway")
@@ -179,7 +179,7 @@ class TestConcurrencyLimit:
         assert codes(harness, waiting) == set()
 
     def test_a_claim_that_finds_nothing_takes_no_permit(self, harness: Harness) -> None:
-        """Permits are for jobs that run."""
+        """Only jobs that run take permits."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         harness.submit(resource="gateway", scheduled_at=harness.after(hours=1))
         assert harness.claim() == []
@@ -188,7 +188,7 @@ class TestConcurrencyLimit:
 
 class TestRate:
     def test_no_more_than_the_rate_start_per_period(self, harness: Harness) -> None:
-        """Three per minute: three start, the next ones after the minute is over."""
+        """Three per minute: three start, and the next three a minute later."""
         harness.store.set_limit("gateway", rate=3, period=timedelta(minutes=1), now=harness.now)
         ids = harness.submit_many(8, resource="gateway")
         claims = harness.claim()
@@ -199,7 +199,7 @@ class TestRate:
         assert [c.job_id for c in harness.claim()] == ids[3:6]
 
     def test_it_is_explained(self, harness: Harness) -> None:
-        """Rate-limited, and until when."""
+        """The reason is the rate, and the answer says until when."""
         harness.store.set_limit("gateway", rate=1, period=timedelta(minutes=1), now=harness.now)
         harness.end(harness.running(resource="gateway"))
         waiting = harness.submit(resource="gateway")
@@ -219,7 +219,7 @@ class TestRate:
         assert {c.job_id for c in harness.claim(4)} == {limited[0], *free}
 
     def test_rate_and_concurrency_together(self, harness: Harness) -> None:
-        """The tighter one counts."""
+        """The tighter limit counts."""
         harness.store.set_limit("gateway", concurrent=1, rate=2, period=timedelta(minutes=1), now=harness.now)
         harness.submit_many(5, resource="gateway")
         (first,) = harness.claim()

@@ -1,4 +1,4 @@
-"""Jobs that end before their time: canceled, or expired."""
+"""Jobs that are canceled, and jobs that expire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ratchet.tck.harness import Harness
 class TestCancel:
     @pytest.mark.parametrize("state", ["PENDING", "PAUSED", "WAITING"])
     def test_a_job_that_does_not_run(self, harness: Harness, state: str) -> None:
-        """CANCELED at once, with the reason; the answer says what it was."""
+        """It is CANCELED at once with the reason, and the answer names its previous state."""
         make = {"PENDING": harness.submit, "PAUSED": harness.paused, "WAITING": harness.waiting}[state]
         job_id = make()
         (canceled,) = harness.store.cancel(job_id, reason="not needed", now=harness.now)
@@ -31,7 +31,7 @@ class TestCancel:
         assert harness.claim() == []
 
     def test_a_running_job(self, harness: Harness) -> None:
-        """The answer names the run to interrupt; its result is discarded."""
+        """The answer names the run to interrupt; the result of that run is discarded."""
         claim = harness.running(node="node-7")
         (canceled,) = harness.store.cancel(claim.job_id, reason="r", now=harness.now)
         assert (canceled.previous, canceled.claim_id, canceled.node_id) == (
@@ -46,7 +46,7 @@ class TestCancel:
         assert (record.status, record.result, record.attempts) == (JobStatus.CANCELED, None, 0)
 
     def test_an_ended_job(self, harness: Harness) -> None:
-        """Nothing to cancel: empty, unchanged."""
+        """The answer is empty, and the job is unchanged."""
         for job_id in (harness.succeeded(), harness.failed(), harness.canceled()):
             before = harness.record(job_id)
             assert harness.store.cancel(job_id, reason="again", now=harness.now) == []
@@ -54,7 +54,7 @@ class TestCancel:
         assert harness.store.cancel(new_id(), reason="r", now=harness.now) == []
 
     def test_all_dependants_depth_first(self, harness: Harness) -> None:
-        """The whole tree goes, each branch to its end before the next, and each job says why."""
+        """The whole tree is canceled, each branch to its end before the next, and each record says why."""
         root, a, a1, b = harness.spec(), harness.child(), harness.child(), harness.child()
         edges = [harness.edge(root, a, position=0), harness.edge(a, a1), harness.edge(root, b, position=1)]
         harness.insert([root, a, a1, b], edges)
@@ -67,7 +67,7 @@ class TestCancel:
             assert harness.record(spec.job_id).canceled_reason == "parent_canceled"
 
     def test_a_long_chain(self, harness: Harness) -> None:
-        """Depth is no obstacle: three hundred steps are canceled with the first."""
+        """A chain of three hundred steps is canceled with its first job."""
         specs: list[JobSpec] = [harness.spec(), *(harness.child() for _ in range(300))]
         edges: list[Edge] = [harness.edge(specs[i], specs[i + 1]) for i in range(300)]
         harness.insert(specs, edges)
@@ -78,7 +78,7 @@ class TestCancel:
 
 class TestExpire:
     def test_jobs_that_never_started(self, harness: Harness) -> None:
-        """PENDING, PAUSED and WAITING jobs past their expiry are CANCELED as expired; at the very moment, too."""
+        """PENDING, PAUSED and WAITING jobs are CANCELED as expired at the microsecond of their expiry."""
         at = harness.after(hours=1)
         ids = {harness.submit(expires_at=at), harness.paused(expires_at=at), harness.waiting(expires_at=at)}
         keep = harness.submit(expires_at=harness.after(hours=1, microseconds=1))
@@ -95,7 +95,7 @@ class TestExpire:
         assert harness.status(keep) is JobStatus.PENDING
 
     def test_dependants_follow(self, harness: Harness) -> None:
-        """What waited for an expired job is canceled with it."""
+        """Jobs that waited for an expired job are canceled with it."""
         parent, child = harness.spec(expires_at=harness.after(hours=1)), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         harness.advance(hours=2)
@@ -106,7 +106,7 @@ class TestExpire:
         ]
 
     def test_a_job_with_two_reasons_to_end_ends_once(self, harness: Harness) -> None:
-        """Its parent expires in the sweep in which its own signal is overdue: it ends by one of them, and is told once."""
+        """Its parent expires in the same sweep in which its own signal is overdue: it ends once and is reported once."""
         soon = harness.after(seconds=10)
         parent = harness.spec(expires_at=soon)
         child = harness.child(signal=SignalWait(key="never", deadline=soon))
@@ -119,7 +119,7 @@ class TestExpire:
         assert (record.canceled_reason is None) == (record.status is JobStatus.FAILED)
 
     def test_a_job_that_has_started_does_not_expire(self, harness: Harness) -> None:
-        """RUNNING jobs and those between two attempts are past their expiry for good."""
+        """RUNNING jobs, jobs between two attempts and ended jobs no longer expire."""
         at = harness.after(hours=1)
         running, retried = harness.running(expires_at=at), harness.running(expires_at=at)
         harness.end(retried, harness.another_try(harness.after(hours=3)))
@@ -131,34 +131,34 @@ class TestExpire:
         harness.end(running)
 
     def test_a_claim_that_was_handed_back_still_expires(self, harness: Harness) -> None:
-        """It never started."""
+        """A job that was claimed and handed back never started, so it still expires."""
         claim = harness.running(expires_at=harness.after(hours=1))
         harness.store.hand_back([claim], now=harness.now)
         harness.advance(hours=2)
         assert [c.job_id for c in harness.store.expire(now=harness.now, limit=10)] == [claim.job_id]
 
     def test_paused_from_failed_does_not_expire(self, harness: Harness) -> None:
-        """It has started, and failed; pausing does not change that."""
+        """A job that failed has started; pausing it does not change that."""
         job_id = harness.failed(expires_at=harness.after(hours=1))
         assert harness.store.pause(job_id, now=harness.now)
         harness.advance(hours=2)
         assert harness.store.expire(now=harness.now, limit=10) == []
 
     def test_at_most_the_limit(self, harness: Harness) -> None:
-        """A sweep works in portions."""
+        """Each sweep ends at most as many jobs as the limit."""
         harness.submit_many(5, expires_at=harness.after(hours=1))
         harness.advance(hours=2)
         assert [len(harness.store.expire(now=harness.now, limit=2)) for _ in range(4)] == [2, 2, 1, 0]
 
     def test_the_business_key_is_free_again(self, harness: Harness) -> None:
-        """Expired is CANCELED."""
+        """An expired job is CANCELED, so its key is free."""
         harness.submit(expires_at=harness.after(hours=1), business_key="k")
         harness.advance(hours=2)
         harness.store.expire(now=harness.now, limit=10)
         harness.submit(business_key="k")
 
     def test_a_signal_that_did_not_come(self, harness: Harness) -> None:
-        """Past its deadline the job is FAILED with SignalTimeout, a dead letter, and its branches follow."""
+        """At its deadline the job is FAILED with SignalTimeout and a dead letter, and its dependant is canceled."""
         job_id = harness.waiting(signal=SignalWait(key="k", deadline=harness.after(hours=1)))
         patient = harness.waiting(signal=SignalWait(key="k"))
         child = harness.child()

@@ -1,4 +1,4 @@
-"""What a run saves while it goes on."""
+"""What a run saves while it is running."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ratchet.tck.harness import Harness
 
 class TestProgress:
     def test_what_a_run_says_is_seen(self, harness: Harness) -> None:
-        """The last word counts."""
+        """The latest progress replaces the earlier one."""
         claim = harness.running()
         assert harness.record(claim.job_id).progress is None
         assert harness.store.save_progress(claim, Progress(fraction=0.25, message="päcked"), now=harness.now)
@@ -32,7 +32,7 @@ class TestProgress:
         assert job.body.state == '{"n":1}'
 
     def test_only_a_held_job_takes_them(self, harness: Harness) -> None:
-        """No claim, no progress."""
+        """Without a claim neither progress nor state is stored."""
         job_id = harness.submit()
         forged = harness.forged_claim(job_id)
         assert not harness.store.save_progress(forged, Progress(fraction=0.5), now=harness.now)

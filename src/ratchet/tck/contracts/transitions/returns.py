@@ -1,4 +1,4 @@
-"""Jobs that are put back, or put aside: retried, paused, handed back, parked."""
+"""Jobs that go back or are set aside: retried, paused, handed back, parked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratchet.tck.harness import Harness
 
 class TestRetry:
     def test_a_failed_job_starts_over(self, harness: Harness) -> None:
-        """Attempts and crashes 0, no error, due now; history stays."""
+        """Attempts and crashes are 0, there is no error, and the job is due now; its history stays."""
         claim = harness.running(max_retries=1)
         harness.end(claim, CountCrash(detail="boom", max_crashes=3))
         harness.end(harness.claim_job(claim.job_id), harness.another_try())
@@ -40,7 +40,7 @@ class TestRetry:
         assert harness.status(pending) is JobStatus.PAUSED
 
     def test_a_suspect_that_is_retried_is_a_suspect_no_longer(self, harness: Harness) -> None:
-        """Crashes are 0 again, so any node may claim it beside other work."""
+        """Its crashes are 0 again, so any node may claim it beside other jobs."""
         job_id = harness.submit()
         for suspects in (False, False, True):
             harness.end(
@@ -51,7 +51,7 @@ class TestRetry:
         assert [c.job_id for c in harness.claim()] == [job_id]
 
     def test_a_second_retry_finds_nothing(self, harness: Harness) -> None:
-        """True once; then the job is no longer FAILED."""
+        """The first retry is True; then the job is no longer FAILED, and the second is False."""
         job_id = harness.failed()
         assert [harness.store.retry(job_id, now=harness.now) for _ in range(2)] == [True, False]
         assert not harness.store.retry(new_id(), now=harness.now)
@@ -59,7 +59,7 @@ class TestRetry:
 
 class TestPause:
     def test_a_pending_job(self, harness: Harness) -> None:
-        """PAUSED, not claimed, and resumed exactly as it was: due time, attempts, crashes, error."""
+        """It is not claimed while PAUSED, and resuming restores it exactly: due time, attempts, crashes, error."""
         claim = harness.running()
         harness.end(claim, CountCrash(detail="boom", max_crashes=3))
         harness.end(harness.claim_job(claim.job_id), harness.another_try(harness.after(seconds=5)))
@@ -76,7 +76,7 @@ class TestPause:
         assert (again.job_id, again.attempts, again.crashes) == (claim.job_id, 1, 1)
 
     def test_a_failed_job(self, harness: Harness) -> None:
-        """PAUSED and back to FAILED, with its error."""
+        """It becomes PAUSED, and resuming makes it FAILED again, with its error."""
         job_id = harness.failed()
         before = harness.record(job_id)
         assert harness.store.pause(job_id, now=harness.now)
@@ -88,14 +88,14 @@ class TestPause:
         assert harness.record(job_id) == before
 
     def test_again(self, harness: Harness) -> None:
-        """Pausing what is paused is True and changes nothing; so it remembers where it came from."""
+        """Pausing a paused job is True and changes nothing, not even the state it was paused from."""
         job_id = harness.paused()
         before = harness.record(job_id)
         assert harness.store.pause(job_id, now=harness.now)
         assert harness.record(job_id) == before
 
     def test_any_other_state(self, harness: Harness) -> None:
-        """RUNNING, WAITING and ended jobs: False, unchanged."""
+        """Pausing or resuming a RUNNING, WAITING, SUCCEEDED or CANCELED job is False and changes nothing."""
         for job_id in (harness.running().job_id, harness.waiting(), harness.succeeded(), harness.canceled()):
             before = harness.record(job_id)
             assert not harness.store.pause(job_id, now=harness.now)
@@ -105,12 +105,12 @@ class TestPause:
         assert not harness.store.resume(new_id(), now=harness.now)
 
     def test_resuming_what_is_not_paused(self, harness: Harness) -> None:
-        """PENDING and FAILED: False."""
+        """Resuming a PENDING or FAILED job is False."""
         assert not harness.store.resume(harness.submit(), now=harness.now)
         assert not harness.store.resume(harness.failed(), now=harness.now)
 
     def test_a_resumed_job_keeps_its_place(self, harness: Harness) -> None:
-        """Its waiting time counts from its due time, not from the resume: it comes before younger jobs."""
+        """Its waiting time counts from its due time, not from the resume, so it comes before younger jobs."""
         old = harness.paused()
         harness.advance(minutes=1)
         young = harness.submit()
@@ -123,7 +123,7 @@ class TestPause:
 
 class TestHandBack:
     def test_claims_that_are_still_held(self, harness: Harness) -> None:
-        """PENDING with the old due time, uncounted; the answer is how many were held."""
+        """Jobs that are still held become PENDING with their old due time, uncounted; the answer is how many they were."""
         harness.submit_many(3, scheduled_at=harness.after(hours=-1))
         claims = harness.claim()
         harness.end(claims[0])
@@ -137,7 +137,7 @@ class TestHandBack:
         assert harness.store.hand_back([], now=harness.now) == 0
 
     def test_they_come_first_again(self, harness: Harness) -> None:
-        """A job that was handed back is older than those behind it."""
+        """A job that was handed back is older than the jobs behind it, so it comes first."""
         first = harness.submit()
         (claim,) = harness.claim(1)
         harness.submit_many(2, scheduled_at=harness.after(microseconds=1))
@@ -149,7 +149,7 @@ class TestHandBack:
 
 class TestHandBackUnknown:
     def test_only_tokens_that_the_node_does_not_know(self, harness: Harness) -> None:
-        """A claim whose answer was lost goes back; known ones and those of other nodes stay."""
+        """A job whose claim the node does not know goes back; known ones and those of other nodes stay."""
         known, lost = harness.running(), harness.running()
         foreign = harness.running(node="node-2")
         assert harness.store.hand_back_unknown("node-1", [known.claim_id], now=harness.now) == [lost.job_id]
@@ -163,13 +163,16 @@ class TestHandBackUnknown:
         assert harness.store.hand_back_unknown("node-1", [known.claim_id], now=harness.now) == []
 
     def test_a_node_that_knows_nothing(self, harness: Harness) -> None:
-        """Everything under its name goes back."""
+        """Every RUNNING job of the node goes back."""
         ids = sorted(harness.running().job_id for _ in range(3))
         assert sorted(harness.store.hand_back_unknown("node-1", [], now=harness.now)) == ids
         assert harness.store.claims_of("node-1") == {}
 
     def test_what_lingers_for_unknown_tokens_is_freed(self, harness: Harness) -> None:
-        """Canceled before the node knew that it had it: nothing runs, so key and permit are free; known ones stay."""
+        """
+        The job was canceled before the node knew its claim: no code runs, so its key and permit are freed;
+        known ones stay.
+        """
         harness.store.set_limit("gateway", concurrent=9, now=harness.now)
         lost = harness.running(business_key="lost", resource="gateway")
         known = harness.running(business_key="known", resource="gateway")
@@ -184,7 +187,7 @@ class TestHandBackUnknown:
                 harness.submit(business_key=key)
 
     def test_it_counts_as_nothing(self, harness: Harness) -> None:
-        """They never started: no attempt, no crash, and the job may still expire."""
+        """The job never started: no run is counted, and it may still expire."""
         claim = harness.running(expires_at=harness.after(hours=1))
         harness.store.hand_back_unknown("node-1", [], now=harness.now)
         assert harness.store.executions(claim.job_id) == []
@@ -194,7 +197,7 @@ class TestHandBackUnknown:
 
 class TestPark:
     def test_only_a_node_that_has_the_target_gets_it(self, harness: Harness) -> None:
-        """Back to PENDING, uncounted, behind a gate that opens for nodes that name the target."""
+        """The job is PENDING and uncounted, and only a claim that names its target returns it."""
         claim = harness.running(queue="emails")
         assert harness.store.park(claim, "shop.jobs:new", now=harness.now)
         record = harness.record(claim.job_id)
@@ -208,7 +211,7 @@ class TestPark:
         harness.end(again)
 
     def test_such_a_node_still_gets_ordinary_jobs(self, harness: Harness) -> None:
-        """Naming parked targets adds to what is claimed."""
+        """A claim that names parked targets returns ordinary jobs too."""
         parked = harness.running()
         assert harness.store.park(parked, "a:b", now=harness.now)
         job_id = harness.submit()

@@ -1,4 +1,4 @@
-"""What an end does to those further down, and how a retry takes it back."""
+"""What an end does to jobs further down, and how a retry undoes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TestCascade:
         }
 
     def test_an_end_edge_stops_the_cascade(self, harness: Harness) -> None:
-        """However its parent ends, a child that only waits for the end runs."""
+        """A child with an END edge runs however its parent ends."""
         root, step, cleanup = harness.spec(), harness.child(), harness.child()
         harness.insert(
             [root, step, cleanup], [harness.edge(root, step), harness.edge(step, cleanup, EdgeKind.END)]
@@ -41,7 +41,7 @@ class TestCascade:
         assert [c.job_id for c in canceled] == [step.job_id]
 
     def test_a_diamond_is_canceled_once(self, harness: Harness) -> None:
-        """Two ways lead to one job: it is canceled and reported once."""
+        """Two paths lead to one job: it is canceled and reported once."""
         root, left, right, join = harness.spec(), harness.child(), harness.child(), harness.child(needs=2)
         harness.insert(
             [root, left, right, join],
@@ -56,7 +56,7 @@ class TestCascade:
         assert sorted(c.job_id for c in canceled) == sorted(s.job_id for s in (left, right, join))
 
     def test_only_waiting_jobs_are_canceled(self, harness: Harness) -> None:
-        """A dependant that was released before goes on."""
+        """A dependant that was already released is not canceled."""
         a, b, child = harness.spec(), harness.spec(), harness.child(needs=1)
         harness.insert([a, b, child], [harness.edge(a, child), harness.edge(b, child, position=1)])
         finish(harness, a.job_id, "success")
@@ -65,7 +65,7 @@ class TestCascade:
         assert harness.status(child.job_id) is JobStatus.PAUSED
 
     def test_the_keys_of_canceled_dependants_are_free(self, harness: Harness) -> None:
-        """A WAITING job holds its business key; canceled with its parent it does not."""
+        """A WAITING job holds its business key; once it is canceled with its parent, the key is free."""
         parent, child = harness.spec(), harness.child(business_key="k")
         harness.insert([parent, child], [harness.edge(parent, child)])
         finish(harness, parent.job_id, "failure")
@@ -88,7 +88,7 @@ class TestRevive:
         assert harness.statuses(s.job_id for s in specs) == [JobStatus.SUCCEEDED] * 3
 
     def test_a_second_failure_cancels_again(self, harness: Harness) -> None:
-        """Fail, retry, fail, retry: the child follows each time."""
+        """The parent fails and is retried twice: the child is canceled and revived each time."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         for _ in range(2):
@@ -98,7 +98,7 @@ class TestRevive:
             assert harness.status(child.job_id) is W
 
     def test_what_a_person_canceled_stays_canceled(self, harness: Harness) -> None:
-        """Only this failure's victims come back."""
+        """Only the jobs that this failure canceled come back."""
         parent, mine, theirs = harness.spec(), harness.child(), harness.child()
         harness.insert(
             [parent, mine, theirs], [harness.edge(parent, mine), harness.edge(parent, theirs, position=1)]
@@ -109,7 +109,7 @@ class TestRevive:
         assert harness.statuses([mine.job_id, theirs.job_id]) == [W, C]
 
     def test_a_failure_branch_that_ran_is_not_run_again(self, harness: Harness) -> None:
-        """It has ended; the retry of its parent does not bring it back."""
+        """The branch has ended; the retry of its parent does not bring it back."""
         parent, alarm = harness.spec(), harness.child()
         harness.insert([parent, alarm], [harness.edge(parent, alarm, EdgeKind.FAILURE)])
         finish(harness, parent.job_id, "failure")
@@ -119,7 +119,7 @@ class TestRevive:
         assert harness.status(alarm.job_id) is JobStatus.SUCCEEDED
 
     def test_a_join_keeps_what_it_has(self, harness: Harness) -> None:
-        """One parent succeeded, one failed; after the retry only that one is missing."""
+        """One parent succeeded and one failed; after the retry the join waits only for the second."""
         a, b, join = harness.spec(), harness.spec(), harness.child(needs=2)
         harness.insert([a, b, join], [harness.edge(a, join), harness.edge(b, join, position=1)])
         finish(harness, a.job_id, "success")
@@ -142,7 +142,7 @@ class TestRevive:
 
     @pytest.mark.parametrize("last", [0, 1], ids=["the first that failed", "the second"])
     def test_the_retry_that_makes_a_join_reachable_revives_it(self, harness: Harness, last: int) -> None:
-        """Two parents failed and both are retried: whichever comes last brings the join back."""
+        """Two parents failed and both are retried: the later retry brings the join back."""
         a, b, join = harness.spec(), harness.spec(), harness.child(needs=2)
         harness.insert([a, b, join], [harness.edge(a, join), harness.edge(b, join, position=1)])
         finish(harness, a.job_id, "failure")
@@ -157,7 +157,10 @@ class TestRevive:
         assert harness.status(join.job_id) is P
 
     def test_a_join_that_still_waits_counts_on_a_retried_parent_again(self, harness: Harness) -> None:
-        """Two of three: one fails, is retried and succeeds, one succeeds, one fails: that is two."""
+        """
+        The join needs two of three: one fails, is retried and succeeds, one fails, one succeeds. The join
+        is released.
+        """
         parents = [harness.spec() for _ in range(3)]
         join = harness.child(needs=2)
         harness.insert(
@@ -173,7 +176,7 @@ class TestRevive:
         assert harness.status(join.job_id) is P
 
     def test_a_condition_is_asked_again(self, harness: Harness) -> None:
-        """Not taken for the failure, taken for the success after the retry."""
+        """The branch is not taken after the failure, and taken when the retry succeeds."""
         parent, branch = harness.spec(), harness.child()
         harness.insert([parent, branch], [harness.edge(parent, branch, EdgeKind.CONDITION)])
         finish(harness, parent.job_id, "failure", branch, VerdictKind.NOT_TAKEN)

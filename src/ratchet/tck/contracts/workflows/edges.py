@@ -1,4 +1,4 @@
-"""How the end of one parent settles its edges."""
+"""How the end of a parent settles its edges."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus, JobType
 from ratchet.tck.harness import Harness
 
-Ending: TypeAlias = str  # "success", "failure", "cancel"
+ParentEnd: TypeAlias = str  # "success", "failure", "cancel"
 
 P, C, W = JobStatus.PENDING, JobStatus.CANCELED, JobStatus.WAITING
 
-#: (edge, verdict, how the parent ends) -> what becomes of the child, and why
-SETTLEMENT: list[tuple[EdgeKind, VerdictKind | None, Ending, JobStatus, str | None]] = [
+#: (edge, verdict, how the parent ends) -> status of the child, and why
+OUTCOMES: list[tuple[EdgeKind, VerdictKind | None, ParentEnd, JobStatus, str | None]] = [
     (EdgeKind.SUCCESS, None, "success", P, None),
     (EdgeKind.SUCCESS, None, "failure", C, "parent_failed"),
     (EdgeKind.SUCCESS, None, "cancel", C, "parent_canceled"),
@@ -42,11 +42,11 @@ SETTLEMENT: list[tuple[EdgeKind, VerdictKind | None, Ending, JobStatus, str | No
 def finish(
     harness: Harness,
     job_id: UUID,
-    how: Ending,
+    how: ParentEnd,
     child: JobSpec | None = None,
     verdict: VerdictKind | None = None,
 ) -> tuple[tuple[UUID, ...], tuple[CanceledJob, ...]]:
-    """End a PENDING job; whom that released, and whom it canceled or failed."""
+    """End a PENDING job; the jobs that this released, and the jobs that it canceled or failed."""
     if how == "cancel":
         canceled = harness.store.cancel(job_id, reason="r", now=harness.now)
         return (), tuple(canceled[1:])
@@ -61,7 +61,7 @@ class TestEdgeSettlement:
         ("kind", "verdict", "ending", "status", "reason"),
         [
             pytest.param(*case, id=f"{case[0].value}-{case[1] and case[1].value}-{case[2]}")
-            for case in SETTLEMENT
+            for case in OUTCOMES
         ],
     )
     def test_each_edge_for_each_end(
@@ -69,11 +69,11 @@ class TestEdgeSettlement:
         harness: Harness,
         kind: EdgeKind,
         verdict: VerdictKind | None,
-        ending: Ending,
+        ending: ParentEnd,
         status: JobStatus,
         reason: str | None,
     ) -> None:
-        """The child is released, canceled or failed exactly as its edge says, and the answer tells."""
+        """The child is released, canceled or failed as its edge says, and the answer reports it."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child, kind)])
         released, canceled = finish(harness, parent.job_id, ending, child, verdict)
@@ -91,7 +91,7 @@ class TestEdgeSettlement:
             assert [(c.job_id, c.previous, c.status) for c in canceled] == [(child.job_id, W, status)]
 
     def test_a_condition_that_raised_makes_a_dead_letter(self, harness: Harness) -> None:
-        """The branch's own job fails, with ConditionFailed; the parent has succeeded."""
+        """The job behind the condition fails with ConditionFailed; the parent has succeeded."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child, EdgeKind.CONDITION)])
         finish(harness, parent.job_id, "success", child, VerdictKind.ERROR)
@@ -102,7 +102,7 @@ class TestEdgeSettlement:
         assert harness.status(parent.job_id) is JobStatus.SUCCEEDED
 
     def test_a_failed_branch_settles_its_own_edges(self, harness: Harness) -> None:
-        """What waited for the branch's failure is released, what waited for its success is canceled."""
+        """Jobs that waited for the branch's failure are released; jobs that waited for its success are canceled."""
         parent, branch, alarm, step = harness.spec(), harness.child(), harness.child(), harness.child()
         harness.insert(
             [parent, branch, alarm, step],
@@ -117,7 +117,7 @@ class TestEdgeSettlement:
         assert harness.statuses(s.job_id for s in (branch, alarm, step)) == [JobStatus.FAILED, P, C]
 
     def test_a_retry_settles_nothing(self, harness: Harness) -> None:
-        """Only an end counts: between attempts the children wait."""
+        """Only an end settles edges: between attempts the children wait."""
         parent, child = harness.spec(), harness.child()
         harness.insert([parent, child], [harness.edge(parent, child)])
         harness.end(harness.claim_job(parent.job_id), harness.another_try())
@@ -125,7 +125,7 @@ class TestEdgeSettlement:
         assert harness.status(child.job_id) is W
 
     def test_a_released_child_is_due_at_the_later_time(self, harness: Harness) -> None:
-        """Now, or its own due time if that is later."""
+        """The child is due now, or at its own due time if that is later."""
         parent = harness.spec()
         soon = harness.child(scheduled_at=harness.after(hours=-1))
         late = harness.child(scheduled_at=harness.after(hours=5))
@@ -139,7 +139,7 @@ class TestEdgeSettlement:
         assert [c.job_id for c in harness.claim()] == [soon.job_id]
 
     def test_a_chain_runs_step_by_step(self, harness: Harness) -> None:
-        """Each step starts when the one before has succeeded."""
+        """Each step starts when the one before it has succeeded."""
         specs = [harness.spec(), harness.child(), harness.child()]
         harness.insert(specs, [harness.edge(specs[0], specs[1]), harness.edge(specs[1], specs[2])])
         order = []
@@ -150,7 +150,7 @@ class TestEdgeSettlement:
         assert order == [spec.job_id for spec in specs]
 
     def test_released_and_canceled_in_one_end(self, harness: Harness) -> None:
-        """Several branches of one parent: each goes its own way, in one transaction."""
+        """Each branch of one parent is released or canceled by its own edge, in one transaction."""
         parent = harness.spec()
         good, bad, high, low = (harness.child(type=JobType.WORKFLOW_BRANCH) for _ in range(4))
         harness.insert(

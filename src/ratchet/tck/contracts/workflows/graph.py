@@ -1,4 +1,4 @@
-"""The jobs that belong together, and what leads from one to the other."""
+"""The jobs that belong to one root, and the edges between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ratchet.tck.harness import Harness
 
 class TestGraph:
     def test_conditions_by_order_then_position(self, harness: Harness) -> None:
-        """Lower order first, definition order among equals; edges without a condition are left out."""
+        """Conditions come by order, then by position; edges without a condition are left out."""
         parent = harness.spec()
         children = [harness.child() for _ in range(4)]
         orders = [1, 0, 0]
@@ -33,7 +33,7 @@ class TestGraph:
         assert harness.store.conditions_of(children[0].job_id) == []
 
     def test_edges_in_and_out(self, harness: Harness) -> None:
-        """All edges of a job, with their state."""
+        """All edges into and out of a job, with their state."""
         specs = [harness.spec(), harness.child(), harness.child()]
         edges = [harness.edge(specs[0], specs[1]), harness.edge(specs[1], specs[2], EdgeKind.END, position=2)]
         harness.insert(specs, edges)
@@ -42,7 +42,7 @@ class TestGraph:
         assert harness.store.edges_of(new_id()) == []
 
     def test_parents_in_definition_order(self, harness: Harness) -> None:
-        """The order of the edges, not of the ids: RESULTS depends on it."""
+        """Parents come in the order of the edges, not of the ids: RESULTS depends on it."""
         parents = harness.specs(4)
         child = harness.child(needs=4)
         order = [parents[2], parents[0], parents[3], parents[1]]
@@ -52,7 +52,7 @@ class TestGraph:
         assert harness.store.parents_of(parents[0].job_id) == []
 
     def test_the_jobs_of_one_root(self, harness: Harness) -> None:
-        """Every job that shares the root, with edges and states; no stranger."""
+        """Every job that shares the root, with edges and states, and no other job."""
         root = harness.spec()
         step = harness.child(root_id=root.job_id)
         stranger = harness.spec()
@@ -67,7 +67,7 @@ class TestGraph:
         assert [(e.parent_id, e.child_id) for e in graph.edges] == [(root.job_id, step.job_id)]
 
     def test_a_claimed_step_knows_its_root(self, harness: Harness) -> None:
-        """The first job is its own root; the step that it releases names it, with the claim and read apart."""
+        """The first job is its own root; the step that it releases names that root, in the claim's body and in `bodies`."""
         root = harness.spec()
         step = harness.child(root_id=root.job_id)
         harness.insert([root, step], [harness.edge(root, step)])
@@ -79,6 +79,6 @@ class TestGraph:
             harness.end(job.claim)
 
     def test_of_an_unknown_root(self, harness: Harness) -> None:
-        """Empty."""
+        """The graph is empty."""
         graph = harness.store.graph(new_id())
         assert (graph.nodes, graph.edges) == ((), ())

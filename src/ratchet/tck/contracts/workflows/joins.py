@@ -17,7 +17,7 @@ class TestJoin:
         return specs, child
 
     def test_all(self, harness: Harness) -> None:
-        """Released with the last parent, not before."""
+        """The join is released with its last parent, not before."""
         parents, child = self.join(harness, 3, 3)
         for parent in parents[:2]:
             assert finish(harness, parent.job_id, "success")[0] == ()
@@ -25,14 +25,14 @@ class TestJoin:
         assert finish(harness, parents[2].job_id, "success")[0] == (child.job_id,)
 
     def test_all_in_one_flush(self, harness: Harness) -> None:
-        """Every parent ends in one call: released once."""
+        """All parents end in one call: the join is released once."""
         _, child = self.join(harness, 3, 3)
         answers = harness.end_all(harness.claim())
         assert [job_id for a in answers for job_id in a.released] == [child.job_id]
         assert harness.status(child.job_id) is P
 
     def test_one_broken_edge_is_enough_for_all(self, harness: Harness) -> None:
-        """One parent failed: the join can never be reached, and is canceled at once."""
+        """One parent failed: the join can never be reached, so it is canceled at once."""
         parents, child = self.join(harness, 3, 3)
         _, canceled = finish(harness, parents[0].job_id, "failure")
         assert [(c.job_id, c.reason) for c in canceled] == [(child.job_id, "parent_failed")]
@@ -40,7 +40,7 @@ class TestJoin:
         assert harness.status(child.job_id) is C
 
     def test_at_least_two_of_three(self, harness: Harness) -> None:
-        """One may fail; the second success releases, and the third changes nothing."""
+        """One parent may fail; the second success releases the join."""
         parents, child = self.join(harness, 3, 2)
         finish(harness, parents[0].job_id, "failure")
         assert harness.status(child.job_id) is W
@@ -49,7 +49,7 @@ class TestJoin:
         assert finish(harness, parents[2].job_id, "success")[0] == (child.job_id,)
 
     def test_more_than_needed(self, harness: Harness) -> None:
-        """The join has started: a late parent neither starts it again nor stops it."""
+        """The join has already run: a parent that ends later neither runs it again nor cancels it."""
         parents, child = self.join(harness, 3, 1)
         finish(harness, parents[0].job_id, "success")
         harness.end(harness.claim_job(child.job_id))
