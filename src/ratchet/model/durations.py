@@ -1,4 +1,4 @@
-"""Durations as users write them, made into ``timedelta``."""
+"""Durations as users write them, converted to ``timedelta``."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def to_timedelta(value: Duration, name: str, *, negative: bool = False, zero: bo
     """
     *value* as a ``timedelta``; a number counts seconds.
 
-    Refused as `InvalidJob`: anything else (a bool too), NaN and infinities, a negative unless
-    ``negative=True``, and nothing at all when ``zero=False``. *name* is how the message calls it.
+    Raises `InvalidJob` for any other type (also bool), for NaN and infinity, for a negative value unless
+    ``negative=True``, and for zero if ``zero=False``. The message calls the value *name*.
     """
     if isinstance(value, timedelta):
-        # a subclass (pendulum, pandas) must not travel further: drivers choose their codec by exact type
+        # a subclass (pendulum, pandas) must not go further: drivers choose their codec by the exact type
         result = timedelta(value.days, value.seconds, value.microseconds)
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidJob(f"{name} must be a timedelta or a number of seconds, not {value!r}")
@@ -55,7 +55,7 @@ def parse_duration(text: str) -> timedelta:
     """
     The duration written in *text*: "30" (seconds), "500ms", "30s", "5m", "1h30m", "7d", "2w".
 
-    Raises `ValueError` for anything else, signs included.
+    Raises `ValueError` for anything else, also for a sign.
     """
     stripped = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", stripped, re.ASCII):

@@ -1,8 +1,8 @@
 """
-Every error Ratchet raises, under one root.
+Every error that Ratchet raises, under one root.
 
-A message says what happened, with which value, and what to do next. Drivers' own exceptions
-never leave ``ratchet.stores``: they travel as ``__cause__`` of one of these.
+A message says what happened, with which value, and what to do next. Exceptions of database drivers
+never leave ``ratchet.stores``: they are kept as ``__cause__`` of one of these.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ class RatchetError(Exception):
 
 
 class NodeAlive(RatchetError):
-    """A node that still beats cannot be removed; stop its process."""
+    """A node that is still alive cannot be removed; stop its process first."""
 
 
 # --- submitting ---------------------------------------------------------------------------------
 
 
 class InvalidJob(RatchetError, ValueError):
-    """A job, an option or an argument cannot be accepted; nothing was stored."""
+    """A job, an option or an argument was refused; nothing was stored."""
 
 
 class UnstorableValue(InvalidJob):
-    """An argument, parameter, result or state holds something that JSON cannot carry faithfully."""
+    """An argument, parameter, result or state holds something that JSON cannot store without loss."""
 
 
 class PayloadTooLarge(InvalidJob):
-    """The encoded arguments exceed the payload cap."""
+    """The encoded arguments are larger than the limit; store the data elsewhere and pass a reference."""
 
 
 class InvalidTarget(InvalidJob):
-    """A target is not an importable function or method; the message shows the form that works."""
+    """The target is not an importable function or method; the message shows a form that works."""
 
 
 class TargetNotAllowed(RatchetError):
@@ -47,7 +47,7 @@ class TargetNotAllowed(RatchetError):
 
 
 class TargetNotFound(RatchetError):
-    """A stored target cannot be imported on this node."""
+    """A stored target cannot be imported on this node; the message says why."""
 
 
 class BusinessKeyBusy(RatchetError):
@@ -63,22 +63,22 @@ class BusinessKeyBusy(RatchetError):
 
 
 class SubmissionBlocked(RatchetError):
-    """A key is held by another transaction that is still open; submit again after it has ended."""
+    """Another transaction that is still open holds a key of this submission; submit again after it has ended."""
 
 
 class EmptyFilter(InvalidJob):
-    """A bulk verb was called with a filter that matches everything."""
+    """A bulk verb was called with a filter that matches every job; name at least one criterion."""
 
 
 class UnsubmittedJobWarning(UserWarning):
-    """A builder was dropped without ``submit()``: nothing was stored."""
+    """A builder was dropped without ``submit()``, so nothing was stored."""
 
 
 # --- asking and waiting -------------------------------------------------------------------------
 
 
 class JobNotFound(RatchetError, LookupError):
-    """No job has this id, neither live nor in history nor in the archive."""
+    """No job has this id, not even in the archive."""
 
     def __init__(self, job_id: UUID) -> None:
         super().__init__(f"there is no job {job_id}; it may have been deleted or purged by retention")
@@ -86,7 +86,7 @@ class JobNotFound(RatchetError, LookupError):
 
 
 class JobFailedError(RatchetError):
-    """The awaited job ended as FAILED; ``error`` is its sanitized message."""
+    """The awaited job has FAILED; ``error`` is its sanitized message."""
 
     def __init__(self, job_id: UUID, error: str | None, error_type: str | None = None) -> None:
         super().__init__(f"job {job_id} failed: {error or 'no message'}")
@@ -96,7 +96,7 @@ class JobFailedError(RatchetError):
 
 
 class JobCanceledError(RatchetError):
-    """The awaited job was canceled and will not have a result."""
+    """The awaited job was canceled, so it has no result."""
 
     def __init__(self, job_id: UUID, reason: str | None = None) -> None:
         super().__init__(f"job {job_id} was canceled" + (f": {reason}" if reason else ""))
@@ -109,33 +109,33 @@ class JobCanceledError(RatchetError):
 
 class JobInterrupted(BaseException):
     """
-    Raised inside a job that was canceled, timed out or lost.
+    Raised inside a job that was canceled, has timed out or has lost its claim.
 
-    A ``BaseException``, so that ``except Exception`` in user code does not swallow it.
+    It is a ``BaseException``, so that ``except Exception`` in user code does not catch it.
     """
 
 
 class JobTimeout(RatchetError):
-    """A run exceeded its timeout."""
+    """A run took longer than its timeout."""
 
 
 class JobExpired(RatchetError):
-    """A job was not started before its expiry."""
+    """A job had not started when it expired."""
 
 
 class ConditionFailed(RatchetError):
-    """A branch condition raised or exceeded its limit; the branch's job fails, not the parent."""
+    """A branch condition raised or took too long; the job of the branch fails, not the parent."""
 
 
 class SignalTimeout(RatchetError):
-    """No signal arrived in time."""
+    """The signal that a job waited for did not arrive before its deadline."""
 
 
 class RetryLater(Exception):
     """
-    Raise from a job that is not ready yet: it runs again after *delay*.
+    Raise this in a job that is not ready yet: it runs again after *delay*.
 
-    With ``count=False`` no attempt is consumed and no failure is recorded.
+    With ``count=False`` no attempt is used and no failure is recorded.
     """
 
     def __init__(self, delay: timedelta | float, *, count: bool = True, reason: str | None = None) -> None:
@@ -149,7 +149,7 @@ _DO_NOT_RETRY = "__ratchet_do_not_retry__"
 
 
 def do_not_retry(reason: str | None = None) -> Callable[[E], E]:
-    """Mark an exception class (and what derives from it) as permanent: straight to dead letters."""
+    """Mark an exception class and its subclasses as permanent: the job becomes a dead letter without a retry."""
     if isinstance(reason, type):
         raise InvalidJob(
             "write @do_not_retry() or @do_not_retry('reason'), with parentheses, above the exception class"
@@ -157,7 +157,7 @@ def do_not_retry(reason: str | None = None) -> Callable[[E], E]:
 
     def mark(cls: E) -> E:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
-            raise InvalidJob(f"@do_not_retry goes on an exception class, not on {cls!r}")
+            raise InvalidJob(f"put @do_not_retry above an exception class, not above {cls!r}")
         setattr(cls, _DO_NOT_RETRY, reason or "")
         return cls
 
@@ -165,7 +165,7 @@ def do_not_retry(reason: str | None = None) -> Callable[[E], E]:
 
 
 def do_not_retry_reason(cls: type[BaseException]) -> str | None:
-    """The reason given to ``@do_not_retry`` on *cls* or a base; '' if none was given; None if unmarked."""
+    """The reason given to ``@do_not_retry`` on *cls* or a base class; '' if it has none, None if *cls* is not marked."""
     return getattr(cls, _DO_NOT_RETRY, None)
 
 
@@ -173,11 +173,11 @@ def do_not_retry_reason(cls: type[BaseException]) -> str | None:
 
 
 class ConfigurationError(RatchetError, ValueError):
-    """An option, URL or SPI argument is wrong; the message names it and what is accepted."""
+    """An option, URL or SPI argument is wrong; the message names it and says what is accepted."""
 
 
 class MissingDriver(ConfigurationError):
-    """The store of this URL needs an extra that is not installed; the message names it."""
+    """The store of this URL needs an extra that is not installed; the message names the extra."""
 
 
 class StoreError(RatchetError):
@@ -185,11 +185,11 @@ class StoreError(RatchetError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached, or the connection was lost; trying again later may work."""
+    """The database cannot be reached, or the connection was lost; it may help to try again later."""
 
 
 class CommitUnknown(StoreUnavailable):
-    """The connection was lost while committing: the change may or may not have been made."""
+    """The connection was lost during the commit: the change may or may not have been made."""
 
 
 class UnstorableData(StoreError):
@@ -197,7 +197,7 @@ class UnstorableData(StoreError):
 
 
 class Conflict(StoreError):
-    """Deadlock, serialization failure or lock timeout that outlived its retries."""
+    """A deadlock, serialization failure or lock timeout remained after all retries."""
 
 
 class SchemaOutOfDate(StoreError):
@@ -205,12 +205,12 @@ class SchemaOutOfDate(StoreError):
 
 
 class SchemaTooNew(StoreError):
-    """The schema was made by a newer version of Ratchet; upgrade this installation."""
+    """A newer version of Ratchet made the schema; upgrade this installation."""
 
 
 class SchemaChanged(StoreError):
-    """An applied migration script differs from the one that was applied."""
+    """A migration script of this installation differs from the one that was applied; reinstall the package."""
 
 
 class StaleClaim(StoreError):
-    """The claim no longer holds the job: it was canceled, rescued or finished elsewhere."""
+    """The claim no longer holds the job, which was canceled, rescued or finished elsewhere."""

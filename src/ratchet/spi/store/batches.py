@@ -1,4 +1,4 @@
-"""Batches: counted children and the parent job that their end releases."""
+"""Batches: jobs that are counted together, and the parent job that is released when they have ended."""
 
 from __future__ import annotations
 
@@ -14,23 +14,29 @@ from ratchet.model.job import JobSpec
 
 class BatchStore(Protocol):
     """
-    Counts the children of batches exactly, under any concurrency.
+    Counts the children of batches exactly, however many nodes end them at once.
 
-    A batch is inserted with `JobCrudStore.insert(batch=…)`. completed, failed and canceled move in
-    the transaction that ends a child. The change that makes ``completed + failed + canceled`` equal
+    A batch is inserted with `JobCrudStore.insert(batch=…)`. The transaction that ends a child also raises
+    completed, failed or canceled. The change that makes ``completed + failed + canceled`` equal to the
     ``total`` of a sealed batch sets ``finished_at`` and releases the parent job, once.
     """
 
     def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
-        """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
+        """
+        Store more children of an unsealed batch and raise its total, in one transaction; False if it is
+        sealed or gone.
+        """
         ...
 
     def seal(self, batch_id: UUID, *, now: datetime) -> bool:
-        """No more children will come; completes the batch at once if all have ended. False: already sealed."""
+        """
+        Allow no more children; a batch whose children have all ended finishes at once. False if it was
+        already sealed.
+        """
         ...
 
     def batch(self, batch_id: UUID) -> BatchRecord | None:
-        """The counters; None if there is no such batch."""
+        """The batch with its counters; None if there is no such batch."""
         ...
 
     def batches(self, *, limit: int = 50) -> list[BatchRecord]:
@@ -38,28 +44,31 @@ class BatchStore(Protocol):
         ...
 
     def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
-        """Cancel every child that has not ended and the parent; the batch is sealed."""
+        """Cancel the parent and every child that has not ended, and seal the batch."""
         ...
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
-        """Retry every FAILED child; a finished batch opens again and its parent waits again."""
+        """Retry every FAILED child; a finished batch opens again, and its parent waits again."""
         ...
 
     def unfinished(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches whose children have all ended but whose parent was not released (recovery sweep)."""
+        """Batches whose children have all ended, but whose parent was not released; for the recovery sweep."""
         ...
 
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches to which more children may come, oldest first; see `ratchet.api.batches.leases` for who looks."""
+        """Batches that may still get children, oldest first; `ratchet.api.batches.leases` says who asks."""
         ...
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
-        """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
+        """
+        Release the parent of a batch whose counters are complete; False if they are not, or if it was
+        already released.
+        """
         ...
 
 
 class BatchMetricsStore(Protocol):
-    """What batches cost."""
+    """How much run time batches take."""
 
     def batch_metrics(self, batch_id: UUID) -> BatchMetrics | None:
         """Run time and number of runs of a batch's children; None if there is no such batch."""

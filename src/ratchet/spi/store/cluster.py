@@ -28,21 +28,24 @@ class NodeStore(Protocol):
         """
         Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
 
-        A *change* of the row is seen together with the new beat, or not at all. *known*: of these jobs
-        only, which a store finds without reading over what the node has run before.
+        A *change* of the row becomes visible together with the new beat, or not at all. With *known*, only
+        claims of these jobs are read, which a store finds without reading what the node ran before.
         """
         ...
 
     def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
-        """Raise the counters of several nodes without reading claims (a supervisor beats for its children); those that are alive."""
+        """
+        Raise the counters of several nodes without reading claims; the nodes that are alive. A supervisor
+        beats for its children.
+        """
         ...
 
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
-        """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
+        """Change a state, for instance from ACTIVE to DRAINING; False if the node is DEAD or missing."""
         ...
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
-        """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
+        """All rows, by start time, each with the number of jobs that it runs; without *counting* that number is 0."""
         ...
 
     def rescue(
@@ -51,16 +54,16 @@ class NodeStore(Protocol):
         """
         Declare a node dead and take its work back, in one transaction.
 
-        Only if its beat still is *seen_beat* and it is not DEAD: otherwise None, and nothing is
-        written. Every RUNNING job of the node: crashes + 1, execution row CRASHED (uncounted), new
-        fence; to PENDING with its old due time, to a suspect stream from the second crash on, or at
-        *max_crashes* FAILED as a dead letter with everything a `Fail` brings. Lingering keys, permits
-        and locks of the node are freed.
+        This happens only if its beat still is *seen_beat* and it is not DEAD; otherwise the answer is None, and
+        nothing is written. Every RUNNING job of the node gets one more crash, an execution row CRASHED
+        (uncounted) and a new fence. It becomes PENDING with its old due time, from the second crash on in a
+        suspect stream, or at *max_crashes* FAILED as a dead letter with everything that a `Fail` brings. Keys
+        and permits of the node's ended runs, and its locks, are freed.
 
-        A process that is stopped may have a transaction open. The jobs that it has changed there are
-        left (``held_up``): nobody waits for them, and all others are taken at once. A store that can
-        end such a transaction does. Called again for the node, which is DEAD now, it takes what was
-        held up and has become free, counted in the same way; None if there is nothing.
+        A process that is stopped may have a transaction open. The jobs that it has changed there are left
+        (``held_up``): no call waits for them, and all others are taken at once. A store that can end such a
+        transaction does. Called again for the node, which is DEAD now, `rescue` takes the jobs that were held up
+        and have become free, counted in the same way; None if there are none.
         """
         ...
 
@@ -68,13 +71,16 @@ class NodeStore(Protocol):
         """
         Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row.
 
-        A node that was declared dead may claim once more before it learns of it, and a claim whose
-        answer was lost may arrive after the goodbye.
+        A node that was declared dead may claim once more before it learns of it, and a claim whose answer
+        was lost may arrive after the node has deregistered.
         """
         ...
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+        """
+        Remove a node that stops cleanly: jobs that are still RUNNING go back (uncounted), its keys and
+        permits are freed; how many jobs.
+        """
         ...
 
     def purge_nodes(self, *, before: datetime) -> int:

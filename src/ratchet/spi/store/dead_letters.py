@@ -10,7 +10,7 @@ from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 
 
 class DlqAlertStore(Protocol):
-    """Reads dead letters and alerts; both are written by the transaction that fails the job."""
+    """Reads dead letters and alerts; the transaction that fails a job writes both."""
 
     def dead_letters(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None

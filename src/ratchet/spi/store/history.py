@@ -14,7 +14,7 @@ class ExecutionStore(Protocol):
     """One row per run, written by the transaction that ended it."""
 
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
-        """The runs of a job, oldest first; with *uncounted* also crashed, handed-back and canceled ones."""
+        """The runs of a job, oldest first; with *uncounted* also those that crashed, were handed back or canceled."""
         ...
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:
@@ -26,11 +26,17 @@ class JobLogStore(Protocol):
     """What jobs logged."""
 
     def append_logs(self, entries: Sequence[LogEntry], *, now: datetime) -> None:
-        """Store lines; a line that is already there (job, claim, sequence) is left alone. Never fenced: lines of a lost run are kept."""
+        """
+        Store lines; a line that is already there (job, claim, sequence) is left alone. There is no fence:
+        lines of a lost run are kept.
+        """
         ...
 
     def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:
-        """The newest *limit* lines of a job, in the order they were logged; lines of a run that lost its claim say so."""
+        """
+        The newest *limit* lines of a job, in the order they were logged; lines of a run that lost its claim
+        are marked.
+        """
         ...
 
     def purge_logs(self, *, before: datetime, limit: int) -> int:
@@ -39,30 +45,33 @@ class JobLogStore(Protocol):
 
 
 class ArchiveStore(Protocol):
-    """Moves ended jobs out of the way; search reaches them with ``include_archived``."""
+    """Moves ended jobs to the archive; search finds them there with ``include_archived``."""
 
     def archive(self, *, before: datetime, limit: int, now: datetime) -> int:
         """
         Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
 
-        Not while a job that has not ended depends on them, or their batch is open; nor a job that a
-        dead letter's failure canceled, while a retry of that dead letter could revive it.
+        A job stays while another job that has not ended depends on it, or while its batch is open. A job that the
+        failure of a dead letter canceled stays while a retry of that dead letter could revive it.
         """
         ...
 
     def purge_archive(self, *, before: datetime, limit: int) -> int:
-        """Delete archived jobs that were archived before *before*, with their runs and tags; at most *limit*."""
+        """Delete jobs that were archived before *before*, with their runs and tags; at most *limit*."""
         ...
 
     def oldest_created_at(self) -> datetime | None:
         """
-        When the oldest job outside the archive was created; None: there is none.
+        When the oldest job outside the archive was created; None if there is none.
 
-        Asked by every node every minute, so it costs the same however many jobs there are. Ids are made in the
+        Every node asks this every minute, so the cost must not grow with the number of jobs. Ids are made in the
         order of creation: it is enough to look at the first few hundred of them.
         """
         ...
 
     def oldest_archived_at(self) -> datetime | None:
-        """When the job that has been in the archive for longest came there; None: it is empty. As cheap."""
+        """
+        When the job that has been in the archive longest was archived; None if the archive is empty. It
+        costs as little.
+        """
         ...

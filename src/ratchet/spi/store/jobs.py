@@ -30,38 +30,38 @@ class JobCrudStore(Protocol):
         `Insertion` per spec, in order.
 
         - A spec whose ``idempotency_key`` is in the ledger is not stored, nor is any other spec of
-          the same ``root_id``; its `Insertion` names the original. Racing submissions of one key:
-          one is stored, the loser gets the winner's id, nobody gets an exception.
-        - ``business_key`` is reserved with the job. Held by a live job: per ``busy`` raise
-          `BusinessKeyBusy` (nothing of the call is stored), answer with the holder, or cancel the
-          holder in the same transaction (reason ``superseded``, ``superseded_by`` set) and take the
-          key. REPLACE of a holder that is RUNNING cancels it, but its key stays taken until its code
-          has ended: then `BusinessKeyBusy` is raised.
-          Who holds a key is decided before anything is canceled: one that is freed by what a
-          replacement cancels is free for the next call.
-        - A spec with an id that is already stored is the same submission sent again after a lost
-          answer: it is left alone, with the edges into it, and answered ``created=True``. So are a job
-          in the archive (ids of the last five minutes are not looked for there) and, where the batch
-          is there, its children: what is gone of them was deleted. A deleted job whose
+          the same ``root_id``; its `Insertion` names the original. If submissions of one key race, one is
+          stored, the others get its id, and none gets an exception.
+        - ``business_key`` is reserved with the job. If a live job holds it, ``busy`` decides: raise
+          `BusinessKeyBusy` (nothing of the call is stored), answer with the holder, or cancel the holder in
+          the same transaction (reason ``superseded``, ``superseded_by`` set) and take the key. REPLACE of a
+          holder that is RUNNING cancels it, but its key stays taken until its code has ended: until then
+          `BusinessKeyBusy` is raised.
+          The holders are read before anything is canceled: a key that is freed by what a replacement cancels
+          is free for the next call.
+        - A spec with an id that is already stored is the same submission, sent again after a lost
+          answer: the job and the edges into it are left alone, and the answer is ``created=True``. The same
+          holds for a job in the archive (ids of the last five minutes are not looked for there) and, if the
+          batch is already stored, for its children: a child that is missing was deleted. A deleted job whose
           ``idempotency_key`` is in the ledger is not stored again: ``created=False``, with its own id.
-        - An edge whose parent has already ended is settled at once (released, or canceled).
+        - An edge whose parent has already ended is settled at once: its child is released or canceled.
         - *within* is the caller's own connection, session or transaction: everything is written on
-          it and nothing is committed. Only statements that cannot fail on a duplicate are used, so
-          that the caller's transaction stays usable after `BusinessKeyBusy`. A key that another
-          open transaction holds is waited for, at most 5 s, then `SubmissionBlocked`.
+          it, and nothing is committed. Only statements that cannot fail on a duplicate are used, so
+          that the caller's transaction stays usable after `BusinessKeyBusy`. If another open transaction
+          holds a key, the call waits for it, at most 5 s, and then raises `SubmissionBlocked`.
         """
         ...
 
     def get(self, job_id: UUID) -> JobRecord | None:
-        """The job, wherever it lives (archive included); None if there is none."""
+        """The job, in the archive too; None if there is none."""
         ...
 
     def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
-        """Status and, for ended jobs, result or error, of many jobs in one query; unknown ids are left out."""
+        """The status of many jobs in one query and, for ended ones, their result or error; unknown ids are left out."""
         ...
 
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        """One page of matching jobs, newest id first. Cursors stay valid while jobs come and go."""
+        """One page of matching jobs, newest id first. A cursor stays valid while jobs are added and deleted."""
         ...
 
     def count(self, where: JobFilter) -> int:
@@ -69,7 +69,7 @@ class JobCrudStore(Protocol):
         ...
 
     def counts(self) -> dict[JobStatus, int]:
-        """How many jobs are in each status (archive not included); every status is a key."""
+        """How many jobs are in each status, without the archive; every status is a key."""
         ...
 
     def delete(self, job_id: UUID) -> bool:
@@ -77,9 +77,9 @@ class JobCrudStore(Protocol):
         Remove a job that is not RUNNING, with its history, tags, logs, alerts and reservation. A key or permit
         that the code of one of its runs still uses stays taken until that code ends.
 
-        Its idempotency key stays in the ledger. Its edges are settled first, as by a cancel: dependants
-        that wait are canceled, those behind an END edge released; also a join that this job had already satisfied, which
-        could not be given its result. False: there is no such job, or it is RUNNING.
+        Its idempotency key stays in the ledger. Its edges are settled first, as by a cancel: dependants that wait
+        are canceled, and those behind an END edge are released. A join that this job had already satisfied is
+        canceled too, because it could not be given the job's result. False if there is no such job, or if it is RUNNING.
         """
         ...
 
@@ -92,14 +92,14 @@ class JobCrudStore(Protocol):
         Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction.
 
         The old job is CANCELED with reason ``superseded`` and ``superseded_by``; its business key
-        passes on if *spec* names the same one. None: the old job was not in one of these states and
+        passes to the new job if *spec* names the same one. None if the old job was in another state; then
         nothing was written.
         """
         ...
 
 
 class JobBulkStore(Protocol):
-    """The same verb for many jobs."""
+    """The same verbs for many jobs at once."""
 
     def cancel_matching(
         self, where: JobFilter, *, limit: int, reason: str, now: datetime
@@ -108,14 +108,14 @@ class JobBulkStore(Protocol):
         ...
 
     def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
-        """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
+        """Retry up to *limit* matching FAILED jobs, oldest first; a job whose business key is busy is skipped."""
         ...
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
         """
         Move FAILED jobs that failed before *before* to the archive and drop their alerts; at most *limit*.
 
-        Not while something unfinished needs them, as for `ArchiveStore.archive`.
+        A job stays while something unfinished needs it, as in `ArchiveStore.archive`.
         """
         ...
 

@@ -14,8 +14,8 @@ class ResourcePermitStore(Protocol):
     """
     Limits how many jobs of a resource run at once, or start per period.
 
-    Permits are taken by the claim, in claim order, and freed by the completion, `settle` or the
-    rescue, always in the same transaction.
+    A claim takes permits, in claim order. The completion, `settle` or the rescue frees them, each in its own
+    transaction.
     """
 
     def set_limit(
@@ -28,27 +28,27 @@ class ResourcePermitStore(Protocol):
         now: datetime,
     ) -> None:
         """
-        Create or change a limit; what is None is left as it was.
+        Create or change a limit; None leaves a value as it was.
 
-        From the moment that a resource limits how many run at once, jobs that run already count: a permit is
-        recorded for each. (A claim that is being made in that moment may still pass uncounted.)
+        As soon as a resource limits how many run at once, jobs that are already running count: a permit is
+        recorded for each. (A claim that is being made at that moment may still pass uncounted.)
         """
         ...
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
-        """Forget a limit; jobs of the resource are no longer held back."""
+        """Remove a limit; jobs of the resource are no longer held back."""
         ...
 
     def limits(self) -> list[LimitRecord]:
-        """All limits with the number of permits held."""
+        """All limits, each with the number of permits that are held."""
         ...
 
     def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
-        """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
+        """Which runs hold permits of a resource, the longest first, at most *limit*; also after the limit was removed."""
         ...
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
-        """Free the permits of these runs, by (job_id, claim_id)."""
+        """Free the permits of these runs, by (job_id, claim_id); how many."""
         ...
 
 
@@ -60,7 +60,7 @@ class BreakerStore(Protocol):
         ...
 
     def breakers(self) -> list[BreakerRecord]:
-        """All breakers by service."""
+        """All breakers, by service."""
         ...
 
     def save_breaker(
@@ -69,10 +69,10 @@ class BreakerStore(Protocol):
         """
         Store a breaker's state if its version still is *expected_version* (0: create).
 
-        With *probes*, in the same transaction: once its time has come, claims in the whole cluster take
-        ``probes.count`` jobs behind the breaker, and another one after each ``probes.every`` in which the
-        record was not CLOSED or given new probes: one whose node died must not be waited for forever.
-        A breaker that is stored as CLOSED lets everything through. Without *probes* and not CLOSED, what
-        was left of the probes stays; `limits` does not show them.
+        With *probes*, in the same transaction: when the breaker's time has come, claims in the whole cluster take
+        ``probes.count`` jobs behind it. They take one more after each ``probes.every`` in which the record neither
+        became CLOSED nor got new probes, because a probe whose node died must not be waited for forever.
+        A breaker that is stored as CLOSED lets everything through. If the state is not CLOSED and there are no
+        *probes*, the remaining probes stay. `limits` does not show probes.
         """
         ...

@@ -10,14 +10,14 @@ from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, Schedule
 
 
 class RecurringStore(Protocol):
-    """Keeps schedules; one run per (schedule, fire time), whoever races."""
+    """Keeps schedules; there is one run per (schedule, fire time), however many nodes race."""
 
     def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
         """
-        Create the schedule or change it to *spec*; equal specs change nothing.
+        Create the schedule or change it to *spec*; an equal spec changes nothing.
 
-        ``next_fire_at`` is taken from *spec* only where the schedule is new or its expression, zone,
-        start or end changed; pausing survives.
+        ``next_fire_at`` is taken from *spec* only if the schedule is new or its expression, zone, start or
+        end changed. A paused schedule stays paused.
         """
         ...
 
@@ -26,15 +26,15 @@ class RecurringStore(Protocol):
         ...
 
     def schedules(self) -> list[ScheduleRecord]:
-        """All schedules by name."""
+        """All schedules, by name."""
         ...
 
     def remove_schedule(self, name: str) -> bool:
-        """Forget a schedule and its fire times; its runs stay."""
+        """Remove a schedule and its fire times; its runs stay."""
         ...
 
     def pause_schedule(self, name: str, *, now: datetime) -> bool:
-        """Stop firing; True also if it was paused."""
+        """Stop firing; True also if it was already paused."""
         ...
 
     def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
@@ -42,7 +42,7 @@ class RecurringStore(Protocol):
         ...
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
-        """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
+        """Schedules that are due and not paused, oldest first. This is a read: `advance` decides who fires."""
         ...
 
     def advance(
@@ -57,10 +57,10 @@ class RecurringStore(Protocol):
         """
         Record *fires*, insert their runs and move ``next_fire_at``, in one transaction.
 
-        Only if ``next_fire_at`` still is *expected* and the schedule is not paused: otherwise None,
-        and nothing is written. Overlap SKIP: a fire whose predecessor has not ended is recorded as
-        SKIPPED (``overlap``). QUEUE: its run is stored WAITING and released when the predecessor ends
-        (an edge that any end satisfies). A fire time that is already recorded is left alone.
+        This happens only if ``next_fire_at`` still is *expected* and the schedule is not paused; otherwise the
+        answer is None, and nothing is written. With overlap SKIP, a fire whose predecessor has not ended is
+        recorded as SKIPPED (``overlap``). With QUEUE, its run is stored WAITING and released when the predecessor
+        ends (by an END edge). A fire time that is already recorded is left alone.
         """
         ...
 
@@ -69,7 +69,7 @@ class RecurringStore(Protocol):
         ...
 
     def purge_fires(self, *, before: datetime, limit: int) -> int:
-        """Delete recorded fire times older than *before*, at most *limit*; how many. Runs stay."""
+        """Delete recorded fire times older than *before*, at most *limit*; how many were deleted. Runs stay."""
         ...
 
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:

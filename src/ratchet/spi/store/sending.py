@@ -1,4 +1,4 @@
-"""What a store may do besides: send a job without waiting, so that an event loop can wait for many."""
+"""An optional ability of a store: to send a job without waiting, so that an event loop can wait for many at once."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ratchet.model.job import JobSpec
 
 
 class Sent(Protocol):
-    """A job that was sent to the store; whoever has it calls `finish`, whatever happens."""
+    """A job that was sent to the store; whoever holds it must call `finish`, whatever happens."""
 
     def fileno(self) -> int:
-        """The file that becomes readable when the answer comes."""
+        """The file descriptor that becomes readable when the answer comes."""
         ...
 
     def is_answered(self) -> bool:
-        """True if `finish` would not wait; to be asked when the file is readable."""
+        """True if `finish` would not wait; ask when the file descriptor is readable."""
         ...
 
     def finish(self) -> bool:
-        """Wait for the answer: True if the job is stored; False: `insert` it, which finds what is there."""
+        """Wait for the answer: True if the job is stored. If False, call `insert`, which finds what is already stored."""
         ...
 
 
 class SendingStore(Protocol):
-    """A store that can do that."""
+    """A store that can send a job without waiting."""
 
     def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
         """
-        Send a plain job that is due; None where something has to be opened, looked up or waited for first.
+        Send a plain job that is due; None if something has to be opened, looked up or waited for first.
 
-        It never waits.
+        This never waits.
         """
         ...

@@ -1,4 +1,4 @@
-"""Signals: something outside says go."""
+"""Signals: messages from outside that release waiting jobs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class SignalStore(Protocol):
 
     def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
         """
-        Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it; these jobs.
+        Release every job WAITING for the key (only ``job_id``, if it is set) and store the signal on it; the released jobs.
 
-        One that waits for a parent too has its signal then, and is released by that parent. Nobody waits: kept
-        until ``keep_until`` and consumed by the first job submitted to wait for it (which is then stored PENDING at
-        once). Sending the same ``signal_id`` again changes nothing.
+        A job that also waits for a parent gets the signal now and is released by that parent. If no job waits, the
+        signal is kept until ``keep_until`` and consumed by the first job that is submitted to wait for it; that job is
+        stored PENDING at once. Sending the same ``signal_id`` again changes nothing.
         """
         ...
 
@@ -27,5 +27,5 @@ class SignalStore(Protocol):
         ...
 
     def purge_signals(self, *, now: datetime, limit: int) -> int:
-        """Delete kept signals whose time is over."""
+        """Delete kept signals whose time is over; at most *limit*."""
         ...

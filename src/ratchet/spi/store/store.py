@@ -1,4 +1,4 @@
-"""`JobStore`: everything a store does, composed from small interfaces."""
+"""`JobStore`: everything that a store does, composed from small interfaces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ratchet.spi.store.workflows import WorkflowConditionStore
 
 
 class Capabilities:
-    """What a store declares about itself; the conformance kit is driven by this, never by product names."""
+    """What a store declares about itself; the conformance kit goes by this, never by product names."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class Capabilities:
         bulk: int = 1000,
         sends: bool = False,
     ) -> None:
-        self.transactions = transactions  # begin() gives a connection that users' writes can share
+        self.transactions = transactions  # begin() gives a connection on which users can write too
         self.within = within  # insert(within=…) joins a caller's transaction
         self.survives_restart = survives_restart  # what was acknowledged is there after a crash
         self.several_processes = several_processes
         self.concurrent_writers = concurrent_writers  # two transactions can write at once
-        self.migrates_itself = migrates_itself  # makes and upgrades its own schema when it is first used
-        self.bulk = bulk  # jobs that a transaction of a large bulk submission holds at most
-        self.sends = sends  # it is a `SendingStore` too
+        self.migrates_itself = migrates_itself  # creates and upgrades its own schema when it is first used
+        self.bulk = bulk  # the most jobs in one transaction of a large bulk submission
+        self.sends = sends  # the store is a `SendingStore` too
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 
@@ -60,27 +60,30 @@ class StoreLifecycle(Protocol):
     capabilities: Capabilities
 
     def migrate(self) -> list[str]:
-        """Create or upgrade the schema; the scripts that were applied. Two callers at once: one applies, the other waits."""
+        """
+        Create or upgrade the schema; the scripts that were applied. If two callers come at once, one
+        applies and the other waits.
+        """
         ...
 
     def check_schema(self) -> None:
-        """`SchemaOutOfDate` or `SchemaTooNew`, saying what to do; nothing when all is well."""
+        """Raise `SchemaOutOfDate` or `SchemaTooNew`, with what to do, if the schema does not fit."""
         ...
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """
-        A transaction whose connection the caller may use: commits at the end, rolls back on an error.
+        A transaction whose connection the caller may use; it commits at the end, and rolls back on an error.
 
-        What it yields is the driver's connection (or session), and is accepted as ``within=``.
+        It yields the driver's connection (or session), which is accepted as ``within=``.
         """
         ...
 
     def coordinator(self) -> ClusterCoordinator | None:
-        """How processes on this store wake each other; None: it has no way, and pollers look more often."""
+        """How processes on this store wake each other; None if they cannot, and pollers look more often."""
         ...
 
     def close(self) -> None:
-        """Free every connection; idempotent. The store opens them again when it is used again."""
+        """Close every connection; idempotent. The store opens them again when it is used again."""
         ...
 
 
@@ -108,12 +111,12 @@ class JobStore(
     Protocol,
 ):
     """
-    A store: all of the above behind one object.
+    A store: all of the above in one object.
 
-    Safe to use from many threads. Methods that take ``now`` take the engine's time and compare
-    stored times with it only, never with the database's clock. Errors are `StoreError`s;
-    `StoreUnavailable` may be tried again, `CommitUnknown` must be resolved by the caller (submit
-    again with the same ids, complete again with the same claims).
+    It is safe to use from many threads. Methods that take ``now`` take the engine's time, and compare
+    stored times only with it, never with the database's clock. Errors are `StoreError`s. After
+    `StoreUnavailable` the call may be tried again. After `CommitUnknown` the caller must find out by
+    repeating it: submit again with the same ids, complete again with the same claims.
     """
 
 

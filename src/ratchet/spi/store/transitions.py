@@ -1,8 +1,8 @@
 """
 Transitions: every change of a job's state.
 
-Whatever is done for a run compares (job_id, claim_id) in the statement itself. A compare-and-swap
-answers True where *this call* made the change.
+Every change on behalf of a run compares (job_id, claim_id) in the statement itself. A compare-and-swap
+returns True if *this call* made the change.
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ class JobTerminalStore(Protocol):
         """
         Apply many completions in one transaction; one answer per completion, in order.
 
-        For each whose claim still holds its job: the queue row is deleted (or, for decisions that
-        lead to PENDING, changed and its claim cleared), the cold row gets status, attempts, error,
-        result, times; the execution row is written under (job_id, claim_id); outgoing edges are
-        settled (see `WorkflowConditionStore`) and dependants released or canceled; batch
-        counters move, and a batch that reaches its total releases its parent, once; ``callback`` is
-        inserted; the business key and permit are freed (not when ``lingers``); for Fail the
-        dead-letter alert is recorded unless one of the same job and error hash is younger than
-        *alert_window*, which then counts one suppressed.
+        For each one whose claim still holds its job:
+
+        - The queue row is deleted or, for decisions that lead to PENDING, changed and its claim cleared.
+        - The cold row gets status, attempts, error, result and times.
+        - The execution row is written under (job_id, claim_id).
+        - Outgoing edges are settled (see `WorkflowConditionStore`), and dependants are released or canceled.
+        - Batch counters move, and a batch that reaches its total releases its parent, once.
+        - ``callback`` is inserted.
+        - The business key and the permit are freed (not when ``lingers``).
+        - For Fail, the dead-letter alert is recorded. If the same job has an alert with the same error hash that
+          is younger than *alert_window*, that alert counts one more suppressed instead.
 
         A completion whose claim does not hold the job writes nothing and answers ``won=False``,
-        unless its own execution row exists: an earlier try committed and its answer was lost
+        unless its own execution row exists: then an earlier try committed and its answer was lost
         (``won=True, replayed=True``).
 
-        `UnstorableData`: the database refused a value, nothing of the call was written; the caller
-        splits the batch. *within*: on the caller's transaction, nothing is committed.
+        `UnstorableData`: the database refused a value, and nothing of the call was written; the caller
+        splits the batch. *within*: the call uses the caller's transaction, and commits nothing.
         """
         ...
 
@@ -53,16 +56,16 @@ class JobTerminalStore(Protocol):
         """
         Cancel a PENDING, PAUSED, WAITING or RUNNING job and all its dependants.
 
-        The first entry is the job itself, the cascade follows, depth-first. Empty: it is in another state. A
-        RUNNING job's key and permit stay taken until `settle`, or until its node is dead.
+        The first entry is the job itself; the cascade follows, depth-first. The list is empty if the job is in
+        another state. The key and permit of a RUNNING job stay taken until `settle`, or until its node is dead.
         """
         ...
 
     def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
         """
-        The code of these ended runs has really ended: free keys and permits that still wait for it.
+        Free the keys and permits that these ended runs still held, because their code has really ended now.
 
-        A retry that was held back for it becomes due. Fenced by (job_id, claim_id); harmless when
+        A retry that was held back for that code becomes due. Fenced by (job_id, claim_id); harmless when
         there is nothing to free.
         """
         ...
@@ -83,7 +86,7 @@ class JobRetryStore(Protocol):
         FAILED (also paused from FAILED) to PENDING: attempts and crashes 0, error cleared, due now.
 
         Dependants that this failure canceled return to WAITING; a batch counts the child as open
-        again. Raises `BusinessKeyBusy` when another live job has taken its key since; a dependant whose key
+        again. Raises `BusinessKeyBusy` if another live job has taken its key since. A dependant whose key
         was taken stays CANCELED.
         """
         ...
@@ -93,29 +96,28 @@ class JobPauseStore(Protocol):
     """Takes jobs out of the queue and puts them back."""
 
     def pause(self, job_id: UUID, *, now: datetime) -> bool:
-        """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
+        """PENDING or FAILED becomes PAUSED: True. Already PAUSED: True. Any other state: False."""
         ...
 
     def resume(self, job_id: UUID, *, now: datetime) -> bool:
-        """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
+        """PAUSED becomes the state it was paused from, with its old due time and attempts; False in any other state."""
         ...
 
 
 class JobBatchStatusStore(Protocol):
-    """What happens to RUNNING jobs without ending them."""
+    """Changes RUNNING jobs without ending them."""
 
     def hand_back(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
-        """Return unstarted claims to PENDING with their old due time; how many were still held."""
+        """Return claimed jobs that have not started to PENDING with their old due time; how many were still held."""
         ...
 
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]:
         """
-        Return RUNNING jobs of *node_id* whose claim id is not among *known*: their answer was lost.
+        Return RUNNING jobs of *node_id* whose claim id is not among *known*: the answer to their claim was lost.
 
-        They never started, so this counts as nothing. Keys and permits that linger for runs of this
-        node under other tokens are freed as by `settle`: such a run was canceled before the node
-        knew that it had it. The caller passes every token it has sent and not yet given up, and
-        those of runs whose code still lingers.
+        The jobs never started, so nothing is counted. Keys and permits that ended runs of this node hold under
+        other tokens are freed, as by `settle`: such a run was canceled before the node knew that it had it. The
+        caller passes every token that it has sent and not yet given up, and those of runs whose code is still running.
         """
         ...
 
@@ -130,9 +132,9 @@ class JobBatchStatusStore(Protocol):
         ...
 
     def save_state(self, claim: JobClaim, state: str, *, now: datetime) -> bool:
-        """Store a run's checkpoint (JSON), if *claim* still holds the job. It survives attempts."""
+        """Store a run's checkpoint (JSON), if *claim* still holds the job. Later attempts get it."""
         ...
 
 
 class JobStatusStore(JobTerminalStore, JobRetryStore, JobPauseStore, JobBatchStatusStore, Protocol):
-    """The four status interfaces in one, for code that was written against the original's marker."""
+    """The four status interfaces in one."""

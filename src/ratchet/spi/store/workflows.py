@@ -1,4 +1,4 @@
-"""Workflows: edges between jobs and the conditions on them."""
+"""Workflows: edges between jobs, and the conditions on them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ class WorkflowConditionStore(Protocol):
     """
     Keeps edges and conditions. How a parent's end settles its outgoing edges:
 
-    - SUCCEEDED: SUCCESS edges are satisfied, FAILURE edges broken.
-    - FAILED: FAILURE edges are satisfied, SUCCESS edges broken.
-    - both: CONDITION edges go by the completion's verdicts; one without a verdict counts as not taken.
-    - CANCELED: every edge is broken, but for END edges, which any end satisfies.
+    - SUCCEEDED: SUCCESS edges are satisfied, FAILURE edges are broken.
+    - FAILED: FAILURE edges are satisfied, SUCCESS edges are broken.
+    - Both: the completion's verdicts decide CONDITION edges; one without a verdict counts as not taken.
+    - CANCELED: every edge but END is broken. An END edge is satisfied by any end.
 
     A WAITING child is released (PENDING, due at the later of now and its own due time) when
-    ``needs`` of its edges are satisfied. When that has become impossible it is CANCELED, with reason
-    ``parent_failed``, ``parent_canceled`` or ``not_taken``, and remembers the job whose end caused
-    it: the retry of a parent that makes it reachable again revives it, and a parent that is retried
-    while it still waits counts again. A verdict ERROR fails the child (dead letter,
-    `ConditionFailed`), whatever its other edges say. Both cascade to the child's own edges.
+    ``needs`` of its edges are satisfied. When that has become impossible, it is CANCELED with reason
+    ``parent_failed``, ``parent_canceled`` or ``not_taken``, and records the job whose end caused it. If the
+    retry of a parent makes the child reachable again, it is revived; if the child still waits, the retried
+    parent counts again. A verdict ERROR fails the child (dead letter, `ConditionFailed`), whatever its other
+    edges say. Both cascade to the child's own edges.
 
-    Level by level: first what waits for the jobs that a call ends, then what waits for those that ended thereby.
-    So the parent that is nearest to the beginning is a child's cause, and of several on one level the one with
-    the lowest id, in whatever order the call names them. Answers tell of it depth-first.
+    Edges are settled level by level: first the jobs that wait for the jobs that a call ends, then the jobs that
+    wait for those. So the cause of a child's end is the parent nearest to the ended job; of several on one level
+    it is the one with the lowest id, in whatever order the call names them. Answers list jobs depth-first.
     """
 
     def conditions_of(self, parent_id: UUID) -> list[Edge]:
