@@ -54,7 +54,7 @@ class NodeStore(Protocol):
         """
         Declare a node dead and take its work back, in one transaction.
 
-        This happens only if its beat still is *seen_beat* and it is not DEAD; otherwise the answer is None, and
+        This happens only if its beat is still *seen_beat* and it is not DEAD; otherwise the answer is None, and
         nothing is written. Every RUNNING job of the node gets one more crash, an execution row CRASHED
         (uncounted) and a new fence. It becomes PENDING with its old due time, from the second crash on in a
         suspect stream, or at *max_crashes* FAILED as a dead letter with everything that a `Fail` brings. Keys

@@ -67,7 +67,7 @@ class BreakerStore(Protocol):
         self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None
     ) -> bool:
         """
-        Store a breaker's state if its version still is *expected_version* (0: create).
+        Store a breaker's state if its version is still *expected_version* (0: create).
 
         With *probes*, in the same transaction: when the breaker's time has come, claims in the whole cluster take
         ``probes.count`` jobs behind it. They take one more after each ``probes.every`` in which the record neither

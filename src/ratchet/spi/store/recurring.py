@@ -57,7 +57,7 @@ class RecurringStore(Protocol):
         """
         Record *fires*, insert their runs and move ``next_fire_at``, in one transaction.
 
-        This happens only if ``next_fire_at`` still is *expected* and the schedule is not paused; otherwise the
+        This happens only if ``next_fire_at`` is still *expected* and the schedule is not paused; otherwise the
         answer is None, and nothing is written. With overlap SKIP, a fire whose predecessor has not ended is
         recorded as SKIPPED (``overlap``). With QUEUE, its run is stored WAITING and released when the predecessor
         ends (by an END edge). A fire time that is already recorded is left alone.
