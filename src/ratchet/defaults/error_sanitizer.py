@@ -76,23 +76,31 @@ def _end_of_user_information(rest: str, *, scheme_end: int, text: str) -> int:
 # --- names that announce a secret ---------------------------------------------------------------
 
 _SECRET_NAME = r"""
-    (?: pass(?:word|wd|phrase|code) | (?<![a-z])pass | pwd | secret | token | credentials? | api[_-]?key
-      | (?:access|account|auth|encryption|master|private|shared|signing|subscription)[_-]?key
-      | x-amz-signature | (?<=[?&])sig | session[_-]?id | jsessionid | (?<![a-z])csrf )
-    (?: [_-][a-z0-9_]{1,24} | key | id | value | hash )? [0-9]{0,3}
+    (?: pass(?:word|wd|phrase|code|wort) | (?<![a-z])pass | pwd | kennwort | secret | token | credentials?
+      | api[_-]?key | (?:access|account|auth|encryption|master|private|shared|signing|subscription)[_-]?key
+      | shared[_-]?access[_-]?signature | x-amz-signature | (?<=[?&])sig | session[_-]?id | jsessionid
+      | (?<![a-z])(?:csrf|cvv|cvc|ssn|otp|conn(?:ection)?[_-]?str(?:ing)?) )
+    (?: [_-][a-z0-9_]{1,24} | key | id | value | hash
+      | s(?= ["'\]]{0,2} \s{0,4} [:=]{1,2}>? \s{0,12} [\[({"'] ) )?  # tokens=['a'], but not max_tokens=100
+    [0-9]{0,3}
 """
 _VALUE = r"""
-    (?: [bru]{0,2} (?: "(?P<double>(?:[^"\\\n]|\\.)*) | '(?P<single>(?:[^'\\\n]|\\.)*) )
+    (?: [bru]{0,2} (?: "(?P<double>(?:[^"\\]|\\.){0,1000}(?=")|(?:[^"\\\n]|\\.)*)
+                   | '(?P<single>(?:[^'\\]|\\.){0,1000}(?=')|(?:[^'\\\n]|\\.)*) )
       | \\{1,3}["'] (?P<escaped>[^"'\\\n]*)
       | (?! (?:none|null)(?:[\s,;)}\]]|$) | (?:yes|no)\) | ["'\\] ) (?P<bare>(?:[^\s&;,]|,(?=[^\s]))+) )
 """
 _ASSIGNMENT = re.compile(
     rf"""
     {_SECRET_NAME}
-    (?: \\{{0,3}}["'] \]? )? (?: \s{{0,4}} (?: => | :=? | = ) \s{{0,4}} | \s{{1,4}} (?=["']) )
-    {_VALUE}
+    (?: \\{{0,3}}["'] \]? )? (?: \s{{0,4}} (?: => | :=? | = ) \s{{0,12}} | \s{{1,4}} (?=["']) )
+    (?: (?P<open>(?:[a-z_][\w.]{{0,60}})?[(\[{{]) | (?P<block>[|>][-+]?[ \t]{{0,4}}\n(?:[ \t]+[^\n]*(?:\n|$))+) | {_VALUE} )
     """,
     re.IGNORECASE | re.VERBOSE,
+)
+_BRACKET = re.compile(
+    r"""(?P<opening>[(\[{]) | (?P<closing>[)\]}]) | "(?:[^"\\]|\\.){0,500}" | '(?:[^'\\]|\\.){0,500}'""",
+    re.VERBOSE,
 )
 _IDENTIFIED_BY = re.compile(rf"identified\s{{1,4}}by\s{{1,4}}{_VALUE}", re.IGNORECASE | re.VERBOSE)
 
@@ -105,8 +113,127 @@ def _redact_value(match: re.Match[str]) -> str:
 
 
 def _redact_assignments(text: str) -> str:
-    """``password=…``, ``"token": "…"``, ``api_key: …``, ``PASSWORD '…'`` and their like."""
-    return _IDENTIFIED_BY.sub(_redact_value, _ASSIGNMENT.sub(_redact_value, text))
+    """``password=…``, ``"token": "…"``, ``api_key: …``, ``PASSWORD '…'``, ``secrets=[…]`` and their like."""
+    return _IDENTIFIED_BY.sub(_redact_value, _redact_named(_ASSIGNMENT, text))
+
+
+def _redact_named(pattern: re.Pattern[str], text: str) -> str:
+    """*text* without the values that *pattern* finds; one that opens a bracket goes up to where that is closed."""
+    kept: list[str] = []
+    position = 0
+    while match := pattern.search(text, position):
+        if (bracket := match.start("open")) >= 0:
+            kept += text[position:bracket], REDACTED
+            position = _end_of_brackets(text, match.end() - 1)
+        else:
+            kept += text[position : match.start()], _redact_value(match)
+            position = match.end()
+    return "".join((*kept, text[position:])) if kept else text
+
+
+def _end_of_brackets(text: str, start: int) -> int:
+    """The index behind the bracket that closes the one at *start*; not found: as far as was searched."""
+    depth = 0
+    limit = min(len(text), start + _LONGEST_SECRET)
+    for piece in _BRACKET.finditer(text, start, limit):
+        if piece.lastgroup == "opening":
+            depth += 1
+        elif piece.lastgroup == "closing":
+            depth -= 1
+            if depth == 0:
+                return piece.end()
+    return limit
+
+
+# --- other ways to name a secret ----------------------------------------------------------------
+
+# ('password', 'hunter2'), --password hunter2, ["--token", "abc"], %22password%22%3A%22hunter2%22
+_redact_pairs = _substitution(
+    rf"""(\(\s{{0,4}}[bru]{{0,2}}["']{_SECRET_NAME}["'],\s{{0,4}}[bru]{{0,2}}["'])(?:[^"'\\]|\\.){{1,1000}}""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+_redact_options = _substitution(
+    rf"""((?<![\w-])--?(?:[a-z0-9]{{1,20}}-){{0,3}}{_SECRET_NAME}(?:["'],\s{{0,4}}["']|[ ](?=[^\s-])))[^\s"',]+""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+_redact_encoded = _substitution(
+    rf"""({_SECRET_NAME}(?:%22|%27)?(?:%3d|%3a)(?:%20|\+)?(?:%22|%27)?)(?:(?!%26|%22|%27|%2c)[^\s&"'])+""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+_redact_encoded_urls = _substitution(
+    r"(%3a%2f%2f)(?:(?!%40|%2f)[^\s&\"'/]){1,300}(?=%40)", rf"\1{REDACTED}", re.IGNORECASE
+)
+# <password>hunter2</password>, and <add key="password" value="hunter2"/>
+_redact_elements = _substitution(
+    rf"""(<(?:[\w.-]{{1,40}}:)?[\w.-]{{0,40}}{_SECRET_NAME}(?:\s[^<>]{{0,200}})?>\s{{0,4}}(?:<!\[CDATA\[)?)(?:(?!\]\]>)[^<])+""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+_redact_attributes = _substitution(
+    rf"""((?:key|name)\s?=\s?["'][\w.:-]{{0,40}}{_SECRET_NAME}["']\s{{1,4}}value\s?=\s?["'])[^"'<>]+""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+# bob:hunter2@db.internal, without a scheme
+_redact_bare_logins = _substitution(
+    r"(?<![\w/@:.-])[\w.+-]{1,64}:[^\s/@:'\"<>]{1,128}@(?=[\w-]{1,63}(?:[.:][\w-]{1,63}){0,8})",
+    f"{REDACTED}@",
+)
+_redact_query_users = _substitution(
+    rf"(?<=[?&])((?:user(?:name)?|uid|login)=)(?!{re.escape(REDACTED)})[^\s&#\"'<>]+",
+    rf"\1{REDACTED}",
+    re.IGNORECASE,
+)
+
+
+# --- what libraries quote in their errors -------------------------------------------------------
+
+# pydantic: input_value='hunter2', input_type=str; and 'input': 'hunter2' in its list of errors
+_redact_inputs = _substitution(r"(\binput_value=)(?:(?!, input_type=)[^\n]){1,500}", rf"\1{REDACTED}")
+_redact_error_inputs = _substitution(
+    r"""('loc': \((?:[^()\n]|\n){0,200}\), 'msg': (?:'[^'\n]{0,300}'|"[^"\n]{0,300}"), 'input': )(?:(?!, '(?:ctx|url)': )[^\n}]){1,500}""",
+    rf"\1{REDACTED}",
+)
+# subprocess: Command '['mysql', '-phunter2']' returned non-zero exit status 1
+_COMMAND = re.compile(
+    r"""\bCommand ['"](?:\[(?:'[^'\n]{0,300}'|"[^"\n]{0,300}")|[^\s'"\[\]]{1,300})(?=,?\s)"""
+)
+_COMMAND_END = re.compile(r"""\]?['"] (?:returned non-zero|timed out|died with)""")
+
+
+def _redact_commands(text: str) -> str:
+    """The program stays, its arguments go: nobody can tell which of them is a password."""
+    kept: list[str] = []
+    position = 0
+    end: re.Match[str] | None = None
+    for command in _COMMAND.finditer(text):
+        if end is None or end.start() < command.end():
+            end = _COMMAND_END.search(text, command.end())
+        if end is None:
+            break
+        if command.start() >= position and end.start() - command.end() <= _LONGEST_SECRET:
+            kept += text[position : command.end()], f" {REDACTED}"
+            position = end.start()
+    return "".join((*kept, text[position:])) if kept else text
+
+
+# SQLAlchemy's parameters, PostgreSQL's rows, MySQL's duplicate entries
+_redact_parameters = _substitution(r"(\[(?:generated in [^\]\n]{0,40})?parameters: )[^\n]+", rf"\1{REDACTED}")
+_redact_rows = _substitution(r"(Failing row contains \()(?:(?!\)\.?(?:\n|$))[^\n])+", rf"\1{REDACTED}")
+_redact_keys_of_rows = _substitution(
+    rf"""(Key[ ]\([^()\n]{{0,200}}{_SECRET_NAME}[^()\n]{{0,200}}\)=\()"""
+    r"""(?:(?!\)(?:\s(?:already|is|conflicts)\b|\.?(?:\n|$)))[^\n])+""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
+_redact_duplicates = _substitution(
+    rf"""(Duplicate[ ]entry[ ]')[^\n]{{1,1000}}?(?='[ ]for[ ]key[ ]'[^'\n]{{0,100}}{_SECRET_NAME})""",
+    rf"\1{REDACTED}",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 # --- headers, keys, tokens ----------------------------------------------------------------------
@@ -124,7 +251,7 @@ _redact_quoted_headers = _substitution(
 )
 _redact_headers = _substitution(
     r"(\b(?:proxy-)?authorization\s{0,4}[:=]\s{0,4})(?![\s\"'])"
-    r"(?:digest\s[^\n]*|(?:[a-z][a-z0-9-]{0,30}[ \t]{1,4})?[^\s\"',;]+)",
+    r"(?:(?:digest|aws4-hmac-sha256)\s[^\n]*|(?:[a-z][a-z0-9-]{0,30}[ \t]{1,4})?[^\s\"',;]+)",
     rf"\1{REDACTED}",
     re.IGNORECASE,
 )
@@ -140,9 +267,19 @@ _redact_known_keys = _substitution(
     r"(?:AKIA|ASIA|AGPA|AIDA|AROA|ANPA|ANVA|AIPA)[A-Z0-9]{16}"
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"
     r"|xox[abeprs]-[A-Za-z0-9-]{10,}|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|sk-[A-Za-z0-9_-]{20,}"
-    r"|AIza[A-Za-z0-9_-]{35}"
+    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}"
+    r"|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|dop_v1_[a-f0-9]{32,}|shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}"
+    r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|hv[bsr]\.[A-Za-z0-9_-]{20,}|s\.[A-Za-z0-9]{24}(?![A-Za-z0-9])"
+    r"|whsec_[A-Za-z0-9+/=]{16,}|gl(?:rt|ptt|dt|cbt)-[A-Za-z0-9_-]{20,}|xapp-[A-Za-z0-9-]{10,}|dapi[a-f0-9]{32}"
+    r"|lin_api_[A-Za-z0-9]{20,}|AGE-SECRET-KEY-1[A-Z0-9]{50,}|sq0(?:atp|csp)-[A-Za-z0-9_-]{20,}|SK[a-f0-9]{32}"
+    r"|[0-9]{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])|sbp_[a-f0-9]{40}|figd_[A-Za-z0-9_-]{20,}"
     r")",
     REDACTED,
+)
+_redact_webhooks = _substitution(
+    r"(\b(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/)[^\s\"'<>]+",
+    rf"\1{REDACTED}",
+    re.IGNORECASE,
 )
 _redact_web_tokens = _substitution(
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*", REDACTED
@@ -208,14 +345,30 @@ def _passes_luhn(digits: str) -> bool:
 
 _REDACTIONS: tuple[_Redaction, ...] = (
     _redact_private_keys,
+    _redact_commands,
+    _redact_parameters,
+    _redact_rows,
+    _redact_keys_of_rows,
+    _redact_duplicates,
+    _redact_inputs,
+    _redact_error_inputs,
     _redact_urls,
+    _redact_webhooks,
+    _redact_query_users,
+    _redact_encoded_urls,
     _redact_quoted_headers,
     _redact_headers,
     _redact_cookies,
     _redact_schemes,
+    _redact_pairs,
+    _redact_elements,
+    _redact_attributes,
+    _redact_encoded,
+    _redact_options,
     _redact_assignments,
     _redact_known_keys,
     _redact_web_tokens,
+    _redact_bare_logins,
     _redact_addresses,
     _redact_cards,
 )
