@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.measurement import TARGETS, Results
+from bench.measurement import TARGETS, Results, Target
 from bench.picture import picture
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs" / "explanation"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
+#: Every run; not in the repository.
+RUNS = HERE / "runs"
+#: The runs that the published tables come from, and no others: `tests/docs` compares them.
+RESULTS = HERE / "results"
 
 
-def print_tables(results: Results) -> int:
+def print_tables(results: Results, targets: Sequence[Target]) -> int:
     """Show everything; how many targets were missed."""
     console = Console(width=None if Console().is_terminal else 160, highlight=False)
     table = Table("workload", "contender", "median", "unit", "rounds", "Python us/job", title="measured")
@@ -38,7 +43,7 @@ def print_tables(results: Results) -> int:
         console.print(_free_table(title, rows))
     missed = 0
     table = Table("target", "at least", "reached", "", title="targets")
-    for target in TARGETS:
+    for target in targets:
         ratio = target.ratio(results)
         if ratio is not None:
             met = ratio >= target.least
@@ -51,24 +56,31 @@ def print_tables(results: Results) -> int:
     return missed
 
 
-def write_documents(results: Results, facts: Mapping[str, Any], *, docs: bool) -> None:
-    """The raw numbers into ``bench/results``; with *docs* also the tables and the picture into the docs."""
-    folder = HERE / "results"
-    folder.mkdir(exist_ok=True)
+def write_run(results: Results, targets: Sequence[Target], facts: Mapping[str, Any]) -> Path:
+    """Write the raw numbers of one run into a file in ``bench/runs``."""
+    RUNS.mkdir(exist_ok=True)
     document = {
         **facts,
         "measurements": [found.document() for found in results.all],
         "tables": results.tables,
         "targets": {
             target.text: {"least": target.least, "reached": round(ratio, 3)}
-            for target in TARGETS
+            for target in targets
             if (ratio := target.ratio(results)) is not None
         },
     }
     name = str(facts["at"]).replace(":", "").replace("-", "")
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
-    if docs:
-        write_page(document)
+    path = RUNS / f"{name}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def keep(paths: Sequence[Path]) -> None:
+    """Copy the runs that a page was written from into ``bench/results``."""
+    RESULTS.mkdir(exist_ok=True)
+    for path in paths:
+        if path.resolve().parent != RESULTS:
+            shutil.copy(path, RESULTS)
 
 
 def combined(paths: Sequence[Path]) -> dict[str, Any]:
