@@ -120,11 +120,17 @@ def _replaced(text: str, name: str, part: str) -> str:
 
 
 def _targets(document: Mapping[str, Any]) -> str:
-    rows = ["| ratio | at least | reached |", "|---|---:|---:|"]
+    rows = ["| ratio | at least | reached |", "|---|---:|---:|", *target_rows(document)]
+    return "\n".join(rows) if len(rows) > 2 else ""
+
+
+def target_rows(document: Mapping[str, Any]) -> list[str]:
+    """The rows of the table of ratios."""
+    rows = []
     for text, found in document["targets"].items():
         bold = "**" if found["reached"] >= found["least"] else ""
         rows.append(f"| {text} | {found['least']:g} | {bold}{found['reached']:.2f}{bold} |")
-    return "\n".join(rows) if len(rows) > 2 else ""
+    return rows
 
 
 def _measured(document: Mapping[str, Any]) -> str:
@@ -134,7 +140,14 @@ def _measured(document: Mapping[str, Any]) -> str:
         "",
         "| workload | contender | median | unit | worker's Python, µs per job |",
         "|---|---|---:|---|---:|",
+        *measured_rows(document),
     ]
+    return "\n".join(rows) if len(rows) > 4 else ""
+
+
+def measured_rows(document: Mapping[str, Any]) -> list[str]:
+    """The rows of the table of medians."""
+    rows = []
     for found in document["measurements"]:
         if found["contender"] != "limit":
             cpu = found["details"].get("cpu_us")
@@ -142,17 +155,25 @@ def _measured(document: Mapping[str, Any]) -> str:
                 f"| {found['workload']} | {found['contender']} | {_number(found['median'])} | {found['unit']} "
                 f"| {'' if cpu is None else f'{cpu:.0f}'} |"
             )
-    return "\n".join(rows) if len(rows) > 4 else ""
+    return rows
 
 
 def _counts(document: Mapping[str, Any]) -> str:
     texts = []
     for title, rows in document["tables"].items():
         names = list(rows[0])
-        lines = ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
-        lines += ["| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows]
+        lines = [
+            "| " + " | ".join(names) + " |",
+            "|---" + "|---:" * (len(names) - 1) + "|",
+            *count_rows(rows),
+        ]
         texts.append(f"**{title}**\n\n" + "\n".join(lines))
     return "\n\n".join(texts)
+
+
+def count_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows of a table of what a job costs."""
+    return ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
 
 
 def _free_table(title: str, rows: list[Mapping[str, Any]]) -> Table:
