@@ -24,6 +24,7 @@ from ratchet.stores.sql.dialects.postgresql.wakeups import postgresql_wakeups
 from tests.services.postgresql import PostgreSQL
 from tests.services.redis import Redis
 from tests.services.server import free_port
+from tests.support.waiting import until
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +50,6 @@ class Heard:
         """True once it was called more than *after* times, False if not within *seconds*."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self.times) > after, seconds)
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Wait for *condition*; whether it came true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -94,7 +85,7 @@ def latencies(sent: list[float], heard: list[float]) -> tuple[float, float]:
 def threads_end() -> Iterator[None]:
     """Whatever a test does, stop() ends the threads."""
     yield
-    assert until(lambda: not waking_threads(), 5), waking_threads()
+    until(lambda: not waking_threads(), 5, "threads for wakeups are left")
 
 
 def waking_threads() -> list[str]:
@@ -167,7 +158,7 @@ class Rig:
         coordinator.register_wakeup_listener(heard)
         coordinator.start()
         try:
-            assert until(lambda: coordinator.connected and len(heard) > 0)
+            until(lambda: coordinator.connected and len(heard) > 0)
             yield coordinator, heard
         finally:
             coordinator.stop()

@@ -1,4 +1,4 @@
-"""A stand for lanes: jobs without a store, and a completer that remembers."""
+"""Lanes without a store: jobs that call one function, and a completer that remembers what became of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import Any, cast
 from uuid import UUID
 
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.engine.decide import Judge
+from ratchet.engine.lanes.event_loop import EventLoopLane
+from ratchet.engine.lanes.processes import ProcessLane
+from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.run import Run
 from ratchet.engine.task import JobTask, TaskTools
 from ratchet.model.claim import ClaimedJob, JobBody, JobClaim
@@ -117,3 +121,32 @@ def claimed(*, timeout: timedelta | None = None, args: tuple[Any, ...] = (), **o
 def run_of(tools: TaskTools, **overrides: Any) -> Run:
     """A run that a lane can accept."""
     return Run(claimed(**overrides), tools, tools.clock.monotonic())
+
+
+def thread_lane(function: Any, slots: int = 4, **more: Any) -> tuple[ThreadLane, Remembering, Any]:
+    """A lane of threads that is running, its completer, and what its runs share."""
+    return _started(ThreadLane, tools_for(function), slots, **more)
+
+
+def loop_lane(function: Any, slots: int = 50) -> tuple[EventLoopLane, Remembering, Any]:
+    """The same with an event loop."""
+    return _started(EventLoopLane, tools_for(function, is_coroutine=True), slots)
+
+
+def process_lane(function: Any, slots: int = 1) -> tuple[ProcessLane, Remembering, Any]:
+    """The same with processes."""
+    return _started(ProcessLane, tools_for(function), slots)
+
+
+def _started(kind: Any, tools: TaskTools, slots: int, **more: Any) -> tuple[Any, Remembering, TaskTools]:
+    completer = Remembering()
+    lane = kind(
+        slots=slots,
+        task=task_for(tools),
+        completer=completer,
+        clock=tools.clock,
+        executor=DefaultExecutorProvider(),
+        **more,
+    )
+    lane.start()
+    return lane, completer, tools

@@ -18,9 +18,8 @@ from ratchet.model.errors import JobInterrupted
 from ratchet.spi.shield import undisturbed
 from ratchet.stores import open_store
 from ratchet.stores.memory import MemoryStore
-from tests.store_urls import KINDS, fresh_url
-from tests.unit.engine.lane_stand import run_of
-from tests.unit.engine.test_lanes import thread_lane
+from tests.support.lanes import run_of, thread_lane
+from tests.support.store_urls import KINDS, fresh_url
 
 PATIENCE = 30.0
 
