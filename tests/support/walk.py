@@ -89,7 +89,7 @@ def walk(url: str) -> Walk:
 
 
 def _submission(scheduler: Scheduler) -> list[str]:
-    """This thread only."""
+    """What the calling thread visits; others are left out."""
     visits = Visits()
     before = sys.getprofile()
     sys.setprofile(visits)
@@ -101,7 +101,7 @@ def _submission(scheduler: Scheduler) -> list[str]:
 
 
 def _run(scheduler: Scheduler) -> list[str]:
-    """All threads that are started from now on; this one submits and is left out."""
+    """What the threads of the scheduler visit; the calling one submits and is left out."""
     visits = Visits()
     threading.setprofile(visits)
     try:
