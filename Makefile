@@ -38,7 +38,7 @@ check: $(STAMP)  ## Lint, format, types, floors
 	@$(BIN)/lint-imports
 
 unit: $(STAMP)  ## Only the tests that need no server
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest tests/unit -n $(WORKERS) --dist worksteal
 
 chaos: $(STAMP)  ## Hurt a cluster and check its history (CHAOS="kill,freeze" STORES="sqlite" pick; CHAOS_OPTIONS=--write)
 	@$(BIN)/python -m tests.services install
