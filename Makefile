@@ -64,9 +64,7 @@ services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print 
 bench: $(STAMP)  ## Measure Ratchet and its peers side by side (BENCH="--scale 0.1" for a quick look)
 	@$(BIN)/python -m bench --peers pgqueuer,procrastinate,huey $(BENCH)
 
-# The working tree against an earlier commit, e.g. before and after a refactoring.
 compare: $(STAMP)  ## Measure this tree beside an earlier commit (BASE=HEAD~1 BENCH="--scale 0.1")
-	@$(BIN)/python -m tests.services install
 	@$(BIN)/python -m bench --base $(or $(BASE),HEAD~1) $(BENCH)
 
 clean:  ## Remove what was built
