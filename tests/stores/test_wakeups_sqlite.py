@@ -18,6 +18,7 @@ from tests.stores.wakeup_rigs import (
     finished,
     forked,
     latencies,
+    listening,
     log,
     python,
     threads_end,
@@ -45,14 +46,8 @@ def database(tmp_path: Path) -> Path:
 @contextmanager
 def watching(path: Path) -> Iterator[tuple[SqliteWakeups, Heard]]:
     """A watch that has begun, and its listener."""
-    coordinator, heard = SqliteWakeups(path), Heard()
-    coordinator.register_wakeup_listener(heard)
-    coordinator.start()
-    try:
-        until(lambda: coordinator.connected and len(heard) > 0)
-        yield coordinator, heard
-    finally:
-        coordinator.stop()
+    with listening(SqliteWakeups(path)) as found:
+        yield found
 
 
 WRITER = """

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pymongo import monitoring
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
-from tests.stores.mongo_store import MongoSteps, opened
+from tests.stores.mongo_store import Commands, MongoSteps, opened
 from tests.support.waiting import until
 
 
@@ -23,32 +22,10 @@ def steps(mongodb_url: str) -> Iterator[MongoSteps]:
         yield found
 
 
-class Commands(monitoring.CommandListener):
-    """Notes the names of the commands that are sent."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Nothing to note."""
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to note."""
-
-
 @pytest.fixture
-def commands(steps: MongoSteps, monkeypatch: pytest.MonkeyPatch) -> Commands:
+def commands(steps: MongoSteps) -> Commands:
     """What a new handle, `steps.store`, sends."""
-    noted = Commands()
-    steps.store = steps.another()
-    make = steps.store.database.make_client
-    monkeypatch.setattr(
-        steps.store.database, "make_client", lambda **changes: make(event_listeners=[noted], **changes)
-    )
-    return noted
+    return steps.listened()
 
 
 class TestRoundTrips:
