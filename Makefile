@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs rates services format clean chaos
+.PHONY: help venv demo test check unit docs rates services format clean chaos bench compare
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -38,7 +38,7 @@ check: $(STAMP)  ## Lint, format, types, floors
 	@$(BIN)/lint-imports
 
 unit: $(STAMP)  ## Only the tests that need no server
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest tests/unit -n $(WORKERS) --dist worksteal
 
 chaos: $(STAMP)  ## Hurt a cluster and check its history (CHAOS="kill,freeze" STORES="sqlite" pick; CHAOS_OPTIONS=--write)
 	@$(BIN)/python -m tests.services install
@@ -63,6 +63,9 @@ services: $(STAMP)  ## Run PostgreSQL and PgBouncer in the foreground and print 
 
 bench: $(STAMP)  ## Measure Ratchet and its peers side by side (BENCH="--scale 0.1" for a quick look)
 	@$(BIN)/python -m bench --peers pgqueuer,procrastinate,huey $(BENCH)
+
+compare: $(STAMP)  ## Measure this tree beside an earlier commit (BASE=HEAD~1 BENCH="--scale 0.1")
+	@$(BIN)/python -m bench --base $(or $(BASE),HEAD~1) $(BENCH)
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* htmlcov

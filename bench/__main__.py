@@ -14,9 +14,10 @@ from pathlib import Path
 from bench import compositions, drains, endurance, fairness, gates, latencies, sizing, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
+from bench.earlier import commit, earlier
 from bench.environments import KNOWN, peer
-from bench.measurement import Results
-from bench.report import combined, print_tables, write_documents, write_page
+from bench.measurement import TARGETS, Results, unchanged
+from bench.report import combined, keep, print_tables, write_page, write_run
 from bench.servers import Places, mariadb_server, mongodb_server, postgresql_server
 from bench.trial import Bench
 
@@ -50,6 +51,18 @@ WORKLOADS = {
     "composition-counts": compositions.composition_counts,
     "sizing": sizing.sizing,
 }
+#: What an earlier commit can be measured on beside this one; the other workloads compare Ratchet with itself.
+SIDE_BY_SIDE = [
+    "drain-sync-1",
+    "drain-async-1",
+    "enqueue-sync",
+    "enqueue-async",
+    "bulk",
+    "latency-same",
+    "latency-other",
+    "sqlite-enqueue",
+    "sqlite-drain",
+]
 
 
 def main() -> int:
@@ -57,12 +70,14 @@ def main() -> int:
     chosen = _arguments()
     if chosen.combine:
         write_page(combined(chosen.combine))
+        keep(chosen.combine)
         return 0
     results = Results()
     begun = time.time()
     with ExitStack() as stack:
+        base = [stack.enter_context(earlier(chosen.base))] if chosen.base else []
         bench = Bench(
-            contenders=[ratchet(), *(peer(name) for name in chosen.peers)],
+            contenders=[ratchet(), *base, *(peer(name) for name in chosen.peers)],
             places=_places(chosen, stack),
             rounds=chosen.rounds,
             scale=chosen.scale,
@@ -90,9 +105,14 @@ def main() -> int:
         "scale": chosen.scale,
         "rounds": chosen.rounds,
     }
-    missed = print_tables(results)
+    targets = [*TARGETS, *(target for contender in base for target in unchanged(results, contender.name))]
+    missed = print_tables(results, targets)
     if not chosen.dry:
-        write_documents(results, facts, docs=chosen.docs)
+        path = write_run(results, targets, facts)
+        print(f"written to {path}", file=sys.stderr)
+        if chosen.docs:
+            write_page(combined([path]))
+            keep([path])
     return 1 if missed and chosen.strict else 0
 
 
@@ -118,23 +138,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--directory", help="where SQLite files are made; by default the temporary directory")
     parser.add_argument("--peers", default=[], type=_names(KNOWN), help=f"of {', '.join(KNOWN)}")
     parser.add_argument(
-        "--only", default=list(WORKLOADS), type=_names(WORKLOADS), help=f"of {', '.join(WORKLOADS)}"
+        "--base",
+        type=_commit,
+        metavar="REF",
+        help="measure this commit of Ratchet beside the working tree, in the same rounds; "
+        f"without --only, these workloads: {', '.join(SIDE_BY_SIDE)}",
     )
+    parser.add_argument("--only", type=_names(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 makes everything a tenth as large")
     parser.add_argument(
         "--minutes", type=float, default=1.0, help="how long the snapshot is held; 5 for the target"
     )
-    parser.add_argument("--docs", action="store_true", help="write the tables and the picture into docs/")
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="write the tables and the picture into docs/, and keep the run in bench/results",
+    )
     parser.add_argument(
         "--combine",
         nargs="+",
         type=Path,
-        help="measure nothing; write the docs from these files of bench/results",
+        help="measure nothing; write the docs from these runs, and keep them in bench/results",
     )
     parser.add_argument("--dry", action="store_true", help="write no files")
     parser.add_argument("--strict", action="store_true", help="exit code 1 where a target is missed")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    if chosen.base and chosen.docs:
+        parser.error("--docs writes the page about Ratchet and its peers; it has no place for --base")
+    if chosen.only is None:
+        chosen.only = SIDE_BY_SIDE if chosen.base else list(WORKLOADS)
+    return chosen
+
+
+def _commit(ref: str) -> str:
+    try:
+        return commit(ref)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _names(known: object) -> object:

@@ -24,15 +24,15 @@ class SubjectFailed(Exception):
 class Process:
     """One subject in a process of its own."""
 
-    def __init__(self, command: Sequence[str], url: str) -> None:
-        # The tree that holds the bench, whatever the environment has installed.
-        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    def __init__(self, command: Sequence[str], url: str, tree: Path) -> None:
+        # The code of this tree, whatever the environment has installed.
+        environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"}
         self._process = subprocess.Popen(
             [*command, url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            cwd=ROOT,
+            cwd=tree,
             text=True,
         )
         self.facts: dict[str, Any] = self.call("describe")
@@ -82,24 +82,31 @@ class Contender:
     """Ratchet or a peer: how its subjects are started, and what it can do."""
 
     def __init__(
-        self, name: str, command: Sequence[str], stores: Sequence[str], *, awaits: bool = True
+        self,
+        name: str,
+        command: Sequence[str],
+        stores: Sequence[str],
+        *,
+        awaits: bool = True,
+        tree: Path = ROOT,
     ) -> None:
         self.name = name
         self.stores = stores
         self.awaits = awaits  # has an await face and async jobs
         self._command = command
+        self._tree = tree
 
     def start(self, url: str) -> Process:
         """A new process, ready to be asked."""
-        process = Process(self._command, url)
+        process = Process(self._command, url, self._tree)
         process.call("prepare")
         return process
 
 
-def ratchet(subject: str = "bench.subject") -> Contender:
-    """The source tree that holds the bench, in the environment that runs the bench."""
+def ratchet(subject: str = "bench.subject", *, name: str = "ratchet", tree: Path = ROOT) -> Contender:
+    """Ratchet from a source tree, by default the one that holds the bench; its Python is the bench's own."""
     stores = ["postgresql", "sqlite", "mariadb", "mongodb"]
-    return Contender("ratchet", [sys.executable, "-m", subject], stores)
+    return Contender(name, [sys.executable, "-m", subject], stores, tree=tree)
 
 
 def wait_for(condition: Any, *, every: float = 0.005, limit: float = PATIENCE) -> float:

@@ -16,8 +16,8 @@ def drain(bench: Bench, *, coroutines: bool, processes: int) -> None:
     name = f"drain {_kind(coroutines)} {processes}"
     with ExitStack() as stack:
         subjects = bench.subjects(stack, bench.on("postgresql"))
-        for _ in range(bench.rounds):
-            for contender, place, process in subjects:
+        for order in bench.in_rounds(subjects):
+            for contender, place, process in order:
                 # procrastinate needs 30 times as long; its rate does not depend on the number
                 jobs = bench.size(20_000 if contender.name != "procrastinate" else 400)
                 process.call("bulk", jobs=jobs, coroutines=coroutines)
@@ -28,8 +28,8 @@ def sqlite_drain(bench: Bench) -> None:
     """The same on SQLite with synchronous FULL."""
     with ExitStack() as stack:
         subjects = bench.subjects(stack, bench.on("sqlite"), store="sqlite")
-        for _ in range(bench.rounds):
-            for contender, place, process in subjects:
+        for order in bench.in_rounds(subjects):
+            for contender, place, process in order:
                 jobs = bench.size(20_000)
                 process.call("bulk", jobs=jobs)
                 measure_drain(bench, "sqlite drain 1", contender, place, 1, jobs)
@@ -40,12 +40,12 @@ def other_store_drain(bench: Bench, *, store: str) -> None:
     jobs = bench.size(20_000)
     peers = [contender for contender in bench.on("postgresql") if contender.name == "pgqueuer"]
     with ExitStack() as stack:
-        subjects = bench.subjects(stack, bench.contenders[:1], store=store)
+        subjects = bench.subjects(stack, bench.on(store), store=store)
         if peers:
             subjects += bench.subjects(stack, peers)
-        for _ in range(bench.rounds):
+        for order in bench.in_rounds(subjects):
             for coroutines in (False, True):
-                for contender, place, process in subjects:
+                for contender, place, process in order:
                     process.call("bulk", jobs=jobs, coroutines=coroutines)
                     name = f"{store} drain {_kind(coroutines)} 1"
                     measure_drain(bench, name, contender, place, 1, jobs, coroutines=coroutines)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import psycopg
 
 from bench.conversation import Process, wait_for
-from bench.trial import Bench
+from bench.trial import Bench, alternating
 
 PORTIONS = 10
 #: What no arrangement of the rest can save: a job is committed when it is submitted, and again when it is claimed.
@@ -43,8 +43,8 @@ def latency(bench: Bench, *, elsewhere: bool) -> None:
         for _ in range(bench.rounds):
             # in portions, turn by turn: how long a commit takes differs more from minute to minute than we do
             found: dict[str, list[float]] = {contender.name: [] for contender, *_ in subjects} | {COMMITS: []}
-            for _ in range(PORTIONS):
-                for contender, _, sender, worker in subjects:
+            for order in alternating(subjects, PORTIONS):
+                for contender, _, sender, worker in order:
                     found[contender.name] += _stamp(sender, worker, stamps // PORTIONS)
                 found[COMMITS] += _commits(bare, stamps // PORTIONS)
             for who, delays in found.items():

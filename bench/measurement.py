@@ -122,3 +122,21 @@ TARGETS: Sequence[Target] = (
     Target("MongoDB drain, async jobs / pgqueuer async on PostgreSQL", ("mongodb drain async 1", "ratchet"), ("mongodb drain async 1", "pgqueuer"), 0.2),
     Target("worker memory: 20 MB / growth over 500,000 jobs", ("memory", "limit"), ("memory", "ratchet"), 1.0),
 )  # fmt: skip
+
+
+#: An earlier commit must not have been faster than this; two runs of the same code differ by as much.
+LEAST_OF_EARLIER = 0.97
+
+
+def unchanged(results: Results, earlier: str) -> list[Target]:
+    """For every workload that the contender *earlier* took part in: Ratchet must be about as good as it was."""
+    return [
+        Target(
+            f"{found.workload} / {earlier}",
+            (found.workload, "ratchet"),
+            (found.workload, earlier),
+            LEAST_OF_EARLIER,
+        )
+        for found in results.all
+        if found.contender == earlier
+    ]

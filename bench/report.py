@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.measurement import TARGETS, Results
+from bench.measurement import TARGETS, Results, Target
 from bench.picture import picture
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs" / "explanation"
 PAGE = DOCS / "performance.md"
 PICTURE = DOCS / "performance.svg"
+#: Every run; not in the repository.
+RUNS = HERE / "runs"
+#: The runs that the published tables come from, and no others: `tests/docs` compares them.
+RESULTS = HERE / "results"
 
 
-def print_tables(results: Results) -> int:
+def print_tables(results: Results, targets: Sequence[Target]) -> int:
     """Show everything; how many targets were missed."""
     console = Console(width=None if Console().is_terminal else 160, highlight=False)
     table = Table("workload", "contender", "median", "unit", "rounds", "Python us/job", title="measured")
@@ -38,7 +43,7 @@ def print_tables(results: Results) -> int:
         console.print(_free_table(title, rows))
     missed = 0
     table = Table("target", "at least", "reached", "", title="targets")
-    for target in TARGETS:
+    for target in targets:
         ratio = target.ratio(results)
         if ratio is not None:
             met = ratio >= target.least
@@ -51,24 +56,31 @@ def print_tables(results: Results) -> int:
     return missed
 
 
-def write_documents(results: Results, facts: Mapping[str, Any], *, docs: bool) -> None:
-    """The raw numbers into ``bench/results``; with *docs* also the tables and the picture into the docs."""
-    folder = HERE / "results"
-    folder.mkdir(exist_ok=True)
+def write_run(results: Results, targets: Sequence[Target], facts: Mapping[str, Any]) -> Path:
+    """Write the raw numbers of one run into a file in ``bench/runs``."""
+    RUNS.mkdir(exist_ok=True)
     document = {
         **facts,
         "measurements": [found.document() for found in results.all],
         "tables": results.tables,
         "targets": {
             target.text: {"least": target.least, "reached": round(ratio, 3)}
-            for target in TARGETS
+            for target in targets
             if (ratio := target.ratio(results)) is not None
         },
     }
     name = str(facts["at"]).replace(":", "").replace("-", "")
-    (folder / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
-    if docs:
-        write_page(document)
+    path = RUNS / f"{name}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def keep(paths: Sequence[Path]) -> None:
+    """Copy the runs that a page was written from into ``bench/results``."""
+    RESULTS.mkdir(exist_ok=True)
+    for path in paths:
+        if path.resolve().parent != RESULTS:
+            shutil.copy(path, RESULTS)
 
 
 def combined(paths: Sequence[Path]) -> dict[str, Any]:
@@ -108,11 +120,17 @@ def _replaced(text: str, name: str, part: str) -> str:
 
 
 def _targets(document: Mapping[str, Any]) -> str:
-    rows = ["| ratio | at least | reached |", "|---|---:|---:|"]
+    rows = ["| ratio | at least | reached |", "|---|---:|---:|", *target_rows(document)]
+    return "\n".join(rows) if len(rows) > 2 else ""
+
+
+def target_rows(document: Mapping[str, Any]) -> list[str]:
+    """The rows of the table of ratios."""
+    rows = []
     for text, found in document["targets"].items():
         bold = "**" if found["reached"] >= found["least"] else ""
         rows.append(f"| {text} | {found['least']:g} | {bold}{found['reached']:.2f}{bold} |")
-    return "\n".join(rows) if len(rows) > 2 else ""
+    return rows
 
 
 def _measured(document: Mapping[str, Any]) -> str:
@@ -122,7 +140,14 @@ def _measured(document: Mapping[str, Any]) -> str:
         "",
         "| workload | contender | median | unit | worker's Python, µs per job |",
         "|---|---|---:|---|---:|",
+        *measured_rows(document),
     ]
+    return "\n".join(rows) if len(rows) > 4 else ""
+
+
+def measured_rows(document: Mapping[str, Any]) -> list[str]:
+    """The rows of the table of medians."""
+    rows = []
     for found in document["measurements"]:
         if found["contender"] != "limit":
             cpu = found["details"].get("cpu_us")
@@ -130,17 +155,25 @@ def _measured(document: Mapping[str, Any]) -> str:
                 f"| {found['workload']} | {found['contender']} | {_number(found['median'])} | {found['unit']} "
                 f"| {'' if cpu is None else f'{cpu:.0f}'} |"
             )
-    return "\n".join(rows) if len(rows) > 4 else ""
+    return rows
 
 
 def _counts(document: Mapping[str, Any]) -> str:
     texts = []
     for title, rows in document["tables"].items():
         names = list(rows[0])
-        lines = ["| " + " | ".join(names) + " |", "|---" + "|---:" * (len(names) - 1) + "|"]
-        lines += ["| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows]
+        lines = [
+            "| " + " | ".join(names) + " |",
+            "|---" + "|---:" * (len(names) - 1) + "|",
+            *count_rows(rows),
+        ]
         texts.append(f"**{title}**\n\n" + "\n".join(lines))
     return "\n\n".join(texts)
+
+
+def count_rows(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows of a table of what a job costs."""
+    return ["| " + " | ".join(_cell(value) for value in row.values()) + " |" for row in rows]
 
 
 def _free_table(title: str, rows: list[Mapping[str, Any]]) -> Table:

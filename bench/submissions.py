@@ -22,10 +22,10 @@ def enqueue(bench: Bench, *, awaiting: bool) -> None:
         raw = psycopg.connect(stack.enter_context(bench.places["postgresql"].new()).url, autocommit=True)
         stack.callback(raw.close)
         raw.execute(RAW_TABLE)
-        for _ in range(bench.rounds):
+        for order in bench.in_rounds(subjects):
             if not awaiting:
                 bench.results.of(name, "raw", "jobs/s").add(jobs / _raw_inserts(raw, jobs))
-            for contender, _, process in subjects:
+            for contender, _, process in order:
                 before = process.call("usage")["cpu"]
                 seconds = process.call("enqueue", jobs=jobs, awaiting=awaiting)
                 cpu = (process.call("usage")["cpu"] - before) / jobs
@@ -44,8 +44,8 @@ def bulk(bench: Bench) -> None:
     jobs = bench.size(20_000)
     with ExitStack() as stack:
         subjects = bench.subjects(stack, bench.on("postgresql"))
-        for _ in range(bench.rounds):
-            for contender, _, process in subjects:
+        for order in bench.in_rounds(subjects):
+            for contender, _, process in order:
                 seconds = process.call("bulk", jobs=jobs)
                 bench.results.of("bulk", contender.name, "jobs/s").add(jobs / seconds)
 
@@ -54,8 +54,8 @@ def sqlite_enqueue(bench: Bench) -> None:
     """Submit one by one, and at once, on SQLite."""
     with ExitStack() as stack:
         subjects = bench.subjects(stack, bench.on("sqlite"), store="sqlite")
-        for _ in range(bench.rounds):
-            for contender, _, process in subjects:
+        for order in bench.in_rounds(subjects):
+            for contender, _, process in order:
                 jobs = bench.size(3000)
                 seconds = process.call("enqueue", jobs=jobs)
                 bench.results.of("sqlite enqueue", contender.name, "jobs/s").add(jobs / seconds)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bench.conversation import Contender, Process, SubjectFailed, ratchet
 from bench.measurement import Results
 from bench.servers import Place, Places, PostgresqlPlace
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -31,6 +34,10 @@ class Bench:
         """Who can be measured on a store."""
         return [contender for contender in self.contenders if store in contender.stores]
 
+    def in_rounds(self, subjects: Sequence[T]) -> Iterator[Sequence[T]]:
+        """The subjects of each round; every other round in reverse, since whoever comes second has a warmer server."""
+        return alternating(subjects, self.rounds)
+
     def subjects(
         self, stack: ExitStack, contenders: Sequence[Contender], store: str = "postgresql"
     ) -> list[tuple[Contender, Place, Process]]:
@@ -50,3 +57,9 @@ class Bench:
         contender, place, process = self.subjects(stack, [ratchet(subject)])[0]
         assert isinstance(place, PostgresqlPlace)
         return contender, place, process
+
+
+def alternating(subjects: Sequence[T], times: int) -> Iterator[Sequence[T]]:
+    """The same subjects so many times, forward and backward in turn."""
+    for number in range(times):
+        yield subjects[::-1] if number % 2 else subjects

@@ -1,0 +1,1 @@
+"""All tests; CONTRIBUTING.md says what each directory is for."""

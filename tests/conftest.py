@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.services.scratch import Scratch
 from tests.services.shared import RUN_DIRECTORY, SharedServers
+from tests.support.durations import Durations
 
 if TYPE_CHECKING:
     from tests.services.mariadb import MariaDB
@@ -28,6 +29,7 @@ SCRATCH = pytest.StashKey[Scratch | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Durations())
     if RUN_DIRECTORY not in os.environ:  # xdist's workers inherit it from the process that owns the servers
         config.stash[SCRATCH] = Scratch.begin()
         config.stash[RUN] = SharedServers.begin()

@@ -12,7 +12,7 @@ from tests.chaos import report
 from tests.chaos.catalog import CATALOG
 from tests.chaos.history import Row
 from tests.chaos.scenario import Scenario
-from tests.store_urls import KINDS
+from tests.support.store_urls import KINDS
 
 
 def main() -> int:

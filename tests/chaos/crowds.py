@@ -10,7 +10,7 @@ from tests.chaos import diary, jobs, writes
 from tests.chaos.scenario import Scenario
 from tests.chaos.stage import Stage
 from tests.cluster import shop
-from tests.cluster.workers import until
+from tests.support.waiting import until
 
 CROWD = 600
 VISIT = 12.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pymongo
@@ -10,6 +9,7 @@ from pymongo.errors import PyMongoError
 
 from tests.services.mongodb import MongoDB
 from tests.services.server import database_name, with_database
+from tests.support.waiting import until
 
 PATIENCE = 90.0
 #: Milliseconds after which the members elect another primary. MongoDB's default is 10,000, and then that is the recovery.
@@ -73,14 +73,12 @@ class ReplicaSet(MongoDB):
 
     def wait_until_whole(self) -> None:
         """Until there is one primary, and the two others follow it."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            primaries = [member for member in self.members if self._says(member, "isWritablePrimary")]
-            followers = [member for member in self.members if self._says(member, "secondary")]
-            if len(primaries) == 1 and len(followers) == 2:
-                return
-            assert time.monotonic() < deadline, "the replica set has not come together"
-            time.sleep(0.2)
+        until(self._is_whole, PATIENCE, "the replica set has not come together")
+
+    def _is_whole(self) -> bool:
+        primaries = [member for member in self.members if self._says(member, "isWritablePrimary")]
+        followers = [member for member in self.members if self._says(member, "secondary")]
+        return len(primaries) == 1 and len(followers) == 2
 
     @staticmethod
     def _says(member: Member, word: str) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.chaos.history import Row, read_history
 from tests.chaos.stage import Stage
 from tests.services.server import Server
-from tests.store_urls import KINDS
+from tests.support.store_urls import KINDS
 
 
 @dataclass(frozen=True)

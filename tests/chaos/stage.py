@@ -19,9 +19,10 @@ from ratchet import JobFilter, JobStatus, RatchetError, Scheduler
 from ratchet.model.options import Options
 from ratchet.stores import open_store
 from tests.chaos import diary, jobs, ledger
-from tests.cluster.workers import Worker, until
+from tests.cluster.workers import Worker
 from tests.services.kinds import server_class
 from tests.services.server import Server
+from tests.support.waiting import until
 
 APP = "tests.chaos.app:scheduler"
 ENDED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELED)

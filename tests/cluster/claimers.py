@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import datetime
 from multiprocessing.synchronize import Barrier
 from typing import Protocol
@@ -12,6 +11,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.identifiers import new_id
 from ratchet.stores import open_store
+from tests.cluster.toilers import guarded
 
 THREADS = 8
 BATCH = 40
@@ -40,20 +40,10 @@ def claim_everything(url: str, node: str, now: datetime, start: Barrier, answers
             empty = 0 if claims else empty + 1
 
     start.wait(PATIENCE)
-    threads = [threading.Thread(target=_guarded(claim, errors)) for _ in range(THREADS)]
+    threads = [threading.Thread(target=guarded(claim, errors)) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     store.close()
     answers.put((taken, errors))
-
-
-def _guarded(work: Callable[[], None], errors: list[str]) -> Callable[[], None]:
-    def run() -> None:
-        try:
-            work()
-        except Exception as error:
-            errors.append(f"{type(error).__name__}: {error}")
-
-    return run

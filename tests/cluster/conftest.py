@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.scheduler import Scheduler
 from tests.cluster.workers import Worker
-from tests.store_urls import KINDS, fresh_url
+from tests.support.store_urls import KINDS, fresh_url
 
 StartWorker = Callable[..., Worker]
 

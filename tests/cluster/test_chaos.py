@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.catalog import CATALOG
 from tests.chaos.history import Row
-from tests.store_urls import KINDS, fresh_url
+from tests.support.store_urls import KINDS, fresh_url
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

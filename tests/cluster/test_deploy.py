@@ -14,7 +14,7 @@ import pytest
 from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 from tests.cluster.conftest import StartWorker
-from tests.cluster.workers import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

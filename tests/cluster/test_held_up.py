@@ -19,8 +19,9 @@ from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores import open_store
 from tests.cluster.sleepers import NODE
-from tests.cluster.workers import ROOT, until
-from tests.store_urls import fresh_url
+from tests.cluster.workers import ROOT
+from tests.support.store_urls import fresh_url
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -14,7 +14,7 @@ from ratchet.stores.sql.dialects.mysql.session import MysqlSession
 from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from tests.cluster import errands
-from tests.cluster.workers import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

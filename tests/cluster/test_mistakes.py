@@ -14,7 +14,8 @@ from ratchet.scheduler import Scheduler
 from ratchet.stores import open_store
 from tests.cluster import shop
 from tests.cluster.conftest import StartWorker
-from tests.cluster.workers import Worker, until
+from tests.cluster.workers import Worker
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

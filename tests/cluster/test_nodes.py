@@ -16,7 +16,7 @@ from ratchet.model.cluster import NodeRecord, NodeSpec, NodeState
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import JobStatus, Lane
 from tests.cluster import errands
-from tests.cluster.workers import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 

@@ -11,10 +11,11 @@ import pytest
 from ratchet.model.cluster import NodeState
 from ratchet.scheduler import Scheduler
 from tests.cluster import shop
-from tests.cluster.workers import Worker, until
+from tests.cluster.workers import Worker
 from tests.services.mariadb import MariaDB
 from tests.services.postgresql import PostgreSQL
 from tests.services.server import Server
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

@@ -9,7 +9,8 @@ import pytest
 
 from ratchet import JobStatus, Scheduler
 from tests.cluster import pool
-from tests.cluster.workers import Worker, until
+from tests.cluster.workers import Worker
+from tests.support.waiting import until
 
 PERMITS = 3
 JOBS = 45

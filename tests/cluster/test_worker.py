@@ -18,7 +18,8 @@ from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 from tests.cluster import shop
 from tests.cluster.conftest import StartWorker
-from tests.cluster.workers import Worker, is_running, until
+from tests.cluster.workers import Worker, is_running
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 

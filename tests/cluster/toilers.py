@@ -50,7 +50,7 @@ def toil(url: str, node: str, jobs: int, now: datetime, start: Barrier, answers:
     begun = time.monotonic()
     threads = [
         threading.Thread(
-            target=_guarded(lambda: _toil(store, node, jobs // THREADS, now, stored, finished), errors)
+            target=guarded(lambda: _toil(store, node, jobs // THREADS, now, stored, finished), errors)
         )
         for _ in range(THREADS)
     ]
@@ -94,7 +94,9 @@ def _spec(number: int, now: datetime) -> JobSpec:
     )
 
 
-def _guarded(work: Callable[[], None], errors: list[str]) -> Callable[[], None]:
+def guarded(work: Callable[[], None], errors: list[str]) -> Callable[[], None]:
+    """The same work for a thread; what it raises is noted in *errors*."""
+
     def run() -> None:
         try:
             work()

@@ -7,23 +7,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.cluster.app:scheduler"
-
-
-def until(condition: Callable[[], Any], seconds: float, what: str) -> float:
-    """Wait for *condition*; how long it took. Fails after *seconds*."""
-    begun = time.monotonic()
-    while not condition():
-        waited = time.monotonic() - begun
-        assert waited < seconds, f"after {waited:.1f} s: {what}"
-        time.sleep(0.02)
-    return time.monotonic() - begun
 
 
 def _hear_hangups() -> None:

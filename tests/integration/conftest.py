@@ -1,4 +1,4 @@
-"""A scheduler without threads on each kind of store; `tests/store_urls.py` lists the kinds."""
+"""A scheduler without threads on each kind of store; `tests/support/store_urls.py` lists the kinds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler
-from tests.store_urls import KINDS, fresh_url
+from tests.support.store_urls import KINDS, fresh_url
 
 
 class Stores:

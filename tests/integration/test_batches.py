@@ -27,7 +27,7 @@ from ratchet.engine.batches import ABANDONED
 from ratchet.spi.store import JobStore
 from ratchet.testing import ManualScheduler
 from tests.integration.conftest import Stores
-from tests.store_urls import KINDS
+from tests.support.store_urls import KINDS
 
 ROOT = Path(__file__).parents[2]
 ran: list[Any] = []

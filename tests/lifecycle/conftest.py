@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ratchet import Options, Scheduler
-from tests.store_urls import KINDS, fresh_url
+from tests.support.store_urls import KINDS, fresh_url
 
 
 @pytest.fixture(params=KINDS)

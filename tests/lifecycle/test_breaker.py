@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from ratchet import BreakerClosed, BreakerOpened, JobFilter, JobStatus, Options, Scheduler
 from ratchet.model.cluster import BreakerRecord
 from tests.lifecycle import jobs
+from tests.support.waiting import until
 
 #: Nodes that look often: the wait of the test's breaker is short.
 OPTIONS = Options(
@@ -42,14 +43,6 @@ def state(scheduler: Scheduler) -> str | None:
     """The stored state of the bank's breaker."""
     found: list[BreakerRecord] = [one for one in scheduler.breakers.list() if one.service == "bank"]
     return found[0].state if found else None
-
-
-def until(holds: Callable[[], bool], limit: float = 15) -> None:
-    """Wait for something to hold."""
-    deadline = time.monotonic() + limit
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def settled(bank: jobs.Bank, still: float = 0.5) -> int:

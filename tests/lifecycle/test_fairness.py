@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from ratchet import Scheduler
 from tests.lifecycle import jobs
+from tests.support.waiting import until
 
 BACKLOG = 5_000
 #: More than a node ever claims ahead, and far less than the backlog.
@@ -20,10 +19,7 @@ class TestSmallTenant:
             scheduler.enqueue(jobs.serve, "large").with_fairness_key("large") for _ in range(BACKLOG)
         )
         with scheduler:
-            deadline = time.monotonic() + 60
-            while len(jobs.calls) < 50 and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert len(jobs.calls) >= 50
+            until(lambda: len(jobs.calls) >= 50, 60)
             small = scheduler.enqueue(jobs.serve, "small").with_fairness_key("small").submit()
             before = len(jobs.calls)
             assert small.result(timeout=60) == "small"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from ratchet import JobStatus, Options, Scheduler
 from tests.lifecycle import jobs
+from tests.support.waiting import until
 
 #: No poll comes by itself while a test waits.
 NEVER = timedelta(minutes=10)
@@ -47,10 +47,7 @@ def start(node: Scheduler) -> None:
     """Start a node, and wait until it hears others: before that it looks twice a second by itself."""
     node.start()
     cluster = node._core.cluster
-    deadline = time.monotonic() + PATIENCE
-    while cluster is not None and not getattr(cluster, "connected", True):
-        assert time.monotonic() < deadline, "the node hears nobody"
-        time.sleep(0.01)
+    until(lambda: getattr(cluster, "connected", True), PATIENCE, "the node hears nobody")
 
 
 def test_whatever_opens_wakes_the_node_that_waits(nodes: tuple[Scheduler, Scheduler]) -> None:

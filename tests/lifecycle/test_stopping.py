@@ -11,6 +11,7 @@ import pytest
 
 from ratchet import JobCanceledError, JobFailedError, JobHandle, JobStatus, Options, Scheduler, call
 from tests.lifecycle import jobs
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -130,10 +131,11 @@ class TestCancel:
             handle = node.enqueue(jobs.hold).submit()
             assert jobs.started.wait(10)
             assert other.cancel_job(handle.id)
-            deadline = time.monotonic() + 5
-            while not node.health().ok or node._core.node is None or not node._core.node.is_idle:
-                assert time.monotonic() < deadline, "the canceled run goes on"
-                time.sleep(0.05)
+            until(
+                lambda: node.health().ok and node._core.node is not None and node._core.node.is_idle,
+                5,
+                "the canceled run goes on",
+            )
         assert handle.status() is JobStatus.CANCELED
         node.close()
         other.close()

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.services.server import is_alive
 from tests.services.shared import ROOT, SharedServers
+from tests.support.waiting import until
 
 STARTER = """
 from tests.services.redis import Redis
@@ -21,13 +20,6 @@ server = Redis().start()
 print(server.pid, server.directory, flush=True)
 input()
 """
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -48,8 +40,8 @@ def test_a_private_server_ends_with_its_starter(end: signal.Signals) -> None:
         assert is_alive(int(pid))
         starter.send_signal(end)
         starter.wait()
-    assert wait_until(lambda: not is_alive(int(pid)))
-    assert wait_until(lambda: not Path(directory).exists())
+    until(lambda: not is_alive(int(pid)))
+    until(lambda: not Path(directory).exists())
 
 
 def test_shared_servers_end_with_the_run(tmp_path: Path) -> None:
@@ -63,8 +55,8 @@ def test_shared_servers_end_with_the_run(tmp_path: Path) -> None:
         assert one.answers()
         keeper = int((tmp_path / "redis.pid").read_text())
         controller.kill()
-    assert wait_until(lambda: not one.answers())
-    assert wait_until(lambda: not is_alive(keeper))
+    until(lambda: not one.answers())
+    until(lambda: not is_alive(keeper))
 
 
 def test_up_prints_what_to_export_and_stops_when_told() -> None:

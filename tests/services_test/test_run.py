@@ -29,6 +29,33 @@ def test_broken(number):
 """
 
 
+KNOWN = "# why\n\n2026-01-31 test_it.py::test_unsteady\n"
+
+
+def run(folder: Path, text: str, known: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the tests of *text* as `make test` does, with *known* as the list of unsteady tests."""
+    (folder / "test_it.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "unsteady.txt").write_text(known)
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "RATCHET_"))
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "tests.run", "-q"],
+        cwd=folder,
+        env=clean | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def times_run(output: str) -> int:
+    """How often pytest has said how long it took."""
+    return len(re.findall(r" in \d+\.\d+s", output))
+
+
 @pytest.mark.parametrize(
     ("text", "code", "runs", "named"),
     [
@@ -44,20 +71,27 @@ def test_broken(number):
 def test_what_failed_is_run_once_more_alone(
     tmp_path: Path, text: str, code: int, runs: int, named: bool
 ) -> None:
-    """One that passes alone is named and does not fail the run; one that fails twice does, and so do many."""
-    (tmp_path / "test_it.py").write_text(text)
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    clean = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "RATCHET_"))
-    }
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.run", "-q"],
-        cwd=tmp_path,
-        env=clean | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    """A known one that passes alone is named and does not fail the run; one that fails twice does, and so do many."""
+    result = run(tmp_path, text, KNOWN if text.endswith(UNSTEADY) else "")
     assert result.returncode == code, result.stdout
-    assert len(re.findall(r" in \d+\.\d+s", result.stdout)) == runs
+    assert times_run(result.stdout) == runs
     assert ("UNSTEADY" in result.stdout) is named
+
+
+def test_an_unsteady_test_that_is_not_in_the_list_fails_the_run(tmp_path: Path) -> None:
+    """It passed alone, and it is named beside what to do about it."""
+    result = run(tmp_path, STEADY + UNSTEADY)
+    assert result.returncode == 1
+    assert times_run(result.stdout) == 2
+    assert (
+        "UNSTEADY, passed only alone:\n  test_it.py::test_unsteady\nNot in tests/unsteady.txt"
+        in result.stdout
+    )
+
+
+def test_the_list_names_only_tests_that_exist(tmp_path: Path) -> None:
+    """An entry whose test is gone fails the run before anything is run."""
+    result = run(tmp_path, STEADY, KNOWN)
+    assert result.returncode == 1
+    assert "remove their lines:\n  test_it.py::test_unsteady" in result.stdout
+    assert "passed" not in result.stdout

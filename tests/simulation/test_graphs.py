@@ -26,7 +26,7 @@ from tests.simulation.evaluation import Link, Plan, Step, evaluate, follows
 from tests.simulation.graphs import GraphWorld
 from tests.simulation.test_simulation import seeds
 from tests.simulation.world import Violation
-from tests.store_urls import KINDS, fresh_url
+from tests.support.store_urls import KINDS, fresh_url
 
 
 @pytest.fixture(autouse=True)

@@ -1,9 +1,10 @@
-"""How many statements a call sends: counted where sessions send them."""
+"""What a call costs: the statements that it sends, counted where sessions send them, and the steps of SQLite."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -40,3 +41,22 @@ class Statements:
         self._sent.clear()
         action()
         return list(self._sent)
+
+
+class SqliteSteps:
+    """Counts the steps that SQLite's virtual machine takes on a connection while the block runs, in tens."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        self._connection.set_progress_handler(self._tick, 10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.set_progress_handler(None, 0)
+
+    def _tick(self) -> int:
+        self.count += 1
+        return 0

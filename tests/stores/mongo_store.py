@@ -1,4 +1,4 @@
-"""A MongoDB store to test on, more handles on the same data, and faults that the server plays by itself."""
+"""A MongoDB store to test on, more handles on the same data, what they send, and faults that the server plays by itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pymongo import monitoring
+
 from ratchet.model.options import Options
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.store import MongoStore
 from ratchet.tck.steps import Steps
+
+
+class Commands(monitoring.CommandListener):
+    """Notes the names of the commands that are sent, and counts the documents that come back."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.documents = 0
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.names.append(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        cursor = event.reply.get("cursor", {})
+        self.documents += len(cursor.get("firstBatch", ())) + len(cursor.get("nextBatch", ()))
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        """Nothing to note."""
+
+    def forget(self) -> None:
+        """Begin again."""
+        self.names.clear()
+        self.documents = 0
 
 
 class MongoSteps(Steps):
@@ -27,6 +52,15 @@ class MongoSteps(Steps):
         """Another handle, as another node would have."""
         self._handles.append(MongoStore(self.url, Options(**options)))
         return self._handles[-1]
+
+    def listened(self) -> Commands:
+        """From now on the steps are those of a node that has just started; what it sends."""
+        commands = Commands()
+        self.store = self.another()
+        database: Any = self.store.database
+        make = database.make_client
+        database.make_client = lambda **changes: make(event_listeners=[commands], **changes)
+        return commands
 
     @property
     def collections(self) -> Collections:

@@ -13,8 +13,8 @@ from ratchet.model.cluster import BreakerRecord
 from ratchet.model.status import Priority
 from ratchet.tck.steps import Steps
 from tests.stores.counting import Statements
+from tests.stores.mongo_store import Commands
 from tests.stores.mongo_store import opened as opened_mongo
-from tests.stores.mongodb.test_claims import Commands
 from tests.stores.sql_stores import KINDS, SqlSteps, opened
 
 MANY = 400
@@ -117,14 +117,9 @@ class TestMongo:
             yield found
 
     @pytest.fixture
-    def commands(self, steps: Any, monkeypatch: pytest.MonkeyPatch) -> Commands:
-        noted = Commands()
-        steps.store = steps.another()
-        make = steps.store.database.make_client
-        monkeypatch.setattr(
-            steps.store.database, "make_client", lambda **changes: make(event_listeners=[noted], **changes)
-        )
-        return noted
+    def commands(self, steps: Any) -> Commands:
+        found: Commands = steps.listened()
+        return found
 
     def test_nothing_is_written_while_they_are_closed(self, steps: Any, commands: Commands) -> None:
         """Polls are reads."""

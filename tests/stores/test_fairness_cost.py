@@ -10,7 +10,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pymongo import monitoring
 
 from ratchet.model.job import StreamKey
 from ratchet.model.status import Priority
@@ -21,7 +20,7 @@ from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.scan_start import Floors
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW, Waiting, claim, insert, request
-from tests.stores.counting import Statements
+from tests.stores.counting import SqliteSteps, Statements
 from tests.stores.mongo_store import opened
 
 LIMIT = 40
@@ -177,18 +176,9 @@ class TestSqlite:
             make_empty_keys(store)
             insert(store, tenants(large))
             claim(store, LIMIT)
-            counted = 0
-
-            def tick() -> int:
-                nonlocal counted
-                counted += 1
-                return 0
-
-            connection = store.database.dialect._connections.writer()
-            connection.set_progress_handler(tick, 10)
-            assert len(claim(store, LIMIT)) == LIMIT
-            connection.set_progress_handler(None, 10)
-            steps[large] = counted
+            with SqliteSteps(store.database.dialect._connections.writer()) as counted:
+                assert len(claim(store, LIMIT)) == LIMIT
+            steps[large] = counted.count
             store.close()
         assert steps[20_000] < 2 * steps[100], steps
 
@@ -211,32 +201,11 @@ class TestSqlite:
         store.close()
 
 
-class Commands(monitoring.CommandListener):
-    """Notes the names of the commands that are sent."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Nothing to note."""
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to note."""
-
-
 class TestMongodb:
-    def test_three_round_trips(self, mongodb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_three_round_trips(self, mongodb_url: str) -> None:
         """Look, take, read, whatever the number of keys, with work or without, as long as the same have work."""
-        commands = Commands()
         with opened(mongodb_url) as steps:
-            steps.store = steps.another()
-            make = steps.store.database.make_client
-            monkeypatch.setattr(
-                steps.store.database, "make_client", lambda **given: make(event_listeners=[commands], **given)
-            )
+            commands = steps.listened()
             for number in range(LIVE):
                 steps.submit_many(15, fairness_key=f"tenant-{number}")
             for number in range(EMPTY):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo import monitoring
 
 from ratchet.model.job import StreamKey
 from ratchet.stores.sql.claims import next_opening
@@ -19,6 +18,7 @@ from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.store import SqlStore, open_store
 from ratchet.stores.sql.streams import stream_key
 from tests.stores.backlog import NOW, claim, insert, request
+from tests.stores.counting import SqliteSteps
 from tests.stores.mongo_store import opened
 
 DEAD = (300, 3_000)
@@ -62,20 +62,12 @@ def test_sqlite(store: SqlStore) -> None:
     assert isinstance(plan, SqliteClaimPlan)
 
     def steps(work: Callable[[Session], object]) -> int:
-        counted = 0
+        def counted(session: Session) -> int:
+            with SqliteSteps(session.connection) as counted:
+                work(session)
+            return counted.count
 
-        def tick() -> int:
-            nonlocal counted
-            counted += 1
-            return 0
-
-        def watched(session: Session) -> None:
-            session.connection.set_progress_handler(tick, 10)
-            work(session)
-            session.connection.set_progress_handler(None, 0)
-
-        store.database.run(watched)
-        return counted
+        return store.database.run(counted)
 
     def work(session: Session) -> None:
         _, due = next_opening(session, request(LIMIT), NOW)
@@ -167,27 +159,8 @@ class TestPostgresql:
         assert not plan.census.found_many
 
 
-class Replies(monitoring.CommandListener):
-    """Counts the commands that are sent, and the documents that come back."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.documents = 0
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        cursor = event.reply.get("cursor", {})
-        self.documents += len(cursor.get("firstBatch", ())) + len(cursor.get("nextBatch", ()))
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to count."""
-
-
-def test_mongodb(mongodb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mongodb(mongodb_url: str) -> None:
     """A claim among 300 streams, each with a limit, is three round trips, and brings what belongs to its jobs."""
-    replies = Replies()
     with opened(mongodb_url) as steps:
         steps.insert([steps.spec(limit_key=f"customer-{number}") for number in range(DEAD[0])])
         steps.end_all(steps.claim())
@@ -195,17 +168,12 @@ def test_mongodb(mongodb_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         steps.collections["scheduler_resource_limit"].insert_many(limits)
         for number in range(3):
             steps.submit_many(30, queue=f"live-{number}")
-        steps.store = steps.another()  # a node that has just started
-        make = steps.store.database.make_client
-        monkeypatch.setattr(
-            steps.store.database, "make_client", lambda **given: make(event_listeners=[replies], **given)
-        )
+        commands = steps.listened()
         assert len(steps.claim(LIMIT)) == LIMIT
-        replies.names.clear()
-        replies.documents = 0
+        commands.forget()
         assert len(steps.claim(LIMIT)) == LIMIT
-        assert replies.names == ["aggregate", "update", "find"]
-        assert replies.documents < 6 * LIMIT
-        replies.documents = 0
+        assert commands.names == ["aggregate", "update", "find"]
+        assert commands.documents < 6 * LIMIT
+        commands.forget()
         assert steps.store.next_due_at(steps.request(), now=steps.now) is not None
-        assert replies.documents < 6 * LIMIT
+        assert commands.documents < 6 * LIMIT

@@ -35,9 +35,9 @@ from tests.stores.wakeup_rigs import (
     python,
     repeating,
     threads_end,
-    until,
     waking_threads,
 )
+from tests.support.waiting import happens, until
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ class TestBroadcast:
         )
         with rig.listening() as (_, heard):
             sent = [float(line) for line in finished(python(code, rig.server.url)).split()]
-            assert until(lambda: heard.times[-1] >= sent[-1])
+            until(lambda: heard.times[-1] >= sent[-1])
             middle, slow = latencies(sent[1:], heard.times)
         log.info("latency: p50 %.2f ms, p99 %.2f ms", middle, slow)
         assert middle < 20  # 5 on a quiet machine; this one may be busy
@@ -95,7 +95,7 @@ class TestBroadcast:
             for _ in range(10_000):
                 sender.notify_new_work(Priority.NORMAL)
             ended = time.monotonic()
-            assert until(lambda: heard.times[-1] >= ended)
+            until(lambda: heard.times[-1] >= ended)
             time.sleep(0.05)
             assert len(heard) - before <= (ended - began) / broadcast.GAP + 3
             assert ended - began < 2
@@ -132,9 +132,9 @@ class TestBroadcast:
         """The same after SIGKILL, when nobody said goodbye."""
         with rig.listening() as (coordinator, heard), rig.sending() as sender:
             rig.server.kill()
-            assert until(lambda: not coordinator.connected)
+            until(lambda: not coordinator.connected)
             rig.server.start()
-            assert until(lambda: coordinator.connected)
+            until(lambda: coordinator.connected)
             before = len(heard)
             sender.notify_new_work(Priority.NORMAL)
             assert heard.within(15, after=before)
@@ -161,7 +161,7 @@ class TestBroadcast:
                 before = len(heard)
                 sender.notify_new_work(Priority.NORMAL)
                 assert heard.within(15, after=before)
-            assert until(lambda: "woken for new work again" in caplog.text)
+            until(lambda: "woken for new work again" in caplog.text)
 
     def test_it_starts_and_stops_while_the_server_is_gone(self, rig: Rig) -> None:
         """start() and stop() return quickly and raise nothing; once the server is there, start() connects."""
@@ -176,7 +176,7 @@ class TestBroadcast:
         assert waking_threads() == []
         rig.server.start()
         coordinator.start()
-        assert until(lambda: coordinator.connected)
+        until(lambda: coordinator.connected)
         coordinator.stop()
 
     def test_a_connection_that_falls_silent_is_replaced(
@@ -195,8 +195,8 @@ class TestBroadcast:
             ):
                 before = len(heard)
                 proxy.freeze()
-                assert until(lambda: not coordinator.connected)
-                assert until(lambda: coordinator.connected)
+                until(lambda: not coordinator.connected)
+                until(lambda: coordinator.connected)
                 assert heard.within(5, after=before + 1)
                 before = len(heard)
                 sender.notify_new_work(Priority.NORMAL)
@@ -206,22 +206,22 @@ class TestBroadcast:
 
     def test_stop_delivers_nothing_more_and_start_works_again(self, rig: Rig) -> None:
         """After stop() there is no thread, no connection and no call; twice is once; start() begins anew."""
-        assert until(lambda: rig.connections() == 0)
+        until(lambda: rig.connections() == 0)
         with rig.listening() as (coordinator, heard), rig.sending() as sender:
             coordinator.start()
             sender.notify_new_work(Priority.NORMAL)
-            assert until(lambda: rig.connections() >= 2)
+            until(lambda: rig.connections() >= 2)
             coordinator.stop()
             coordinator.stop()
             before = len(heard)
             sender.notify_new_work(Priority.NORMAL)
             sender.stop()
             assert waking_threads() == []
-            assert until(lambda: rig.connections() == 0)
+            until(lambda: rig.connections() == 0)
             assert len(heard) == before
             assert not coordinator.connected
             coordinator.start()
-            assert until(lambda: coordinator.connected)
+            until(lambda: coordinator.connected)
             before = len(heard)
             sender.notify_new_work(Priority.NORMAL)
             assert heard.within(5, after=before)
@@ -246,9 +246,7 @@ class TestBroadcast:
             assert len(broken) == 2
             coordinator.register_wakeup_listener(coordinator.stop)
             sender.notify_new_work(Priority.NORMAL)
-            assert until(
-                lambda: not coordinator.connected and "ratchet-wakeups-listen" not in waking_threads()
-            )
+            until(lambda: not coordinator.connected and "ratchet-wakeups-listen" not in waking_threads())
 
     def test_a_forked_child_has_its_own_connections(self, rig: Rig) -> None:
         """A child of a listening process can send, and ends without taking its parent's connections with it."""
@@ -277,7 +275,7 @@ def child_of(coordinator: BroadcastCoordinator) -> bool:
     heard = Heard()
     coordinator.register_wakeup_listener(heard)
     coordinator.start()
-    heard_parent = until(lambda: coordinator.connected, 5) and heard.within(5, after=2)
+    heard_parent = happens(lambda: coordinator.connected, 5) and heard.within(5, after=2)
     coordinator.stop()
     return heard_parent and not was_connected
 
@@ -288,7 +286,7 @@ class TestRedis:
         listening, heard = RedisCoordinator(redis_url), Heard()
         listening.register_wakeup_listener(heard)
         listening.start()
-        assert until(lambda: listening.connected and len(heard) > 0)
+        until(lambda: listening.connected and len(heard) > 0)
         before = len(heard)
         other = urlsplit(redis_url)._replace(path="/0").geturl()
         for stranger in (RedisCoordinator(other), RedisCoordinator(redis_url, channel="elsewhere")):

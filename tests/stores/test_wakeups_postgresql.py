@@ -17,7 +17,8 @@ from ratchet.stores.sql.dialects.postgresql.wakeups import notify_within, postgr
 from tests.services.pgbouncer import CONFIGURATION, PgBouncer
 from tests.services.postgresql import PostgreSQL
 from tests.services.server import with_database
-from tests.stores.wakeup_rigs import TABLE, Heard, threads_end, until, waking_threads
+from tests.stores.wakeup_rigs import TABLE, Heard, threads_end, waking_threads
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ class TestPostgresql:
             for coordinator, listener in zip((first, second), heard, strict=True):
                 coordinator.register_wakeup_listener(listener)
                 coordinator.start()
-            assert until(lambda: first.connected and second.connected and all(heard))
+            until(lambda: first.connected and second.connected and all(heard))
             before = [len(listener) for listener in heard]
             sender = postgresql_wakeups(installed_url, table)
             sender.notify_new_work(Priority.NORMAL)
@@ -68,7 +69,7 @@ class TestPostgresql:
         assert not coordinator.connected
         with psycopg.connect(postgresql_url, autocommit=True) as connection:
             connection.execute(TABLE)
-        assert until(lambda: coordinator.connected)
+        until(lambda: coordinator.connected)
         coordinator.stop()
 
     def test_a_message_within_the_callers_transaction(self, installed_url: str) -> None:
@@ -78,7 +79,7 @@ class TestPostgresql:
         coordinator.start()
         dialect = PostgresqlDialect(installed_url, Options())
         try:
-            assert until(lambda: coordinator.connected and len(heard) > 0)
+            until(lambda: coordinator.connected and len(heard) > 0)
             before = len(heard)
             with psycopg.connect(installed_url) as connection:
                 with dialect.enlist(connection) as session:
@@ -123,7 +124,7 @@ class TestPostgresql:
         coordinator, heard = postgresql_wakeups(pgbouncer_url), Heard()
         coordinator.register_wakeup_listener(heard)
         coordinator.start()
-        assert until(lambda: bool(caplog.records) and not waking_threads())
+        until(lambda: bool(caplog.records) and not waking_threads())
         assert not coordinator.connected
         assert len(heard) == 0
         assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -142,7 +143,7 @@ class TestPostgresql:
         coordinator.register_wakeup_listener(heard)
         coordinator.start()
         try:
-            assert until(lambda: coordinator.connected and len(heard) > 0)
+            until(lambda: coordinator.connected and len(heard) > 0)
             before = len(heard)
             sender.notify_new_work(Priority.NORMAL)
             assert heard.within(5, after=before)
@@ -160,7 +161,7 @@ class TestPostgresql:
             coordinator.register_wakeup_listener(heard)
             coordinator.start()
             try:
-                assert until(lambda: coordinator.connected and len(heard) > 0)
+                until(lambda: coordinator.connected and len(heard) > 0)
                 before = len(heard)
                 coordinator.notify_new_work(Priority.NORMAL)
                 time.sleep(0.2)

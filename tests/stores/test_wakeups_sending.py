@@ -12,7 +12,8 @@ import pytest
 from ratchet.model.status import Priority
 from ratchet.spi import broadcast
 from ratchet.spi.broadcast import BroadcastCoordinator
-from tests.stores.wakeup_rigs import threads_end, until, waking_threads
+from tests.stores.wakeup_rigs import threads_end, waking_threads
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ class TestPosting:
 
     def wait_for_rest(self, coordinator: BroadcastCoordinator) -> None:
         """Until the sending thread has nothing to do."""
-        assert until(lambda: coordinator._telling is not None and coordinator._telling._poster is not None)
+        until(lambda: coordinator._telling is not None and coordinator._telling._poster is not None)
 
     def test_no_thread_has_to_wake_up_for_it(self, box: Letterbox, coordinator: BroadcastCoordinator) -> None:
         """The message is on its way when the call returns, each time that nothing else is being sent."""
@@ -102,7 +103,7 @@ class TestPosting:
             coordinator.notify_new_work(Priority.NORMAL)
         assert box.sent == 2
         box.answering.set()
-        assert until(lambda: box.sent == 3)
+        until(lambda: box.sent == 3)
         self.wait_for_rest(coordinator)
         assert (box.sent, len(box.posters)) == (3, 1)
 
@@ -127,7 +128,7 @@ class TestPosting:
             setattr(box, part, fails_once)
             before = box.sent
             coordinator.notify_new_work(Priority.NORMAL)
-            assert until(lambda opened=opened, before=before: box.opened == opened and box.sent > before)
+            until(lambda opened=opened, before=before: box.opened == opened and box.sent > before)
             self.wait_for_rest(coordinator)
             assert box.opened == opened
 
@@ -139,9 +140,9 @@ class TestPosting:
         for _ in range(100):
             before = box.sent
             coordinator.notify_new_work(Priority.NORMAL)
-            assert until(lambda before=before: box.sent > before, 30)
+            until(lambda before=before: box.sent > before, 30)
         coordinator.stop()
-        assert until(lambda: not waking_threads())
+        until(lambda: not waking_threads())
         assert box.opened == box.closed
 
 
@@ -155,7 +156,7 @@ class TestSendingThread:
         coordinator = BroadcastCoordinator(pipe)
         for turn in (1, 2):
             coordinator.notify_new_work(Priority.NORMAL)
-            assert until(lambda: not waking_threads())
+            until(lambda: not waking_threads())
             assert (pipe.sent, pipe.opened, pipe.closed) == (turn, turn, turn)
 
     def test_no_submission_falls_between_two_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ class TestSendingThread:
         pipe = Pipe()
         coordinator = BroadcastCoordinator(pipe)
         coordinator.notify_new_work(Priority.NORMAL)
-        assert until(lambda: pipe.sent == 1)
+        until(lambda: pipe.sent == 1)
         send, failures = pipe.send, [OSError("died unused")]
 
         def send_once_more() -> None:
@@ -200,7 +201,7 @@ class TestSendingThread:
         pipe.send = send_once_more  # type: ignore[method-assign]
         began = time.monotonic()
         coordinator.notify_new_work(Priority.NORMAL)
-        assert until(lambda: pipe.sent == 2)
+        until(lambda: pipe.sent == 2)
         assert time.monotonic() - began < broadcast.FIRST_PAUSE * 0.7
         assert caplog.records == []
         coordinator.stop()
@@ -215,8 +216,8 @@ class TestSendingThread:
         coordinator.notify_new_work(Priority.NORMAL)
         time.sleep(0.2)
         assert waking_threads() == ["ratchet-wakeups-send"]
-        assert until(lambda: not waking_threads(), 5)
+        until(lambda: not waking_threads(), 5)
         pipe.broken = False
         coordinator.notify_new_work(Priority.NORMAL)
-        assert until(lambda: pipe.sent == 1)
+        until(lambda: pipe.sent == 1)
         coordinator.stop()

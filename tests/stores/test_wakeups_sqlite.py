@@ -18,12 +18,13 @@ from tests.stores.wakeup_rigs import (
     finished,
     forked,
     latencies,
+    listening,
     log,
     python,
     threads_end,
-    until,
     waking_threads,
 )
+from tests.support.waiting import happens, until
 
 
 @pytest.fixture(autouse=True)
@@ -45,14 +46,8 @@ def database(tmp_path: Path) -> Path:
 @contextmanager
 def watching(path: Path) -> Iterator[tuple[SqliteWakeups, Heard]]:
     """A watch that has begun, and its listener."""
-    coordinator, heard = SqliteWakeups(path), Heard()
-    coordinator.register_wakeup_listener(heard)
-    coordinator.start()
-    try:
-        assert until(lambda: coordinator.connected and len(heard) > 0)
-        yield coordinator, heard
-    finally:
-        coordinator.stop()
+    with listening(SqliteWakeups(path)) as found:
+        yield found
 
 
 WRITER = """
@@ -77,7 +72,7 @@ class TestSqlite:
         """From the commit in one process to the listener in another: 5 ms in the middle while things change."""
         with watching(database) as (_, heard):
             sent = [float(line) for line in finished(python(WRITER, str(database), "100")).split()]
-            assert until(lambda: heard.times[-1] >= sent[-1])
+            until(lambda: heard.times[-1] >= sent[-1])
             middle, slow = latencies(sent[1:], heard.times)
         log.info("latency: p50 %.2f ms, p99 %.2f ms", middle, slow)
         assert middle < 20  # 3 on a quiet machine; this one may be busy
@@ -144,7 +139,7 @@ class TestSqlite:
             time.sleep(0.1)
             assert len(heard) == before
             coordinator.start()
-            assert until(lambda: coordinator.connected)
+            until(lambda: coordinator.connected)
             before = len(heard)
             finished(python(WRITER, str(database), "1"))
             assert heard.within(5, after=before)
@@ -158,14 +153,14 @@ class TestSqlite:
         coordinator, heard = SqliteWakeups(path), Heard()
         coordinator.register_wakeup_listener(heard)
         coordinator.start()
-        assert until(lambda: bool(caplog.records))
+        until(lambda: bool(caplog.records))
         time.sleep(0.2)
         assert not path.exists()
         assert not coordinator.connected
         assert len(caplog.records) == 1
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute(TABLE)
-            assert until(lambda: coordinator.connected)
+            until(lambda: coordinator.connected)
             assert heard.within(5, after=0)
         coordinator.stop()
 
@@ -181,6 +176,6 @@ class TestSqlite:
 def watching_child(coordinator: SqliteWakeups) -> bool:
     was_connected = coordinator.connected
     coordinator.start()
-    connected = until(lambda: coordinator.connected, 5)
+    connected = happens(lambda: coordinator.connected, 5)
     coordinator.stop()
     return connected and not was_connected

@@ -14,18 +14,22 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from ratchet.defaults.redis_coordinator import RedisCoordinator
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.stores.sql.dialects.postgresql.wakeups import postgresql_wakeups
+from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from tests.services.postgresql import PostgreSQL
 from tests.services.redis import Redis
 from tests.services.server import free_port
+from tests.support.waiting import until
 
 log = logging.getLogger(__name__)
+
+C = TypeVar("C", BroadcastCoordinator, SqliteWakeups)
 
 TABLE = "CREATE TABLE scheduler_job_queue (job_id text)"
 
@@ -51,14 +55,17 @@ class Heard:
             return self._changed.wait_for(lambda: len(self.times) > after, seconds)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Wait for *condition*; whether it came true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+@contextmanager
+def listening(coordinator: C) -> Iterator[tuple[C, Heard]]:
+    """The coordinator, connected, and a listener that has been called at least once."""
+    heard = Heard()
+    coordinator.register_wakeup_listener(heard)
+    coordinator.start()
+    try:
+        until(lambda: coordinator.connected and len(heard) > 0)
+        yield coordinator, heard
+    finally:
+        coordinator.stop()
 
 
 def python(code: str, *arguments: str) -> subprocess.Popen[str]:
@@ -94,7 +101,7 @@ def latencies(sent: list[float], heard: list[float]) -> tuple[float, float]:
 def threads_end() -> Iterator[None]:
     """Whatever a test does, stop() ends the threads."""
     yield
-    assert until(lambda: not waking_threads(), 5), waking_threads()
+    until(lambda: not waking_threads(), 5, "threads for wakeups are left")
 
 
 def waking_threads() -> list[str]:
@@ -163,14 +170,8 @@ class Rig:
     @contextmanager
     def listening(self, **settings: Any) -> Iterator[tuple[BroadcastCoordinator, Heard]]:
         """A coordinator that is connected, and its listener, which has been called at least once."""
-        coordinator, heard = self.make(**settings), Heard()
-        coordinator.register_wakeup_listener(heard)
-        coordinator.start()
-        try:
-            assert until(lambda: coordinator.connected and len(heard) > 0)
-            yield coordinator, heard
-        finally:
-            coordinator.stop()
+        with listening(self.make(**settings)) as found:
+            yield found
 
     @contextmanager
     def sending(self, **settings: Any) -> Iterator[BroadcastCoordinator]:

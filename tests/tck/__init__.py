@@ -1,0 +1,1 @@
+"""The conformance kit on every store of ours, and on stores that are broken on purpose."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pymysql
 from pymysql.constants import CLIENT
 
-from ratchet.model.options import Options
 from ratchet.spi.store import JobStore
-from ratchet.stores import open_store
-from ratchet.tck import Harness
 from tests.services.mariadb import MariaDB
+from tests.tck.servers import SqlServerHarness
 
 TABLES = """
     SELECT table_name FROM information_schema.tables
@@ -21,29 +18,21 @@ TABLES = """
 """
 
 
-class MysqlHarness(Harness):
-    """One database for the whole run, emptied before every contract."""
+class MysqlHarness(SqlServerHarness):
+    """A database on MySQL or MariaDB."""
 
     #: A call finds the connection dead after *patience*, connects anew and tries again.
     call_deadline = timedelta(seconds=5)
-    patience = 2.0
 
     def __init__(self, url: str | None = None) -> None:
-        self.service = None if url else MariaDB.resolve().start()
-        self.url = url or self.service.create_database()  # type: ignore[union-attr]  # one of the two is there
+        super().__init__(MariaDB, url, port=3306)
         parts = urlsplit(self.url)
-        self.server = (parts.hostname or "127.0.0.1", parts.port or 3306)
-        self.handles: list[JobStore] = []
-        store = self.reopen()
-        store.migrate()
-        self.capabilities = store.capabilities
-        self.close()
         self.admin = pymysql.connect(
             host=self.server[0],
             port=self.server[1],
             user=unquote(parts.username or "root"),
             password=unquote(parts.password or ""),
-            database=parts.path.strip("/"),
+            database=self.name,
             autocommit=True,
             client_flag=CLIENT.MULTI_STATEMENTS,
         )
@@ -60,31 +49,3 @@ class MysqlHarness(Harness):
             while cursor.nextset():
                 pass
         return self.reopen()
-
-    def reopen(self) -> JobStore:
-        return self._handle(self.url, Options())
-
-    def via(self, host: str, port: int) -> JobStore:
-        parts = urlsplit(self.url)
-        user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-        url = parts._replace(netloc=f"{user}{host}:{port}").geturl()
-        store = self._handle(url, Options(statement_timeout=1, connect_timeout=1))
-        dialect: Any = store
-        dialect.database.dialect._connections.patience = (
-            self.patience
-        )  # five seconds of grace are for production
-        return store
-
-    def _handle(self, url: str, options: Options) -> JobStore:
-        store = open_store(url, options)
-        self.handles.append(store)
-        return store
-
-    def close(self) -> None:
-        while self.handles:
-            self.handles.pop().close()
-
-    def shutdown(self) -> None:
-        self.admin.close()
-        if self.service is not None:
-            self.service.drop_database(self.url)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pymongo import monitoring
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
-from tests.stores.mongo_store import MongoSteps, opened
+from tests.stores.mongo_store import Commands, MongoSteps, opened
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -22,32 +22,10 @@ def steps(mongodb_url: str) -> Iterator[MongoSteps]:
         yield found
 
 
-class Commands(monitoring.CommandListener):
-    """Notes the names of the commands that are sent."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self.names.append(event.command_name)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Nothing to note."""
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to note."""
-
-
 @pytest.fixture
-def commands(steps: MongoSteps, monkeypatch: pytest.MonkeyPatch) -> Commands:
+def commands(steps: MongoSteps) -> Commands:
     """What a new handle, `steps.store`, sends."""
-    noted = Commands()
-    steps.store = steps.another()
-    make = steps.store.database.make_client
-    monkeypatch.setattr(
-        steps.store.database, "make_client", lambda **changes: make(event_listeners=[noted], **changes)
-    )
-    return noted
+    return steps.listened()
 
 
 class TestRoundTrips:
@@ -145,7 +123,7 @@ class TestLateClaim:
             with pytest.raises(CommitUnknown):
                 hasty.claim_next_batch(request, now=steps.now)
             assert steps.status(job_id) is JobStatus.PENDING
-            _until(lambda: steps.status(job_id) is JobStatus.RUNNING)
+            until(lambda: _answers(lambda: steps.status(job_id) is JobStatus.RUNNING))
         assert steps.store.hand_back_unknown("node-1", [request.claim_id], now=steps.now) == []
         assert steps.store.hand_back_unknown("node-1", [], now=steps.now) == [job_id]
         assert steps.status(job_id) is JobStatus.PENDING
@@ -173,13 +151,9 @@ class TestOpenTransactions:
         assert steps.status(new.job_id) is JobStatus.PENDING
 
 
-def _until(holds: Any) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            if holds():
-                return
-        except StoreUnavailable:
-            pass  # the server plays a fault
-        time.sleep(0.05)
-    pytest.fail("it did not come to pass")
+def _answers(question: Callable[[], bool]) -> bool:
+    """What the store answers; False while the server plays a fault."""
+    try:
+        return question()
+    except StoreUnavailable:
+        return False

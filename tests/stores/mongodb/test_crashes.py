@@ -26,6 +26,7 @@ from ratchet.stores.mongo.store import MongoStore
 from ratchet.stores.mongo.transaction.work import Work
 from tests.services.mongodb import MongoDB
 from tests.stores.mongo_store import MongoSteps, opened
+from tests.support.waiting import until
 
 PATIENT = Options(connect_timeout=30)
 
@@ -134,10 +135,7 @@ def test_the_server_is_killed_under_load() -> None:
                 server.kill()
                 server.start()
                 before = len(load.won)
-                deadline = time.monotonic() + 40
-                while len(load.won) <= before and time.monotonic() < deadline:
-                    time.sleep(0.05)
-                assert len(load.won) > before, "nobody went on after the restart"
+                until(lambda before=before: len(load.won) > before, 40, "nobody went on after the restart")
         assert load.errors == []
         counts = store.counts()
         assert sum(counts.values()) == len(load.acknowledged)

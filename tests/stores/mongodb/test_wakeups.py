@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +12,7 @@ from ratchet.model.status import Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.stores.mongo.store import MongoStore
 from tests.stores.mongo_store import MongoSteps, opened
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -38,14 +39,6 @@ class Ear:
         time.sleep(0.2)
         while self.heard.acquire(blocking=False):
             pass
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until it holds."""
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
 
 
 class TestWakeups:

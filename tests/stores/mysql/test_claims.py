@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -20,14 +20,6 @@ from tests.stores.mysql_server import ask, connect
 from tests.stores.sql_stores import at_once
 
 BOOST = timedelta(minutes=15)
-
-
-@pytest.fixture
-def store(mysql_url: str) -> Iterator[SqlStore]:
-    store = open_store(mysql_url)
-    store.migrate()
-    yield store
-    store.close()
 
 
 def plan(store: SqlStore) -> MysqlClaimPlan:

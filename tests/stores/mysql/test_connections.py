@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
@@ -23,15 +22,6 @@ from ratchet.tck.faults import Proxy
 from tests.services.mariadb import MariaDB
 from tests.stores.backlog import NOW, claim, insert, spread
 from tests.stores.mysql_server import connect
-
-
-@pytest.fixture
-def store(mysql_url: str) -> Iterator[SqlStore]:
-    store = open_store(mysql_url)
-    store.migrate()
-    yield store
-    store.close()
-
 
 INSERT = "INSERT INTO scheduler_queue (queue) VALUES ('{}')"
 

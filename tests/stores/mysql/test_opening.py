@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
@@ -28,14 +27,6 @@ from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTi
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.services.mariadb import MariaDB
 from tests.stores.backlog import NOW, claim, insert, spread
-
-
-@pytest.fixture
-def store(mysql_url: str) -> Iterator[SqlStore]:
-    store = open_store(mysql_url)
-    store.migrate()
-    yield store
-    store.close()
 
 
 class TestTexts:

@@ -26,14 +26,6 @@ from tests.stores.backlog import NOW, claim, insert, spread
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
-@pytest.fixture
-def store(postgresql_url: str) -> Iterator[SqlStore]:
-    store = open_store(postgresql_url)
-    store.migrate()
-    yield store
-    store.close()
-
-
 def cut(url: str) -> None:
     """End every other session of the database, as a restart or a firewall would."""
     with psycopg.connect(url, autocommit=True) as admin:

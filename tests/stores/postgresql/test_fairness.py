@@ -16,7 +16,7 @@ from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.status import Priority
 from ratchet.stores.fairness import take_turns
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
-from ratchet.stores.sql.store import SqlStore, open_store
+from ratchet.stores.sql.store import SqlStore
 from tests.stores.backlog import NOW, Waiting, claim, in_order, insert, request
 
 KEYS = [
@@ -25,14 +25,6 @@ KEYS = [
     StreamKey(fairness_key="ann", queue="mail"),
 ]
 BOOSTS = (timedelta(minutes=15), timedelta(minutes=1), None)
-
-
-@pytest.fixture
-def store(postgresql_url: str) -> Iterator[SqlStore]:
-    store = open_store(postgresql_url)
-    store.migrate()
-    yield store
-    store.close()
 
 
 def backlog(dice: Random) -> list[Waiting]:

@@ -16,6 +16,7 @@ import ratchet.api.submit.immediate as immediate
 from ratchet import JobHandle, JobSubmitted, Options, Priority, Scheduler
 from ratchet.stores.sql.dialects.postgresql.connections import Connections
 from tests.stores.sql_stores import REFUSED_COMMITS
+from tests.support.waiting import happens, until
 
 POOL = 4
 PATIENCE = 10.0
@@ -90,12 +91,7 @@ def pool(scheduler: Scheduler) -> Connections:
 
 def all_are_back(scheduler: Scheduler) -> bool:
     """True if no connection is lent: as many can be taken as there may be."""
-    deadline = time.monotonic() + PATIENCE
-    while pool(scheduler)._slots.qsize() < POOL:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    return happens(lambda: pool(scheduler)._slots.qsize() >= POOL, PATIENCE)
 
 
 def test_the_loop_does_it_all(scheduler: Scheduler, threads: list[str]) -> None:
@@ -305,8 +301,6 @@ def test_everybody_is_told(scheduler: Scheduler, postgresql_url: str, threads: l
 
     handle = asyncio.run(submit())
     assert threads == ["start _finish"]
-    deadline = time.monotonic() + PATIENCE
-    while len(heard) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: len(heard) >= 2, PATIENCE)
     assert len(heard) == jobs(scheduler) == 2
     assert handle.id in heard

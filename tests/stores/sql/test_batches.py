@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -12,22 +11,9 @@ from ratchet.model.composition import BatchRecord, BatchSpec
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Busy, JobStatus, JobType
 from tests.stores.counting import Statements
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
+from tests.stores.sql_stores import SqlSteps, at_once, opened
 
 ROUNDS = 8
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(params=["file", "postgresql"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    """A store that several nodes can open."""
-    with opened(request.param, request, tmp_path) as found:
-        yield found
 
 
 def counters(steps: SqlSteps, batch_id: UUID) -> tuple[int, int, int, int]:

@@ -14,6 +14,7 @@ from ratchet.model.job import StreamKey
 from ratchet.stores.sql.dialects.sqlite import claims as sqlite_claims
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW, claim, insert, spread
+from tests.stores.counting import SqliteSteps
 from tests.stores.sql_claim_plans import explain
 
 
@@ -132,18 +133,9 @@ class TestPlanOnSqlite:
             store = open_store(f"sqlite:///{tmp_path / f'{count}.db'}")
             insert(store, spread(count))
             claim(store, 50)
-            counted = 0
-
-            def tick() -> int:
-                nonlocal counted
-                counted += 1
-                return 0
-
-            writer = store.database.dialect._connections.writer()
-            writer.set_progress_handler(tick, 10)
-            assert len(claim(store, 50)) == 50
-            writer.set_progress_handler(None, 0)
-            steps[count] = counted
+            with SqliteSteps(store.database.dialect._connections.writer()) as counted:
+                assert len(claim(store, 50)) == 50
+            steps[count] = counted.count
             store.close()
         assert steps[50_000] < steps[1000] * 1.2
 

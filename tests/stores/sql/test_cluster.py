@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.payload import decode_value
 from ratchet.model.status import JobStatus, JobType
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, claim_all, opened, times
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
+from tests.stores.sql_stores import SqlSteps, at_once, claim_all, times
 
 ROUNDS = 12
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -13,25 +11,7 @@ import pytest
 from ratchet.stores.sql import cluster
 from ratchet.stores.sql.recover import unowned_claims as strays
 from ratchet.stores.sql.rows import lingering
-from tests.stores.sql_stores import KINDS, SqlSteps, claim_all, opened
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("memory", request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
+from tests.stores.sql_stores import SqlSteps, claim_all
 
 
 class TestBeatOnly:

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus
-from tests.stores.sql_stores import KINDS, SqlSteps, opened
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
+from tests.stores.sql_stores import SqlSteps
 
 
 class TestDeadLetters:

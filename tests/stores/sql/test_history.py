@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
-
-import pytest
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.job import JobFilter, LogEntry
 from ratchet.model.status import JobStatus
 from ratchet.stores.bounded_scan import STEP
 from ratchet.stores.sql.history import JOB_COLUMNS
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
+from tests.stores.sql_stores import SqlSteps, at_once
 
 
 def archive(steps: SqlSteps, limit: int = 1000) -> int:

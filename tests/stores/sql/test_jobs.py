@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -13,33 +11,9 @@ from ratchet.model.errors import BusinessKeyBusy, InvalidJob, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobSpec
 from ratchet.model.status import Busy, JobStatus, JobType
 from tests.stores.counting import Statements
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
+from tests.stores.sql_stores import SqlSteps, at_once
 
 ROUNDS = 12
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(params=["file", "postgresql"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    """A store that several nodes can open."""
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
-    return Statements(monkeypatch)
 
 
 def insert(steps: SqlSteps, spec: JobSpec) -> Insertion | BusinessKeyBusy:

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from ratchet.model.cluster import BreakerRecord
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened, times
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
+from tests.stores.sql_stores import SqlSteps, at_once, times
 
 
 class TestBreakers:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from ratchet.model.composition import Fire, FireOutcome, FireRecord
 from ratchet.model.job import JobFilter
 from ratchet.model.status import Busy, JobStatus
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
+from tests.stores.sql_stores import SqlSteps, at_once
 
 ROUNDS = 10
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
 
 
 def advance(steps: SqlSteps, *fires: Fire, handle: object = None) -> list[FireRecord] | None:

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
-import pytest
 from msgspec import json
 
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobSpec, SignalWait
 from ratchet.model.status import JobStatus
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
+from tests.stores.sql_stores import SqlSteps, at_once
 
 ROUNDS = 20
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
 
 
 def waiter(steps: SqlSteps, *keys: str) -> list[JobSpec]:

@@ -19,7 +19,7 @@ from ratchet.stores.sql.finish.runs import success_row
 from ratchet.stores.sql.finish.successes import SUCCEED
 from ratchet.stores.sql.rows.locked import LOCK_HELD_ROWS, LOCK_JOBS
 from tests.stores.counting import Statements
-from tests.stores.sql_stores import KINDS, SqlSteps, opened
+from tests.stores.sql_stores import KINDS, SqlSteps
 from tests.stores.sql_transitions import claimed, intact
 
 
@@ -27,17 +27,6 @@ from tests.stores.sql_transitions import claimed, intact
 def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
     with intact(request.param, request, tmp_path) as found:
         yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
-    return Statements(monkeypatch)
 
 
 class TestCost:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -16,29 +15,10 @@ from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.sql.dependants.edges import FIND_EDGES_AND_NEEDS, SETTLE_EDGES_OF
 from ratchet.stores.sql.dependants.releases import RELEASE_BY_EDGES
 from tests.stores.counting import Statements
-from tests.stores.sql_stores import KINDS, SqlSteps, at_once, opened
+from tests.stores.sql_stores import SqlSteps, at_once
 
 ROUNDS = 10
 WAITING, PENDING, CANCELED = JobStatus.WAITING, JobStatus.PENDING, JobStatus.CANCELED
-
-
-@pytest.fixture(params=KINDS)
-def steps(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened(request.param, request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-def postgresql(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    with opened("postgresql", request, tmp_path) as found:
-        yield found
-
-
-@pytest.fixture(params=["file", "postgresql"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlSteps]:
-    """A store that several nodes can open."""
-    with opened(request.param, request, tmp_path) as found:
-        yield found
 
 
 def join_of(steps: SqlSteps, parents: Sequence[JobSpec], needs: int, **changes: object) -> JobSpec:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from ratchet.stores import open_store
 from ratchet.stores.sql.dialects.sqlite import stuck_writer as sqlite_lookout
+from tests.support.waiting import until
 
 PATIENCE = 60.0
 
@@ -59,10 +59,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def wait_for(said: str, caplog: pytest.LogCaptureFixture) -> None:
     """Until a log line has these words."""
-    deadline = time.monotonic() + PATIENCE
-    while said not in caplog.text:
-        assert time.monotonic() < deadline, caplog.text
-        time.sleep(0.02)
+    until(lambda: said in caplog.text, PATIENCE, f"no log line says: {said}")
 
 
 def test_a_stopped_process_is_named(url: str, caplog: pytest.LogCaptureFixture) -> None:

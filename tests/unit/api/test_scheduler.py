@@ -1,8 +1,7 @@
-"""The scheduler as a whole: configured, started, running on every store, stopped."""
+"""The scheduler as a whole: configured, started, running, stopped."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -18,14 +17,11 @@ from typing import Any
 import pytest
 
 from ratchet import (
-    RESULT,
-    RESULTS,
     BusinessKeyBusy,
     Busy,
     ConfigurationError,
     InvalidJob,
     JobCanceledError,
-    JobFilter,
     JobStarted,
     JobStatus,
     MissingDriver,
@@ -37,17 +33,16 @@ from ratchet import (
 )
 from ratchet.config import resolve_allow, resolve_options, resolve_url
 from ratchet.stores.memory import MemoryStore
-from tests.unit.api.scheduler_samples import (
+from tests.support.running_jobs import (
     HERE,
     add,
     add_one,
     endless,
-    failing,
     nap,
     slow_add,
     started,
-    total,
 )
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -212,9 +207,7 @@ class TestRunning:
                 handle.result(timeout=10)
             node = scheduler._core.node
             assert node is not None
-            while not node.is_idle:
-                assert time.monotonic() - begun < 4, "the run was not interrupted"
-                time.sleep(0.01)
+            until(lambda: node.is_idle, begun + 4 - time.monotonic(), "the run was not interrupted")
 
     def test_replacing_a_running_job_stops_it(self, scheduler: Scheduler) -> None:
         """Busy.REPLACE cancels a RUNNING holder and interrupts it here; the key comes free when its code has ended."""
@@ -238,10 +231,7 @@ class TestRunning:
         scheduler.on(JobStarted)(heard.append)
         scheduler.start()
         handle = scheduler.enqueue_now(nap, 0.3)
-        deadline = time.monotonic() + 10
-        while handle.status() is not JobStatus.RUNNING:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: handle.status() is JobStatus.RUNNING)
         assert scheduler.stop(drain=True, timeout=10)
         assert handle.result(timeout=0) == "rested"
 
@@ -278,49 +268,3 @@ class TestRunning:
             worker.wait()
         assert output.strip() == "True SUCCEEDED"
         assert worker.returncode == 0
-
-
-@pytest.fixture(params=["sqlite file", "sqlite memory", "postgresql"])
-def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scheduler]:
-    url = {
-        "sqlite file": lambda: f"sqlite:///{tmp_path / 'jobs.db'}",
-        "sqlite memory": lambda: "sqlite:///:memory:",
-        "postgresql": lambda: request.getfixturevalue("postgresql_url"),
-    }[request.param]()
-    made = Scheduler(url, allow=[HERE], options=Options(auto_migrate=True))
-    yield made
-    made.close()
-
-
-class TestStores:
-    def test_the_same_on_every_store(self, stored: Scheduler) -> None:
-        """Single jobs, chains, joins, batches, schedules, signals and control verbs, with real threads."""
-        later = stored.schedule(3600, add, 1, 2).with_tags("later").with_business_key("k").submit()
-        with stored:
-            chain = stored.enqueue(add, 1, 2).then(add, RESULT, 10).then_on_failure(failing).submit()
-            many = stored.enqueue_many(add, [(number, 1) for number in range(50)])
-            joined = stored.join([chain, many[3]]).then(total, RESULTS).submit()
-            batch = (
-                stored.enqueue_batch("b").for_each([1, 2, 3], add_one).then_on_batch_success(nap, 0).submit()
-            )
-            bad = stored.enqueue_now(failing)
-            waiting = stored.enqueue(add, 5, 5).await_signal("go").submit()
-            schedule = stored.schedule_recurring("0 0 1 1 *", add_one, 1, name="yearly")
-            assert chain.last.result(timeout=30) == 13
-            assert [handle.result(timeout=30) for handle in many] == [number + 1 for number in range(50)]
-            assert joined.result(timeout=30) == 7
-            assert batch.wait(timeout=30).completed_items == 3
-            assert batch.results() == [2, 3, 4]
-            assert bad.wait(timeout=30) is JobStatus.FAILED
-            assert stored.signal("go") == 1
-            assert waiting.result(timeout=30) == 10
-            assert schedule.trigger().result(timeout=30) == 2
-            assert asyncio.run(slow_add(1, 1)) == 2
-            assert asyncio.run(stored.enqueue_now(slow_add, 4, 4).aio.result(timeout=30)) == 8
-        assert [reason.code for reason in later.explain()] == ["not_due"]
-        replacement = stored.replace(later.id, add, 3, 4)
-        assert replacement is not None
-        assert (replacement.pause(), replacement.resume(), replacement.cancel()) == (True, True, True)
-        assert [letter.job_id for letter in stored.dead_letters.find()] == [bad.id]
-        assert stored.jobs.find(JobFilter(tags=["later"])).items[0].superseded_by == replacement.id
-        assert stored.health()["reachable"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -23,7 +22,8 @@ from ratchet import (
 )
 from ratchet.defaults.principal_provider import ContextPrincipalProvider
 from ratchet.stores.memory import MemoryStore
-from tests.unit.api.scheduler_samples import HERE, add, failing, slow_add
+from tests.support.running_jobs import HERE, add, failing, slow_add
+from tests.support.waiting import until
 
 log: list[Any] = []
 
@@ -60,10 +60,7 @@ class TestEvents:
         handle = scheduler.enqueue_now(add, 1, 2)
         handle.pause()
         handle.cancel()
-        deadline = time.monotonic() + 10
-        while len(threads) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: len(threads) >= 2)
         assert set(threads) == {"ratchet-events"}
 
     @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -24,6 +23,7 @@ from ratchet import (
 )
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler, manual_scheduler
+from tests.support.waiting import until
 from tests.unit.api.submission_samples import HERE, FlakyStore, charge, ship, stored
 
 
@@ -175,10 +175,7 @@ class Coordinator:
 
     def wait_for(self, count: int) -> None:
         """Messages follow a submission, from another thread."""
-        deadline = time.monotonic() + 30
-        while len(self.told) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        until(lambda: len(self.told) >= count)
 
     def register_wakeup_listener(self, listener: Callable[[], None]) -> None: ...
 

@@ -14,6 +14,7 @@ import pytest
 from ratchet.cli.worker.beats import Pacemaker
 from ratchet.cli.worker.messages import Ready
 from ratchet.model.errors import StoreUnavailable
+from tests.support.waiting import until
 
 READY = Ready(
     node_id="n",
@@ -76,10 +77,7 @@ def test_it_beats_for_those_that_live_again_and_again() -> None:
     bench.pacemaker.start(READY)
     assert bench.book.beaten.wait(5)
     bench.alive = ["b"]
-    deadline = time.monotonic() + 5
-    while bench.book.beats[-1] != ["b"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    until(lambda: bench.book.beats[-1] == ["b"])
     bench.alive = []
     time.sleep(0.1)
     count = len(bench.book.beats)

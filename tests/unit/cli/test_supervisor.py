@@ -23,6 +23,7 @@ from ratchet.cli.worker.child_process import ChildProcess
 from ratchet.cli.worker.messages import Order, Ready
 from ratchet.cli.worker.sources import SourceWatch
 from ratchet.cli.worker.supervisor import Supervisor
+from tests.support.waiting import until
 
 CHILD = """
 import json, os, select, signal, sys, time
@@ -125,13 +126,6 @@ class Stage:
     def assert_nobody_is_left(self) -> None:
         for child in self.children:
             assert not child.is_running
-
-
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.01)
 
 
 @contextmanager

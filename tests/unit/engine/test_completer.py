@@ -19,7 +19,7 @@ from ratchet.model.job import JobSpec
 from ratchet.model.payload import encode
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory import MemoryStore
-from tests.unit.engine.lane_stand import task_for, tools_for
+from tests.support.lanes import task_for, tools_for
 
 
 class Counting(MemoryStore):

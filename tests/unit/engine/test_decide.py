@@ -28,7 +28,7 @@ from ratchet.model.decision import (
 )
 from ratchet.model.errors import do_not_retry
 from ratchet.model.status import BackoffPolicy
-from tests.unit.engine.lane_stand import claimed
+from tests.support.lanes import claimed
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 

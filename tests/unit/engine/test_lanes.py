@@ -9,44 +9,12 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from ratchet.defaults.executor_provider import DefaultExecutorProvider
-from ratchet.engine.lanes.event_loop import EventLoopLane
-from ratchet.engine.lanes.processes import ProcessLane
-from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.run import Run, Stop
 from ratchet.model.decision import Crashed, Interrupted, Raised, Returned, TimedOut
 from ratchet.model.errors import JobInterrupted
+from tests.support.lanes import loop_lane, process_lane, run_of, thread_lane
+from tests.support.waiting import until
 from tests.unit.engine import process_jobs
-from tests.unit.engine.lane_stand import Remembering, run_of, task_for, tools_for
-
-
-def thread_lane(function: Any, slots: int = 4, **more: Any) -> tuple[ThreadLane, Remembering, Any]:
-    tools = tools_for(function)
-    completer = Remembering()
-    lane = ThreadLane(
-        slots=slots,
-        task=task_for(tools),
-        completer=completer,
-        clock=tools.clock,
-        executor=DefaultExecutorProvider(),
-        **more,
-    )
-    lane.start()
-    return lane, completer, tools
-
-
-def loop_lane(function: Any, slots: int = 50) -> tuple[EventLoopLane, Remembering, Any]:
-    tools = tools_for(function, is_coroutine=True)
-    completer = Remembering()
-    lane = EventLoopLane(
-        slots=slots,
-        task=task_for(tools),
-        completer=completer,
-        clock=tools.clock,
-        executor=DefaultExecutorProvider(),
-    )
-    lane.start()
-    return lane, completer, tools
 
 
 class TestThreadLane:
@@ -127,14 +95,12 @@ class TestThreadLane:
         lane, completer, tools = thread_lane(stubborn, slots=1, on_lingered=lingered.append)
         first, second = run_of(tools), run_of(tools)
         lane.accept([first])
-        while not first.interruptible:
-            time.sleep(0.001)
+        until(lambda: first.interruptible)
         lane.interrupt(first, Stop.TIMED_OUT)
         assert first.give_up()
         lane.replace(first)
         lane.accept([second])
-        while not second.interruptible:
-            time.sleep(0.001)
+        until(lambda: second.interruptible)
         assert lane.stuck == 1
         release.set()
         completer.wait_for(1)
@@ -149,8 +115,7 @@ class TestThreadLane:
         lane, completer, tools = thread_lane(lambda: release.wait(10), slots=1)
         runs = [run_of(tools) for _ in range(10)]
         lane.accept(runs)
-        while not lane.running():
-            time.sleep(0.001)
+        until(lambda: lane.running())
         withdrawn = lane.withdraw(float("inf"))
         release.set()
         completer.wait_for(1)
@@ -200,8 +165,7 @@ class TestEventLoopLane:
         lane, completer, tools = loop_lane(forever)
         run = run_of(tools, timeout=timedelta(seconds=60))
         lane.accept([run])
-        while not lane.running():
-            time.sleep(0.001)
+        until(lambda: lane.running())
         lane.interrupt(run, Stop.TIMED_OUT)
         completer.wait_for(1)
         lane.stop(5)
@@ -224,20 +188,6 @@ class TestEventLoopLane:
         lane.stop(5)
         assert "the event loop has been blocked" in caplog.text
         assert "in blocking" in caplog.text
-
-
-def process_lane(function: Any, slots: int = 1) -> tuple[ProcessLane, Remembering, Any]:
-    tools = tools_for(function)
-    completer = Remembering()
-    lane = ProcessLane(
-        slots=slots,
-        task=task_for(tools),
-        completer=completer,
-        clock=tools.clock,
-        executor=DefaultExecutorProvider(),
-    )
-    lane.start()
-    return lane, completer, tools
 
 
 class TestProcessLane:

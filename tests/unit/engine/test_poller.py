@@ -30,7 +30,7 @@ from ratchet.model.payload import encode
 from ratchet.model.status import JobStatus, Lane
 from ratchet.spi.polling_strategy import PollObservation
 from ratchet.stores.memory import MemoryStore
-from tests.unit.engine.lane_stand import OneFunction
+from tests.support.lanes import OneFunction
 
 SECOND = timedelta(seconds=1)
 MILLISECOND = timedelta(milliseconds=1)

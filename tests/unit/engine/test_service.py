@@ -9,6 +9,7 @@ import time
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.engine.service import Service
 from ratchet.model.errors import StoreUnavailable
+from tests.support.waiting import until
 
 
 def service(step: object) -> Service:
@@ -60,11 +61,8 @@ class TestService:
 
         under_test = service(step)
         under_test.start()
-        deadline = time.monotonic() + 5
-        while len(calls) < 5 and time.monotonic() < deadline:
-            time.sleep(0.005)
+        until(lambda: len(calls) >= 5)
         under_test.stop()
-        assert len(calls) >= 5
 
     def test_wake_ends_a_rest(self) -> None:
         """A service that rests for an hour steps again at once when woken."""

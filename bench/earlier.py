@@ -1,0 +1,43 @@
+"""An earlier commit of Ratchet as a contender, so that old and new are measured side by side."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.conversation import ROOT, Contender, ratchet
+
+
+def commit(ref: str) -> str:
+    """The short id of the commit that *ref* names; ValueError if there is none."""
+    return _git("rev-parse", "--short", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
+
+
+@contextmanager
+def earlier(ref: str) -> Iterator[Contender]:
+    """
+    Ratchet as it was at *ref*, from a copy of that commit that is removed at the end.
+
+    The copy brings its own `bench/subject.py`, which knows the modules of its own time. It is unpacked from
+    ``git archive``: a worktree would stay registered in the repository after a run that was killed.
+    """
+    with tempfile.TemporaryDirectory(prefix="ratchet-bench-") as folder:
+        with tarfile.open(
+            fileobj=io.BytesIO(_git("archive", "--format=tar", ref, "src", "bench"))
+        ) as archive:
+            archive.extractall(folder, filter="data")
+        yield ratchet(name=f"ratchet@{ref}", tree=Path(folder))
+
+
+def _git(*arguments: str) -> bytes:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        raise ValueError(
+            f"git {' '.join(arguments)} failed: {done.stderr.decode().strip() or 'no such commit'}"
+        )
+    return done.stdout

@@ -1,0 +1,1 @@
+"""What tests of several directories share: waiting, store URLs, lanes without a store."""
