@@ -54,15 +54,16 @@ def awaited(
     Parameters, types and docstring are those of *verb*. If it takes ``within``, that may also be an
     async SQLAlchemy session or connection.
     """
+    name = verb.__name__
     takes_within = "within" in (getattr(verb, "__kwdefaults__", None) or ())
 
     @functools.wraps(verb)
     async def run(face: AwaitFace[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[..., T] = getattr(face._sync, name)  # looked up: a subclass may override it
         if not takes_within:
-            return await in_thread(verb, face._sync, *args, **kwargs)
+            return await in_thread(bound, *args, **kwargs)
         within = kwargs.pop("within", None)
-        call: Callable[..., T] = functools.partial(verb, face._sync, *args, **kwargs)
-        return await joining(lambda own: call(within=own), within)
+        return await joining(lambda own: bound(*args, **kwargs, within=own), within)
 
     run.__qualname__ = f"Async{verb.__qualname__}"  # shown when a coroutine is never awaited
     return run
