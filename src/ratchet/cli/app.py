@@ -23,7 +23,7 @@ from ratchet.cli.commands import (
     recurring,
 )
 from ratchet.cli.demo import command as demo
-from ratchet.cli.exits import EPILOG, code_of, complain
+from ratchet.cli.exit_codes import EPILOG, code_of, complain
 from ratchet.cli.worker import command as worker
 from ratchet.model.errors import RatchetError
 

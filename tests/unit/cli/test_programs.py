@@ -15,7 +15,7 @@ import pytest
 from typer.testing import Result
 
 from ratchet.cli.demo import shop
-from ratchet.cli.demo.show import Act
+from ratchet.cli.demo.scenario import Act
 from ratchet.model.status import JobStatus
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import Refused
+from ratchet.cli.exit_codes import Refused
 from ratchet.cli.output import Output
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, NothingFound, Refused
+from ratchet.cli.exit_codes import EPILOG, NothingFound, Refused
 from ratchet.cli.output import Output
 
 commands = typer.Typer(

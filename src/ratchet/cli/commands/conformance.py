@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.exits import ExitCode
+from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output
 from ratchet.config import URL_VARIABLE
 from ratchet.model.errors import MissingDriver

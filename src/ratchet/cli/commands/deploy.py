@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.apps import load_scheduler
 from ratchet.cli.output import Output
+from ratchet.cli.user_app import load_scheduler
 from ratchet.model.errors import RatchetError, TargetNotAllowed, TargetNotFound
 from ratchet.model.job import JobFilter
 from ratchet.model.status import LIVE, JobType

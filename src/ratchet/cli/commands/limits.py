@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, NothingFound
+from ratchet.cli.exit_codes import EPILOG, NothingFound
 from ratchet.cli.output import Output, shown_value
 from ratchet.model.cluster import LimitRecord
 from ratchet.model.durations import parse_duration

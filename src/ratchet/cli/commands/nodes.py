@@ -8,7 +8,7 @@ import typer
 from msgspec import structs
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import NothingFound
+from ratchet.cli.exit_codes import NothingFound
 from ratchet.cli.output import Output, ago
 from ratchet.model.cluster import NodeRecord, NodeState
 from ratchet.scheduler import Scheduler

@@ -8,7 +8,7 @@ import typer
 
 from ratchet.api.recurring import Schedule
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, Refused
+from ratchet.cli.exit_codes import EPILOG, Refused
 from ratchet.cli.output import Output, ago
 
 commands = typer.Typer(

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.demo.show import Act, board, perform, problems_of
-from ratchet.cli.exits import ExitCode
+from ratchet.cli.demo.scenario import Act, board, perform, problems_of
+from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output, console
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler

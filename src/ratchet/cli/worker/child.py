@@ -20,24 +20,24 @@ from typing import NoReturn
 
 import msgspec
 
-from ratchet.cli.apps import AppNotUsable, load_scheduler
+from ratchet.cli.user_app import AppNotUsable, load_scheduler
 from ratchet.cli.worker.logs import log_to_stderr
 from ratchet.cli.worker.messages import (
-    Bury,
+    ChildSettings,
     Drain,
     Failed,
     Leaving,
     LineReader,
-    Order,
     Pulse,
     Quit,
     Ready,
     Report,
+    Rescue,
     decode_command,
     encoded,
     given_options,
 )
-from ratchet.cli.worker.signals import release_interrupts
+from ratchet.cli.worker.os_signals import release_interrupts
 from ratchet.config import URL_VARIABLE
 from ratchet.engine.node import Node, Phase
 from ratchet.model.errors import RatchetError, StoreUnavailable
@@ -61,12 +61,12 @@ EXIT_HANDED_BACK = 0
 class WorkerChild:
     """One node under a supervisor, from import to exit."""
 
-    def __init__(self, app: str, order: Order) -> None:
+    def __init__(self, app: str, settings: ChildSettings) -> None:
         self._app = app
-        self._order = order
+        self._settings = settings
         self._leave = threading.Event()
         self._reason = ""
-        self._timeout = order.drain_timeout
+        self._timeout = settings.drain_timeout
         self._starting = False
         self._core: Core | None = None
         self._node: Node | None = None
@@ -92,25 +92,25 @@ class WorkerChild:
         return self._finish(core)
 
     def _load(self) -> Scheduler:
-        scheduler = load_scheduler(self._app, self._order.path)
-        log_to_stderr(self._order.log_level, as_json=self._order.log_json)
+        scheduler = load_scheduler(self._app, self._settings.path)
+        log_to_stderr(self._settings.log_level, as_json=self._settings.log_json)
         return scheduler
 
     def _start(self, scheduler: Scheduler) -> Core:
         core = scheduler.backend
         if not isinstance(core, Core):
             raise RatchetError(f"{self._app} is not a scheduler that can be run by a worker")
-        order = self._order
-        if order.store_named and core.url != os.environ.get(URL_VARIABLE):
+        settings = self._settings
+        if settings.store_named and core.url != os.environ.get(URL_VARIABLE):
             raise AppNotUsable(
                 f"{self._app} names its store in its code, so --url cannot choose another; write Scheduler() there"
             )
         changes = {
             name: value
             for name, value in (
-                ("concurrency", order.concurrency),
-                ("queues", order.queues),
-                ("drain_timeout", order.drain_timeout),
+                ("concurrency", settings.concurrency),
+                ("queues", settings.queues),
+                ("drain_timeout", settings.drain_timeout),
             )
             if value is not None
         }
@@ -135,7 +135,7 @@ class WorkerChild:
                 shared=core.url is not None and core.store.capabilities.several_processes,
             )
         )
-        os.set_blocking(order.status, False)  # from here on a sign of life that nobody reads is dropped
+        os.set_blocking(settings.status, False)  # from here on a sign of life that nobody reads is dropped
         return core
 
     @staticmethod
@@ -216,7 +216,7 @@ class WorkerChild:
 
     def _obey(self) -> None:
         """Read the supervisor's commands; the end of the pipe means that it is gone."""
-        control = self._order.control
+        control = self._settings.control
         reader = LineReader(control)
         while not reader.ended:
             select.select([control], [], [])
@@ -224,14 +224,14 @@ class WorkerChild:
                 match decode_command(line):
                     case Drain(timeout=timeout):
                         self.leave("the supervisor said so", timeout=timeout)
-                    case Bury(node_id=node_id):
-                        self._bury(node_id)
+                    case Rescue(node_id=node_id):
+                        self._rescue(node_id)
                     case Quit():
                         self._release()
                         _exit(EXIT_HANDED_BACK)
         self.leave("the supervisor is gone")
 
-    def _bury(self, node_id: str) -> None:
+    def _rescue(self, node_id: str) -> None:
         if self._node is None or self._core is None:
             return
         try:
@@ -241,7 +241,7 @@ class WorkerChild:
 
     def _report(self, report: Report) -> None:
         try:
-            os.write(self._order.status, encoded(report))
+            os.write(self._settings.status, encoded(report))
         except OSError:
             pass  # the supervisor is gone or does not read: the control pipe tells, this one cannot
 
@@ -256,8 +256,8 @@ def _exit(code: int) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the child process."""
-    app, order = arguments if arguments is not None else sys.argv[1:]
-    code = WorkerChild(app, msgspec.json.decode(order, type=Order)).run()
+    app, settings = arguments if arguments is not None else sys.argv[1:]
+    code = WorkerChild(app, msgspec.json.decode(settings, type=ChildSettings)).run()
     # A thread of user code may keep the interpreter from ending: it gets a moment, then it ends all the same.
     last_words = threading.Timer(LAST_WORDS, _exit, (code,))
     last_words.daemon = True

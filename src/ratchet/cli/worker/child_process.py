@@ -13,40 +13,40 @@ from typing import Protocol
 import msgspec
 
 from ratchet.cli.worker.messages import (
+    ChildSettings,
     Command,
     Failed,
     LineReader,
-    Order,
     Pulse,
     Ready,
     Report,
     decode_report,
     encoded,
 )
-from ratchet.cli.worker.signals import interrupts_held
+from ratchet.cli.worker.os_signals import interrupts_held
 
 
 class Spawn(Protocol):
-    """Starts a process that inherits the two descriptors of *order* and nothing else; its id."""
+    """Starts a process that inherits the two descriptors of *settings* and nothing else; its id."""
 
-    def __call__(self, order: Order) -> subprocess.Popen[bytes]: ...
+    def __call__(self, settings: ChildSettings) -> subprocess.Popen[bytes]: ...
 
 
 def spawn_worker(app: str, environment: Mapping[str, str]) -> Spawn:
     """Starts ``python -m ratchet.cli.worker.child`` for *app*, with *environment* added to this process's."""
 
-    def spawn(order: Order) -> subprocess.Popen[bytes]:
+    def spawn(settings: ChildSettings) -> subprocess.Popen[bytes]:
         arguments = [
             sys.executable,
             "-m",
             "ratchet.cli.worker.child",
             app,
-            msgspec.json.encode(order).decode(),
+            msgspec.json.encode(settings).decode(),
         ]
         with interrupts_held():
             return subprocess.Popen(
                 arguments,
-                pass_fds=(order.status, order.control),
+                pass_fds=(settings.status, settings.control),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment},
             )
@@ -62,12 +62,14 @@ class ChildProcess:
     says itself. ``node_id`` is what to beat for: it changes when the child had to start over.
     """
 
-    def __init__(self, spawn: Spawn, order: Order, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, spawn: Spawn, settings: ChildSettings, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._monotonic = monotonic
         status, status_end = os.pipe()
         control_end, control = os.pipe()
         try:
-            self._process = spawn(msgspec.structs.replace(order, status=status_end, control=control_end))
+            self._process = spawn(msgspec.structs.replace(settings, status=status_end, control=control_end))
         finally:
             # Only the child may hold its ends: the end of a pipe is how one side learns that the other is gone.
             os.close(status_end)

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.apps import split_app
+from ratchet.cli.user_app import split_app
 from ratchet.cli.worker.child_process import ChildProcess, spawn_worker
 from ratchet.cli.worker.logs import LEVELS, log_to_stderr
-from ratchet.cli.worker.messages import Order
-from ratchet.cli.worker.sources import SourceWatch, sources_of
+from ratchet.cli.worker.messages import ChildSettings
+from ratchet.cli.worker.source_watch import SourceWatch, sources_of
 from ratchet.cli.worker.supervisor import Supervisor
 from ratchet.config import URL_VARIABLE
 from ratchet.model.durations import parse_duration
@@ -106,7 +106,7 @@ def worker(
     patience = _seconds(unresponsive_after, "--unresponsive-after")
     drain = None if drain_timeout is None else _seconds(drain_timeout, "--drain-timeout")
     here = str(Path.cwd())
-    order = Order(
+    settings = ChildSettings(
         status=-1,
         control=-1,
         path=here,
@@ -119,7 +119,7 @@ def worker(
     )
     spawn = spawn_worker(app, {} if url is None else {URL_VARIABLE: url})
     supervisor = Supervisor(
-        lambda: ChildProcess(spawn, order),
+        lambda: ChildProcess(spawn, settings),
         processes=processes,
         unresponsive_after=patience or None,
         drain_timeout=drain,

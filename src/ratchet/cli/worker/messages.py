@@ -14,7 +14,7 @@ from ratchet.model.options import Options
 LINE_LIMIT = 1 << 20
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class ChildSettings(Struct, frozen=True, kw_only=True):
     """What a child is started with, on its command line; nothing in it is secret."""
 
     status: int  # the file descriptor the child writes to
@@ -75,14 +75,14 @@ class Quit(Struct, frozen=True, kw_only=True, tag=True):
     """Give everything back and end at once."""
 
 
-class Bury(Struct, frozen=True, kw_only=True, tag=True):
+class Rescue(Struct, frozen=True, kw_only=True, tag=True):
     """The process of this node has ended, surely: take its work back without waiting for its silence."""
 
     node_id: str
 
 
 Report: TypeAlias = Ready | Pulse | Failed | Leaving
-Command: TypeAlias = Drain | Quit | Bury
+Command: TypeAlias = Drain | Quit | Rescue
 
 _reports = msgspec.json.Decoder(Report)
 _commands = msgspec.json.Decoder(Command)

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from ratchet.cli.urls import redacted
-from ratchet.cli.worker.beats import Pacemaker
 from ratchet.cli.worker.child_process import ChildProcess, nodes_to_beat_for
-from ratchet.cli.worker.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
-from ratchet.cli.worker.signals import SignalInbox
-from ratchet.cli.worker.slot import LONGEST_PAUSE, Slot
-from ratchet.cli.worker.sources import SourceWatch
+from ratchet.cli.worker.child_slot import LONGEST_PAUSE, ChildSlot
+from ratchet.cli.worker.heartbeats import Heartbeats
+from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, Rescue
+from ratchet.cli.worker.os_signals import SignalInbox
+from ratchet.cli.worker.source_watch import SourceWatch
+from ratchet.config import shown_url
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -59,23 +59,23 @@ class Supervisor:
         unresponsive_after: float | None = 120.0,
         drain_timeout: float | None = None,
         sources: SourceWatch | None = None,
-        pacemaker: Callable[[Callable[[], list[str]]], Pacemaker] = Pacemaker,
+        heartbeats: Callable[[Callable[[], list[str]]], Heartbeats] = Heartbeats,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slots = [Slot(number, start_child) for number in range(1, processes + 1)]
+        self._slots = [ChildSlot(number, start_child) for number in range(1, processes + 1)]
         self._leaving: list[ChildProcess] = []
         self._unresponsive_after = unresponsive_after
         self._drain_timeout = drain_timeout
         self._sources = sources
         self._monotonic = monotonic
-        self._pacemaker = pacemaker(lambda: nodes_to_beat_for(self._children()))
+        self._heartbeats = heartbeats(lambda: nodes_to_beat_for(self._children()))
         self._phase = Phase.RUNNING
         self._exit_code = 0
         self._ever_ready = False
         self._started_at = self._turned_at = self._looked_at = monotonic()
         self._interrupted_at: float | None = None
-        self._to_renew: list[Slot] = []
-        self._to_bury: list[str] = []
+        self._to_renew: list[ChildSlot] = []
+        self._to_rescue: list[str] = []
         self._said: set[str] = set()
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
@@ -94,7 +94,7 @@ class Supervisor:
                 # Children are left only where something above has failed: they notice the end of their pipe, and drain.
                 for child in self._children():
                     child.close()
-                self._pacemaker.close()
+                self._heartbeats.close()
                 self._selector.close()
         logger.info("stopped")
         return self._exit_code
@@ -110,7 +110,7 @@ class Supervisor:
             self._reload(now)
             self._renew_next()
             self._fill(now)
-            self._bury_dead()
+            self._rescue_dead()
         self._enforce(now)
 
     def _is_over(self) -> bool:
@@ -165,9 +165,9 @@ class Supervisor:
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
         self._said.clear()
-        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, redacted(ready.url))
+        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, shown_url(ready.url))
         try:
-            self._pacemaker.start(ready)
+            self._heartbeats.start(ready)
         except Exception as error:
             logger.error("the supervisor cannot beat for its processes: %s; they beat for themselves", error)
         slot = self._slot_of(child)
@@ -183,9 +183,9 @@ class Supervisor:
         slot = self._slot_of(child)
         if child.leaving or self._phase is not Phase.RUNNING:
             if child.given_up and child.node_id is not None:
-                self._pacemaker.release(child.node_id)
+                self._heartbeats.release(child.node_id)
             elif child.exit_code != 0 and child.node_id is not None:
-                self._to_bury.append(child.node_id)
+                self._to_rescue.append(child.node_id)
             if child in self._leaving:
                 self._leaving.remove(child)
             elif slot is not None:
@@ -194,27 +194,27 @@ class Supervisor:
             slot.lost(child, now)
             self._note_loss(slot, child, now)
 
-    def _note_loss(self, slot: Slot, child: ChildProcess, now: float) -> None:
+    def _note_loss(self, slot: ChildSlot, child: ChildProcess, now: float) -> None:
         """A child has ended by itself: say so, and have its work taken over."""
         if child.failure is not None:
             self._note_failure(child.failure, now)
         else:
             logger.error("process %d %s; it is replaced", child.pid, child.describe_end())
         if child.node_id is not None:
-            self._to_bury.append(child.node_id)
+            self._to_rescue.append(child.node_id)
         if slot.restart_at is not None and slot.restart_at > now and slot.current is None:
             logger.warning("the next process is started in %.1f s", slot.restart_at - now)
 
-    def _bury_dead(self) -> None:
+    def _rescue_dead(self) -> None:
         """Have a child that lives take over what the dead ones ran; if none can, their silence will tell the others."""
         for child in self._children():
             if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
-                while self._to_bury:
-                    child.tell(Bury(node_id=self._to_bury.pop(0)))
+                while self._to_rescue:
+                    child.tell(Rescue(node_id=self._to_rescue.pop(0)))
                 return
 
     @staticmethod
-    def _remove(slot: Slot, child: ChildProcess, now: float) -> None:
+    def _remove(slot: ChildSlot, child: ChildProcess, now: float) -> None:
         if slot.successor is child:
             slot.successor = None
         else:
@@ -234,7 +234,7 @@ class Supervisor:
             self._said.add(message)
             logger.error("%s", message)
 
-    def _slot_of(self, child: ChildProcess) -> Slot | None:
+    def _slot_of(self, child: ChildProcess) -> ChildSlot | None:
         return next((slot for slot in self._slots if child in slot.children), None)
 
     def _unwatch(self, child: ChildProcess) -> None:

@@ -1,4 +1,4 @@
-"""The pacemaker: beats for nodes whose own threads may be held up by user code."""
+"""The heartbeats: beats for nodes whose own threads may be held up by user code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("ratchet.worker")
 SAMPLE_EVERY = 30
 
 
-class Pacemaker:
+class Heartbeats:
     """
     Raises the beat of the nodes that *alive* names, from a thread of its own.
 
@@ -51,7 +51,7 @@ class Pacemaker:
             return
         self._store = self._open(ready.url, Options(**{**ready.options, "pool_size": 3}))
         self._interval = ready.heartbeat
-        self._thread = threading.Thread(target=self._run, name="ratchet-pacemaker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="ratchet-heartbeats", daemon=True)
         self._thread.start()
 
     def beat(self) -> None:

@@ -12,7 +12,7 @@ FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 
 
-class Slot:
+class ChildSlot:
     """
     Keeps a place filled: the first crash is followed by a new child at once, further ones that
     happen right away by pauses that grow to half a minute.
