@@ -40,9 +40,9 @@ JobIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="[JOB_ID]...", help="Ids of jobs, UUIDs.", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Rows to show, at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Show at most this many rows.")]
 Cursor = Annotated[
-    str | None, typer.Option("--cursor", help="Go on where the page before ended.", show_default=False)
+    str | None, typer.Option("--cursor", help="Continue where the previous page ended.", show_default=False)
 ]
 Statuses = Annotated[
     list[str] | None,
@@ -51,7 +51,10 @@ Statuses = Annotated[
 Tags = Annotated[
     list[str] | None,
     typer.Option(
-        "--tag", metavar="TAG", help="Only with this tag; repeated: with all of them.", show_default=False
+        "--tag",
+        metavar="TAG",
+        help="Only with this tag; if repeated, only with all of them.",
+        show_default=False,
     ),
 ]
 Targets = Annotated[
@@ -92,19 +95,22 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Created at or after this time, or so long ago (2h).",
+        help="Created at or after this time; 2h means in the last 2 hours.",
         show_default=False,
     ),
 ]
 Until = Annotated[
     str | None,
     typer.Option(
-        "--until", metavar="TIME", help="Created before this time, or so long ago.", show_default=False
+        "--until",
+        metavar="TIME",
+        help="Created before this time; 2h means more than 2 hours ago.",
+        show_default=False,
     ),
 ]
 ErrorText = Annotated[
     str | None,
-    typer.Option("--error", metavar="TEXT", help="Only where the error contains this.", show_default=False),
+    typer.Option("--error", metavar="TEXT", help="Only if the error contains this text.", show_default=False),
 ]
 Archived = Annotated[bool, typer.Option("--archived", help="Search the archive too.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

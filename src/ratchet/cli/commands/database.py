@@ -1,4 +1,4 @@
-"""``ratchet db``: the schema, created, upgraded, checked, shown."""
+"""``ratchet db``: create, upgrade, check and print the schema."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def ddl(
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Print the SQL that creates the schema, in order, for those who apply it by other means."""
+    """Print the SQL that creates the schema, in order, for those who apply it with other tools."""
     chosen = dialect or given.store_url(url).partition("://")[0].partition("+")[0].lower()
     chosen = {"postgres": "postgresql", "mariadb": "mysql"}.get(chosen, chosen)
     if chosen not in DIALECTS:

@@ -65,7 +65,7 @@ def retry(
     every: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
     where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Retry so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Retry at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
@@ -88,7 +88,10 @@ def alerts(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="TIME", help="Only since this time, or so long ago (2h).", show_default=False
+            "--since",
+            metavar="TIME",
+            help="Only alerts since this time; 2h means in the last 2 hours.",
+            show_default=False,
         ),
     ] = None,
     limit: given.Limit = 100,

@@ -80,7 +80,7 @@ def show(
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Everything about one job: what it is, how its runs went, and why it waits."""
+    """Show everything about one job: what it is, how its runs went, and why it waits."""
     identity = given.identity(job_id)
     with given.opened(url) as scheduler:
         job = scheduler.jobs.get(identity)
@@ -188,7 +188,9 @@ def explain(job_id: given.JobId, url: given.Url = None, json: given.Json = False
 @commands.command(epilog=EPILOG)
 def logs(
     job_id: given.JobId,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Lines to show, at most; the newest.")] = 1000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Show at most this many lines, the newest.")
+    ] = 1000,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
@@ -226,7 +228,7 @@ def cancel(
     job_ids: given.JobIds = None,
     where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Cancel so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Cancel at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
@@ -243,7 +245,7 @@ def cancel(
 
 @commands.command(epilog=EPILOG)
 def pause(job_ids: given.JobIds = None, url: given.Url = None, json: given.Json = False) -> None:
-    """Take jobs out of the queue until they are resumed; pending and failed ones."""
+    """Take pending or failed jobs out of the queue until they are resumed."""
     with given.opened(url) as scheduler:
         each(scheduler, job_ids, scheduler.pause_job, "paused", "cannot be paused now", Output(as_json=json))
 
@@ -261,7 +263,7 @@ def retry(
     job_ids: given.JobIds = None,
     where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Retry so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Retry at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
@@ -281,7 +283,7 @@ def retry(
 def delete(
     job_ids: given.JobIds = None, yes: given.Yes = False, url: given.Url = None, json: given.Json = False
 ) -> None:
-    """Remove jobs for good, with their history and logs; not while they run."""
+    """Remove jobs for good, with their history and logs; a running job is not removed."""
     with given.opened(url) as scheduler:
         out = Output(as_json=json)
         if job_ids and not confirmed(f"delete {len(job_ids)} jobs with their history", yes=yes, out=out):

@@ -49,9 +49,9 @@ logger = logging.getLogger("ratchet.worker")
 #: Seconds between two signs of life.
 PULSE = 1.0
 #: How long the interpreter may take to end by itself once everything is done.
-LAST_WORDS = 5.0
+EXIT_LIMIT = 5.0
 
-#: Queues that a warning names, at most.
+#: A warning names at most this many queues.
 QUEUES_NAMED = 20
 
 EXIT_FAILED = 1
@@ -71,14 +71,14 @@ class WorkerChild:
         self._core: Core | None = None
         self._node: Node | None = None
 
-    # --- life
+    # --- from import to exit
 
     def run(self) -> int:
         """Work until told to leave; the exit code."""
         faulthandler.enable()
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        # Ctrl-C reaches the whole group: the supervisor hears it too and decides. A handler, since
-        # programs that a job starts would inherit an ignored signal.
+        # Ctrl-C reaches the whole process group; the supervisor gets it too and decides. A handler that does
+        # nothing, because programs that a job starts would inherit an ignored signal.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         release_interrupts()
         threading.Thread(target=self._obey, name="ratchet-control", daemon=True).start()
@@ -135,12 +135,12 @@ class WorkerChild:
                 shared=core.url is not None and core.store.capabilities.several_processes,
             )
         )
-        os.set_blocking(settings.status, False)  # from here on a sign of life that nobody reads is dropped
+        os.set_blocking(settings.status, False)  # from here on, a report that nobody reads is dropped
         return core
 
     @staticmethod
     def _warn_of_unknown_queues(core: Core) -> None:
-        """A queue need not exist yet, but where others do, a name that nobody has used may be a slip."""
+        """A queue need not exist yet; but if others do, a name that was never used may be a typing error."""
         if core.options.queues is None:
             return
         known = {queue.name for queue in core.store.queues()}
@@ -153,7 +153,7 @@ class WorkerChild:
             )
 
     def _work(self, core: Core) -> None:
-        """Report until told to leave. The main thread does nothing else, so signals are heard at once."""
+        """Report until told to leave. The main thread does nothing else, so it handles signals at once."""
         node = self._node
         limit = core.options.stuck_thread_limit
         while node is not None and not self._leave.wait(PULSE):
@@ -162,7 +162,7 @@ class WorkerChild:
                 self.leave(f"{node.stuck} threads ignored their interruption", announce=True)
 
     def _overdue(self, node: Node, core: Core) -> float:
-        """How long the poll loop should have come round; an idle one may rest for long, rightly."""
+        """How many seconds the poll loop is late; an idle loop may wait for long."""
         turned_at = node.pulse()
         if turned_at is None or node.phase is not Phase.RUNNING:
             return 0.0
@@ -170,7 +170,7 @@ class WorkerChild:
         return max(0.0, time.monotonic() - turned_at - longest_rest)
 
     def _finish(self, core: Core) -> int:
-        """Drain; what does not end is released by name before this process takes it along."""
+        """Drain. Jobs that do not end are handed back before this process ends."""
         logger.info("leaving: %s", self._reason)
         threading.Thread(target=self._pulse_while_leaving, name="ratchet-pulse", daemon=True).start()
         ended = core.stop(drain=True, timeout=self._timeout)
@@ -187,7 +187,7 @@ class WorkerChild:
             time.sleep(PULSE)
 
     def _release(self) -> None:
-        """Hand back whatever this node still holds: its code ends with the process, an instant later."""
+        """Hand back all jobs that this node still holds: their code ends with the process, right after this."""
         core, node = self._core, self._node
         if core is None or node is None:
             return
@@ -196,10 +196,10 @@ class WorkerChild:
         except RatchetError as error:
             logger.warning("what was running could not be handed back (%s); others will notice", error)
 
-    # --- being told
+    # --- commands
 
     def leave(self, reason: str, *, timeout: float | None = None, announce: bool = False) -> None:
-        """Begin to leave; only the first reason counts. *announce*: the supervisor does not know yet."""
+        """Begin to leave; only the first call counts. *announce*: tell the supervisor, which does not know yet."""
         if self._leave.is_set():
             return
         self._reason = reason
@@ -209,7 +209,7 @@ class WorkerChild:
             self._report(Leaving(reason=reason))
         self._leave.set()
         if not self._starting:
-            _exit(EXIT_HANDED_BACK)  # still importing: nothing is held, and an import cannot be asked to stop
+            _exit(EXIT_HANDED_BACK)  # still importing: no job is held, and an import cannot be stopped
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self.leave("SIGTERM", announce=True)
@@ -243,11 +243,11 @@ class WorkerChild:
         try:
             os.write(self._settings.status, encoded(report))
         except OSError:
-            pass  # the supervisor is gone or does not read: the control pipe tells, this one cannot
+            pass  # the supervisor is gone or does not read; the control pipe tells which
 
 
 def _exit(code: int) -> NoReturn:
-    """End now, whatever other threads do, but with everything said."""
+    """End now, whatever other threads do, but write out logs and output first."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -258,10 +258,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point of the child process."""
     app, settings = arguments if arguments is not None else sys.argv[1:]
     code = WorkerChild(app, msgspec.json.decode(settings, type=ChildSettings)).run()
-    # A thread of user code may keep the interpreter from ending: it gets a moment, then it ends all the same.
-    last_words = threading.Timer(LAST_WORDS, _exit, (code,))
-    last_words.daemon = True
-    last_words.start()
+    # A thread of user code may keep the interpreter from ending: end it after a moment all the same.
+    forced_exit = threading.Timer(EXIT_LIMIT, _exit, (code,))
+    forced_exit.daemon = True
+    forced_exit.start()
     sys.exit(code)
 
 
