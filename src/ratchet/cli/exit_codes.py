@@ -9,7 +9,7 @@ from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.model.errors import RatchetError
 
 EPILOG = (
-    "Exit codes: 0 all well · 1 an error, or what was asked could not be done · 2 wrong usage · "
+    "Exit codes: 0 success · 1 an error, or the request could not be done · 2 wrong usage · "
     "3 there is no such job, schedule, queue or limit · 4 unhealthy."
 )
 
