@@ -32,7 +32,7 @@ from ratchet.cli.worker.messages import (
     Quit,
     Ready,
     Report,
-    Rescue,
+    RescueNode,
     decode_command,
     encoded,
     given_options,
@@ -224,7 +224,7 @@ class WorkerChild:
                 match decode_command(line):
                     case Drain(timeout=timeout):
                         self.leave("the supervisor said so", timeout=timeout)
-                    case Rescue(node_id=node_id):
+                    case RescueNode(node_id=node_id):
                         self._rescue(node_id)
                     case Quit():
                         self._release()

@@ -75,14 +75,14 @@ class Quit(Struct, frozen=True, kw_only=True, tag=True):
     """Hand back all jobs and end at once."""
 
 
-class Rescue(Struct, frozen=True, kw_only=True, tag=True):
+class RescueNode(Struct, frozen=True, kw_only=True, tag=True):
     """The process of this node has certainly ended: requeue its jobs without waiting for its silence."""
 
     node_id: str
 
 
 Report: TypeAlias = Ready | Pulse | Failed | Leaving
-Command: TypeAlias = Drain | Quit | Rescue
+Command: TypeAlias = Drain | Quit | RescueNode
 
 _reports = msgspec.json.Decoder(Report)
 _commands = msgspec.json.Decoder(Command)

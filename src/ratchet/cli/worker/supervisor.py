@@ -17,7 +17,7 @@ from enum import Enum
 from ratchet.cli.worker.child_process import ChildProcess, nodes_to_beat_for
 from ratchet.cli.worker.child_slot import LONGEST_PAUSE, ChildSlot
 from ratchet.cli.worker.heartbeats import Heartbeats
-from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, Rescue
+from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, RescueNode
 from ratchet.cli.worker.os_signals import SignalInbox
 from ratchet.cli.worker.source_watch import SourceWatch
 from ratchet.config import shown_url
@@ -210,7 +210,7 @@ class Supervisor:
         for child in self._children():
             if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
                 while self._to_rescue:
-                    child.tell(Rescue(node_id=self._to_rescue.pop(0)))
+                    child.tell(RescueNode(node_id=self._to_rescue.pop(0)))
                 return
 
     @staticmethod
