@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
@@ -20,7 +21,7 @@ DEFAULT_URL = "sqlite:///ratchet.db"
 
 
 def resolve_url(url: str | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """*url*, else ``RATCHET_URL``, else an SQLite file in the current directory, whose full path is logged."""
+    """*url*, else ``RATCHET_URL``, else an SQLite file in the current directory; its full path is then logged."""
     environment = os.environ if environ is None else environ
     chosen = url if url is not None else environment.get(URL_VARIABLE, "").strip() or None
     if chosen is None:
@@ -32,6 +33,18 @@ def resolve_url(url: str | None = None, environ: Mapping[str, str] | None = None
     if not isinstance(chosen, str):
         raise ConfigurationError(f"the store is named by a URL such as {DEFAULT_URL!r}, not by {chosen!r}")
     return chosen
+
+
+def shown_url(url: str) -> str:
+    """*url* without user, password and parameters, for logs and screens."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return url
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ""
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def resolve_allow(allow: Iterable[str] | None, environ: Mapping[str, str] | None = None) -> Iterable[str]:
@@ -47,7 +60,7 @@ def resolve_options(
     environ: Mapping[str, str] | None = None,
     file: str | os.PathLike[str] | None = None,
 ) -> Options:
-    """The options in force: what the code gave, else what variables say, else what the file says."""
+    """The options in force: from the code, else from environment variables, else from the file."""
     environment = os.environ if environ is None else environ
     path = file if file is not None else environment.get(FILE_VARIABLE) or None
     return Options.load(options, environment, path)

@@ -1,20 +1,27 @@
-"""Runs synchronous verbs for coroutines, on a few threads of its own."""
+"""
+The await face is made from the sync face: `awaited` turns a verb into a coroutine function.
+
+Verbs run on a few threads that all faces of the process share.
+"""
 
 from __future__ import annotations
 
 import contextvars
+import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ratchet.api.context import transaction_thread
 
 P = ParamSpec("P")
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)  # a verb of a base class is a verb of the face as well
 T = TypeVar("T")
 
-#: Verbs of the await face that are in the database at the same time.
+#: How many awaited verbs can be in the database at the same time.
 THREADS = 8
 
 _lock = threading.Lock()
@@ -29,10 +36,43 @@ def _threads() -> ThreadPoolExecutor:
         return _pool
 
 
+class AwaitFace(Generic[S_co]):
+    """The awaitable face of a sync object; its class lists the verbs, each made by `awaited`."""
+
+    __slots__ = ("_sync",)
+
+    def __init__(self, sync: S_co) -> None:
+        self._sync = sync
+
+
+def awaited(
+    verb: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[AwaitFace[S], P], Coroutine[Any, Any, T]]:
+    """
+    *verb*, a method of the sync object, as a coroutine method of its `AwaitFace`.
+
+    Parameters, types and docstring are those of *verb*. If it takes ``within``, that may also be an
+    async SQLAlchemy session or connection.
+    """
+    name = verb.__name__
+    takes_within = "within" in (getattr(verb, "__kwdefaults__", None) or ())
+
+    @functools.wraps(verb)
+    async def run(face: AwaitFace[S], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[..., T] = getattr(face._sync, name)  # looked up: a subclass may override it
+        if not takes_within:
+            return await in_thread(bound, *args, **kwargs)
+        within = kwargs.pop("within", None)
+        return await joining(lambda own: bound(*args, **kwargs, within=own), within)
+
+    run.__qualname__ = f"Async{verb.__qualname__}"  # shown when a coroutine is never awaited
+    return run
+
+
 async def in_thread(verb: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What ``verb(*args, **kwargs)`` returns, without blocking the event loop; context variables are taken along."""
+    """What ``verb(*args, **kwargs)`` returns, without blocking the event loop; *verb* sees the caller's context variables."""
     transaction = transaction_thread()
-    if transaction is not None:  # what is done inside ctx.aio.transaction() joins it, on its own thread
+    if transaction is not None:  # a verb inside ctx.aio.transaction() joins it, on the transaction's thread
         joined: T = await transaction.run(lambda: verb(*args, **kwargs))
         return joined
     import asyncio  # heavy, and only needed where a loop is running already
@@ -44,7 +84,7 @@ async def in_thread(verb: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 
 
 def start_in_thread(verb: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs) -> None:
-    """Have ``verb(*args, **kwargs)`` called on such a thread, whether or not a loop is still running; nobody waits for it."""
+    """Call ``verb(*args, **kwargs)`` on one of the threads and do not wait for it; no running loop is needed."""
     context = contextvars.copy_context()
     _threads().submit(lambda: context.run(verb, *args, **kwargs))
 
@@ -53,8 +93,8 @@ async def joining(verb: Callable[[object | None], T], within: object | None) -> 
     """
     What ``verb(within)`` returns, without blocking the event loop.
 
-    An async SQLAlchemy session or connection lends its synchronous face itself: ``run_sync`` is how
-    statements reach its driver.
+    An async SQLAlchemy session or connection calls *verb* itself, through its ``run_sync``, and passes
+    its sync counterpart.
     """
     run_sync = getattr(within, "run_sync", None)
     if run_sync is not None:

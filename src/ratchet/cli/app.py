@@ -1,4 +1,4 @@
-"""The command line as a whole."""
+"""All commands, put together into one app."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ratchet.cli.commands import (
     recurring,
 )
 from ratchet.cli.demo import command as demo
-from ratchet.cli.exits import EPILOG, code_of, complain
+from ratchet.cli.exit_codes import EPILOG, code_of, complain
 from ratchet.cli.worker import command as worker
 from ratchet.model.errors import RatchetError
 
 
 class Commands(TyperGroup):
-    """The root of all commands: errors of Ratchet become a line on stderr and an exit code."""
+    """The root of all commands: turns an error of Ratchet into a line on stderr and an exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -57,7 +57,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         try:
             found = version("ratchet-jobs")
-        except PackageNotFoundError:  # a source tree on the path
+        except PackageNotFoundError:  # run from a source tree that is not installed
             found = "unknown"
         typer.echo(f"ratchet {found}")
         raise typer.Exit

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ratchet.model.durations import format_duration
 
-#: Where the output goes to no terminal, nothing should be cut.
+#: Output that does not go to a terminal is this wide, so that nothing is cut.
 PIPE_WIDTH = 240
 
 STYLES = {
@@ -40,8 +40,8 @@ STYLES = {
     "WARNING": "yellow",
 }
 
-#: Columns whose text may go over several lines, but is not squeezed below this.
-FOLDING = frozenset({"error", "message", "target", "text", "reason"})
+#: Columns whose text may wrap; they are never narrower than NARROWEST.
+WRAPPED_COLUMNS = frozenset({"error", "message", "target", "text", "reason"})
 NARROWEST = 20
 GAP = 3
 
@@ -49,7 +49,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on the streams as they are now; as wide as it likes where no terminal limits it."""
+    """A console on stdout or stderr, looked up now; without a terminal it is `PIPE_WIDTH` wide."""
     stream = sys.stderr if stderr else sys.stdout
     found = Console(file=stream, highlight=False, soft_wrap=False)
     if not found.is_terminal:
@@ -82,7 +82,7 @@ class Output:
         empty: str = "nothing",
         spare: Sequence[str] = (),
     ) -> None:
-        """A table with one line per row; *empty* where there is none. *spare* columns go first where it is narrow."""
+        """A table with one line per row, or *empty*. On a narrow terminal the *spare* columns are left out, in order."""
         out = console()
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
@@ -95,16 +95,16 @@ class Output:
             del needed[name]
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for name, width in needed.items():
-            folds = name in FOLDING
+            wraps = name in WRAPPED_COLUMNS
             table.add_column(
-                name, overflow="fold" if folds else "ellipsis", no_wrap=not folds, min_width=width
+                name, overflow="fold" if wraps else "ellipsis", no_wrap=not wraps, min_width=width
             )
         for row in cells:
             table.add_row(*(text for name, text in zip(columns, row, strict=True) if name in needed))
         out.print(table)
 
     def details(self, facts: Mapping[str, Any]) -> None:
-        """A list of name and value; what is None or empty is left out."""
+        """Names and values, one pair per line, without those that are None or empty."""
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
@@ -120,27 +120,27 @@ class Output:
         out.print(Text(text, style="bold"))
 
     def text(self, text: str, *, style: str = "") -> None:
-        """Text as it stands, several lines perhaps."""
+        """Text as it is; it may have several lines."""
         console().print(Text(clean(text), style=style))
 
 
 def _needed(name: str, cells: Sequence[Text]) -> int:
     """The width that a column needs to be of use."""
     natural = max(len(name), *(text.cell_len for text in cells))
-    return min(natural, NARROWEST) if name in FOLDING else natural
+    return min(natural, NARROWEST) if name in WRAPPED_COLUMNS else natural
 
 
 # --- values
 
 
 def cell(value: Any) -> Text:
-    """*value* as it stands in a table; text of users cannot move the cursor or pretend to be markup."""
+    """*value* as the cell of a table; text of users can neither move the cursor nor pass as markup."""
     shown = shown_value(value)
     return Text(clean(shown), style=STYLES.get(shown, "dim" if shown == "-" else ""))
 
 
 def shown_value(value: Any) -> str:
-    """*value* for people."""
+    """*value* as people read it."""
     match value:
         case None:
             return "-"
@@ -183,7 +183,7 @@ def clean(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """*value* as JSON has it: times in ISO 8601 (UTC), durations in seconds, enumerations by name."""
+    """*value* as JSON: times in ISO 8601 (UTC), durations in seconds, enumerations by name."""
     match value:
         case None | bool() | float():
             return value

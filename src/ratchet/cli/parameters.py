@@ -1,19 +1,21 @@
-"""Options that many commands share, and what becomes of them."""
+"""Options that many commands share, and the values they are turned into."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
-from ratchet.cli.exits import Refused
+from ratchet.cli.exit_codes import Refused
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
@@ -38,9 +40,9 @@ JobIds = Annotated[
     list[str] | None,
     typer.Argument(metavar="[JOB_ID]...", help="Ids of jobs, UUIDs.", show_default=False),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Rows to show, at most.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Show at most this many rows.")]
 Cursor = Annotated[
-    str | None, typer.Option("--cursor", help="Go on where the page before ended.", show_default=False)
+    str | None, typer.Option("--cursor", help="Continue where the previous page ended.", show_default=False)
 ]
 Statuses = Annotated[
     list[str] | None,
@@ -49,7 +51,10 @@ Statuses = Annotated[
 Tags = Annotated[
     list[str] | None,
     typer.Option(
-        "--tag", metavar="TAG", help="Only with this tag; repeated: with all of them.", show_default=False
+        "--tag",
+        metavar="TAG",
+        help="Only with this tag; if repeated, only with all of them.",
+        show_default=False,
     ),
 ]
 Targets = Annotated[
@@ -90,19 +95,22 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Created at or after this time, or so long ago (2h).",
+        help="Created at or after this time; 2h means in the last 2 hours.",
         show_default=False,
     ),
 ]
 Until = Annotated[
     str | None,
     typer.Option(
-        "--until", metavar="TIME", help="Created before this time, or so long ago.", show_default=False
+        "--until",
+        metavar="TIME",
+        help="Created before this time; 2h means more than 2 hours ago.",
+        show_default=False,
     ),
 ]
 ErrorText = Annotated[
     str | None,
-    typer.Option("--error", metavar="TEXT", help="Only where the error contains this.", show_default=False),
+    typer.Option("--error", metavar="TEXT", help="Only if the error contains this text.", show_default=False),
 ]
 Archived = Annotated[bool, typer.Option("--archived", help="Search the archive too.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -122,7 +130,7 @@ def opened(url: str | None) -> Iterator[Scheduler]:
 
 
 def store_url(url: str | None) -> str:
-    """*url*, else the environment's, else the default; `resolve_url` without its log line."""
+    """*url*, else the one in the environment, else the default; like `resolve_url`, but without its log line."""
     logger = logging.getLogger("ratchet")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -133,7 +141,7 @@ def store_url(url: str | None) -> str:
 
 
 def existing(url: str) -> str:
-    """*url*; refused where it names an SQLite file that does not exist: looking must not create a database."""
+    """*url*, unless it names an SQLite file that does not exist: a command that only looks must not create one."""
     scheme, _, path = url.partition(":///")
     if scheme.lower() == "sqlite" and path and path != ":memory:" and not Path(path).exists():
         raise Refused(
@@ -156,14 +164,14 @@ def member(kind: type[E], word: str, option: str) -> E:
 
 
 def members(kind: type[E], words: list[str] | None, option: str) -> list[E] | None:
-    """The members that *words* name; commas separate as well."""
+    """The members that *words* name; one word may hold several, separated by commas."""
     if not words:
         return None
     return [member(kind, word, option) for text in words for word in text.split(",")]
 
 
 def identity(text: str, what: str = "job id") -> UUID:
-    """The id that *text* is."""
+    """*text* as an id."""
     try:
         return UUID(text)
     except ValueError:
@@ -189,39 +197,84 @@ def moment(text: str | None, option: str) -> datetime | None:
     return at.astimezone(UTC)
 
 
-def job_filter(
-    *,
-    statuses: list[str] | None = None,
-    tags: list[str] | None = None,
-    targets: list[str] | None = None,
-    queue: str | None = None,
-    types: list[str] | None = None,
-    priorities: list[str] | None = None,
-    key: str | None = None,
-    batch: str | None = None,
-    parent: str | None = None,
-    schedule: str | None = None,
-    node: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    error: str | None = None,
-    archived: bool = False,
-) -> JobFilter:
-    """The filter that the options of a command mean."""
+# --- filters
+
+#: The options that choose jobs, by the name of the command's parameter.
+_FILTER_OPTIONS: dict[str, Any] = {
+    "status": Statuses,
+    "tag": Tags,
+    "target": Targets,
+    "queue": Queue,
+    "type": Types,
+    "priority": Priorities,
+    "key": Key,
+    "batch": Batch,
+    "parent": Parent,
+    "schedule": ScheduleName,
+    "node": Node,
+    "since": Since,
+    "until": Until,
+    "error": ErrorText,
+    "archived": Archived,
+}
+
+NO_FILTER = JobFilter()
+
+
+def filtered(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """
+    Give a command the filter options *names*, and pass it what they say as one `JobFilter`, ``where``.
+
+    Typer reads a command's options from its signature: there they stand in the place of ``where``.
+    """
+    chosen = names.split()
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            where = job_filter({name: values.pop(name) for name in chosen})
+            command(**values, where=where)
+
+        run.__signature__ = _with_filter_options(command, chosen)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _with_filter_options(command: Callable[..., None], names: list[str]) -> inspect.Signature:
+    signature = inspect.signature(command, eval_str=True)
+    options = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=False if name == "archived" else None,
+            annotation=_FILTER_OPTIONS[name],
+        )
+        for name in names
+    ]
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += options if parameter.name == "where" else [parameter]
+    return signature.replace(parameters=parameters)
+
+
+def job_filter(options: Mapping[str, Any]) -> JobFilter:
+    """The filter that the values of filter options mean."""
+    batch, parent = options.get("batch"), options.get("parent")
     return JobFilter(
-        statuses=members(JobStatus, statuses, "--status"),
-        tags=tags or None,
-        targets=targets or None,
-        queue=queue,
-        types=members(JobType, types, "--type"),
-        priorities=members(Priority, priorities, "--priority"),
-        business_key=key,
+        statuses=members(JobStatus, options.get("status"), "--status"),
+        tags=options.get("tag") or None,
+        targets=options.get("target") or None,
+        queue=options.get("queue"),
+        types=members(JobType, options.get("type"), "--type"),
+        priorities=members(Priority, options.get("priority"), "--priority"),
+        business_key=options.get("key"),
         batch_id=None if batch is None else identity(batch, "batch id"),
         parent_id=None if parent is None else identity(parent),
-        schedule=schedule,
-        node_id=node,
-        created_after=moment(since, "--since"),
-        created_before=moment(until, "--until"),
-        error_contains=error,
-        include_archived=archived,
+        schedule=options.get("schedule"),
+        node_id=options.get("node"),
+        created_after=moment(options.get("since"), "--since"),
+        created_before=moment(options.get("until"), "--until"),
+        error_contains=options.get("error"),
+        include_archived=options.get("archived", False),
     )

@@ -64,6 +64,12 @@ GOOD = """
     async def use_async() -> None:
         text: str = await (await scheduler.aio.enqueue_now(charge, 42)).aio.result()
         data: bytes = await (await scheduler.aio.enqueue(fetch, "x").submit()).aio.result()
+        again: str = await (await charge.enqueue(42).aio.submit()).aio.result()
+        count: int = len(await scheduler.aio.enqueue_many(charge, [(1,), (2,)]))
+        found: int = len(await scheduler.aio.jobs.find(JobFilter(tags=["billing"]), limit=10))
+        done: bool = await scheduler.aio.cancel_job("x", reason="late") and await scheduler.aio.stop(drain=False)
+        batch = await scheduler.enqueue_batch("b").for_each([1, 2], Orders().process).aio.submit()
+        values: list[Any] = await batch.aio.results()
 """
 
 BAD = {
@@ -73,6 +79,9 @@ BAD = {
     'scheduler.enqueue_now(charge, "forty-two")': "call-overload",
     'scheduler.schedule(5, charge, "forty-two")': "call-overload",
     'scheduler.aio.enqueue(charge, "forty-two")': "call-overload",
+    'scheduler.aio.jobs.find(limit="ten")': "arg-type",
+    "scheduler.aio.cancel_job()": "call-arg",
+    "scheduler.enqueue_now(charge, 1).aio.cancel(1)": "arg-type",
     'charge.enqueue("forty-two")': "arg-type",
     "charge.enqueue()": "call-arg",
     'charge("forty-two")': "arg-type",

@@ -16,9 +16,9 @@ import typer
 from typer.testing import Result
 
 from ratchet.cli.app import app
-from ratchet.cli.bulk import CHUNK, in_chunks
+from ratchet.cli.commands.job_changes import CHUNK, in_chunks
 from ratchet.cli.output import ago, clean, plain
-from ratchet.cli.urls import redacted
+from ratchet.config import shown_url
 from ratchet.model.status import JobStatus, Priority
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -156,9 +156,9 @@ def test_the_default_store_is_a_file_here(
 )
 def test_urls_are_shown_without_user_and_parameters(url: str, shown: str) -> None:
     """What is left says which store it is."""
-    assert redacted(url).startswith(shown.partition("?")[0][:12])
-    assert "pw" not in redacted(url)
-    assert ":p@" not in redacted(url)
+    assert shown_url(url).startswith(shown.partition("?")[0][:12])
+    assert "pw" not in shown_url(url)
+    assert ":p@" not in shown_url(url)
 
 
 # --- values

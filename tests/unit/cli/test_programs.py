@@ -15,7 +15,7 @@ import pytest
 from typer.testing import Result
 
 from ratchet.cli.demo import shop
-from ratchet.cli.demo.show import Act
+from ratchet.cli.demo.scenario import DemoJob
 from ratchet.model.status import JobStatus
 
 ROOT = Path(__file__).parents[3]
@@ -61,7 +61,7 @@ def test_the_demo_ends_as_it_should(tmp_path: Path) -> None:
 )
 def test_the_demo_is_a_check(job: Any, problem: str | None) -> None:
     """An end that differs in any way from what was expected is a problem."""
-    act = Act("does something", SimpleNamespace(id=1), JobStatus.FAILED, 1, error="Boom", job=job)  # type: ignore[arg-type]
+    act = DemoJob("does something", SimpleNamespace(id=1), JobStatus.FAILED, 1, error="Boom", job=job)  # type: ignore[arg-type]
     assert (act.problem or "").startswith(problem or "")
     assert (act.problem is None) == (problem is None)
 

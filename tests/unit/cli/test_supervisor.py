@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from ratchet.cli.worker.child_process import ChildProcess
-from ratchet.cli.worker.messages import Order, Ready
-from ratchet.cli.worker.sources import SourceWatch
+from ratchet.cli.worker.messages import ChildSettings, Ready
+from ratchet.cli.worker.source_watch import SourceWatch
 from ratchet.cli.worker.supervisor import Supervisor
 from tests.support.waiting import until
 
@@ -53,7 +53,7 @@ while True:
 """
 
 
-class StandInPacemaker:
+class StandInHeartbeats:
     """Remembers which nodes it would have beaten for."""
 
     def __init__(self, alive: Callable[[], list[str]]) -> None:
@@ -78,23 +78,31 @@ class Stage:
     def __init__(self, *behaviors: str, **options: Any) -> None:
         self._behaviors = list(behaviors) or ["steady"]
         self.children: list[ChildProcess] = []
-        self.pacemaker: StandInPacemaker
+        self.heartbeats: StandInHeartbeats
 
-        def pacemaker(alive: Callable[[], list[str]]) -> Any:
-            self.pacemaker = StandInPacemaker(alive)
-            return self.pacemaker
+        def heartbeats(alive: Callable[[], list[str]]) -> Any:
+            self.heartbeats = StandInHeartbeats(alive)
+            return self.heartbeats
 
-        self.supervisor = Supervisor(self._start, pacemaker=pacemaker, **options)
+        self.supervisor = Supervisor(self._start, heartbeats=heartbeats, **options)
         self._errors: list[BaseException] = []
 
     def _start(self) -> ChildProcess:
         behavior = self._behaviors.pop(0) if len(self._behaviors) > 1 else self._behaviors[0]
 
-        def spawn(order: Order) -> subprocess.Popen[bytes]:
-            arguments = [sys.executable, "-S", "-c", CHILD, behavior, str(order.status), str(order.control)]
-            return subprocess.Popen(arguments, pass_fds=(order.status, order.control))
+        def spawn(settings: ChildSettings) -> subprocess.Popen[bytes]:
+            arguments = [
+                sys.executable,
+                "-S",
+                "-c",
+                CHILD,
+                behavior,
+                str(settings.status),
+                str(settings.control),
+            ]
+            return subprocess.Popen(arguments, pass_fds=(settings.status, settings.control))
 
-        child = ChildProcess(spawn, Order(status=-1, control=-1, path=""))
+        child = ChildProcess(spawn, ChildSettings(status=-1, control=-1, path=""))
         self.children.append(child)
         return child
 
@@ -118,7 +126,7 @@ class Stage:
         return code
 
     def alive(self) -> list[str]:
-        return self.pacemaker.alive()
+        return self.heartbeats.alive()
 
     def stop(self) -> None:
         self.supervisor.receive(signal.SIGTERM)
@@ -147,8 +155,8 @@ def test_children_are_started_and_drained() -> None:
     assert stage.run(script) == 0
     assert len(stage.children) == 3
     assert all(child.exit_code == 0 for child in stage.children)
-    assert stage.pacemaker.closed
-    assert stage.pacemaker.released == []
+    assert stage.heartbeats.closed
+    assert stage.heartbeats.released == []
 
 
 def test_a_killed_child_is_replaced_and_no_longer_beaten_for() -> None:
@@ -165,7 +173,7 @@ def test_a_killed_child_is_replaced_and_no_longer_beaten_for() -> None:
 
     assert stage.run(script) == 0
     assert len(stage.children) == 2
-    assert stage.pacemaker.released == [], "a crash is for the others to rescue, and to count"
+    assert stage.heartbeats.released == [], "a crash is for the others to rescue, and to count"
 
 
 def test_a_stopped_child_gets_no_beats_until_it_goes_on() -> None:
@@ -261,7 +269,7 @@ def test_a_child_that_does_not_drain_is_killed_and_released() -> None:
 
     assert stage.run(script) == 0
     assert stage.children[0].exit_code == -signal.SIGKILL
-    assert stage.pacemaker.released == [stage.children[0].node_id]
+    assert stage.heartbeats.released == [stage.children[0].node_id]
 
 
 def test_a_second_interrupt_ends_everything_at_once() -> None:

@@ -14,7 +14,7 @@ from ratchet.api.batches.drafts import BatchDraft
 from ratchet.api.batches.handles import BatchHandle
 from ratchet.api.checks import count_of
 from ratchet.api.submit.submission import CHUNK
-from ratchet.api.threads import in_thread, joining
+from ratchet.api.threads import AwaitFace, awaited, in_thread, joining
 
 T = TypeVar("T")
 
@@ -53,21 +53,15 @@ class AsyncBatchBuilder(EachDraft):
     """A `BatchBuilder` whose ``submit()`` is awaited; made by ``scheduler.aio.enqueue_batch``."""
 
     async def submit(self, *, within: object | None = None) -> BatchHandle:
-        """Store the batch and return its handle."""
+        """See `BatchBuilder.submit`."""
         return await joining(self._store, within)
 
 
-class AsyncBatchSubmit:
-    """The awaitable last verb of a `BatchBuilder`."""
+class AsyncBatchSubmit(AwaitFace[BatchBuilder]):
+    """``builder.aio``: the last verb of a `BatchBuilder`, awaitable."""
 
-    __slots__ = ("_builder",)
-
-    def __init__(self, builder: BatchBuilder) -> None:
-        self._builder = builder
-
-    async def submit(self, *, within: object | None = None) -> BatchHandle:
-        """See `BatchBuilder.submit`."""
-        return await joining(self._builder._store, within)
+    __slots__ = ()
+    submit = awaited(BatchBuilder.submit)
 
 
 class StreamDraft(BatchDraft):
@@ -116,18 +110,12 @@ class AsyncStreamingBatchBuilder(StreamDraft):
     """A `StreamingBatchBuilder` whose ``start()`` is awaited; made by ``scheduler.aio.streaming_batch``."""
 
     async def start(self) -> BatchHandle:
-        """Read and store all items, on another thread, and return the batch's handle."""
+        """See `StreamingBatchBuilder.start`; the source is read on another thread."""
         return await in_thread(self._store, None)
 
 
-class AsyncBatchStart:
-    """The awaitable last verb of a `StreamingBatchBuilder`."""
+class AsyncBatchStart(AwaitFace[StreamingBatchBuilder]):
+    """``builder.aio``: the last verb of a `StreamingBatchBuilder`, awaitable."""
 
-    __slots__ = ("_builder",)
-
-    def __init__(self, builder: StreamingBatchBuilder) -> None:
-        self._builder = builder
-
-    async def start(self) -> BatchHandle:
-        """See `StreamingBatchBuilder.start`; the source is read on another thread."""
-        return await in_thread(self._builder.start)
+    __slots__ = ()
+    start = awaited(StreamingBatchBuilder.start)

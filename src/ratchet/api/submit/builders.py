@@ -20,7 +20,7 @@ from ratchet.api.submit.conditions import Condition
 from ratchet.api.submit.drafts import StepDraft
 from ratchet.api.submit.steps import Step
 from ratchet.api.submit.submission import send
-from ratchet.api.threads import joining
+from ratchet.api.threads import AwaitFace, awaited, joining
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import Insertion
@@ -298,18 +298,12 @@ class AsyncJobBuilder(GraphDraft[R]):
     """A `JobBuilder` whose ``submit()`` is awaited; made by ``scheduler.aio.enqueue``."""
 
     async def submit(self, *, within: object | None = None) -> JobHandle[R]:
-        """Store the job, with all that follows it, and return its handle."""
+        """See `JobBuilder.submit`."""
         return await joining(self._submit, within)
 
 
-class AsyncSubmit(Generic[R]):
-    """The awaitable last verb of a builder."""
+class AsyncSubmit(AwaitFace[JobBuilder[R]]):
+    """``builder.aio``: the last verb of a `JobBuilder`, awaitable."""
 
-    __slots__ = ("_builder",)
-
-    def __init__(self, builder: JobBuilder[R]) -> None:
-        self._builder = builder
-
-    async def submit(self, *, within: object | None = None) -> JobHandle[R]:
-        """See `JobBuilder.submit`."""
-        return await joining(self._builder._submit, within)
+    __slots__ = ()
+    submit = awaited(JobBuilder[R].submit)

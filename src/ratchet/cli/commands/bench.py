@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import Refused
+from ratchet.cli.exit_codes import Refused
 from ratchet.cli.output import Output
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
@@ -22,20 +22,20 @@ from ratchet.scheduler import Scheduler
 Jobs = Annotated[
     int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")
 ]
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Of so many rounds the medians are shown.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Number of rounds; the medians are shown.")]
 
-#: Longer than this no drain may take.
-PATIENCE = 600.0
+#: A drain that takes longer is given up, in seconds.
+DRAIN_LIMIT = 600.0
 
 
 def bench(url: given.Url = None, jobs: Jobs = 5000, rounds: Rounds = 3, json: given.Json = False) -> None:
     """
     Measure submissions, drains and latency on a database, with jobs that do nothing.
 
-    On PostgreSQL in a schema of its own and on SQLite in a file beside the one that is named, both removed at
-    the end; elsewhere in the database itself, which must hold no jobs. This process is the only worker.
+    PostgreSQL: in a schema of its own. SQLite: in a file next to the one that is named. Both are removed at the
+    end. Other stores: in the database itself, which must hold no jobs. This process is the only worker.
     """
-    with _place(url) as scheduler:
+    with _empty_store(url) as scheduler:
         rows = Trial(scheduler, jobs, rounds).run()
     out = Output(as_json=json)
     if json:
@@ -102,13 +102,13 @@ class Trial:
         return self._jobs / (time.perf_counter() - begun)
 
     def _drain(self) -> float:
-        """Work until nothing is left; the rate."""
+        """Run jobs until none is left; jobs per second."""
         left = self._left()
         begun = time.perf_counter()
         with self._scheduler:
             while self._left():
-                if time.perf_counter() - begun > PATIENCE:
-                    raise Refused(f"the jobs of the bench were not done after {PATIENCE:g} s")
+                if time.perf_counter() - begun > DRAIN_LIMIT:
+                    raise Refused(f"the jobs of the bench were not done after {DRAIN_LIMIT:g} s")
                 time.sleep(0.02)
             seconds = time.perf_counter() - begun
         return left / seconds
@@ -128,8 +128,8 @@ class Trial:
 
 
 @contextmanager
-def _place(url: str | None) -> Iterator[Scheduler]:
-    """A scheduler on a database that holds nothing else, or none of our jobs."""
+def _empty_store(url: str | None) -> Iterator[Scheduler]:
+    """A scheduler on a store that holds no jobs: a temporary one, or the named one if it is empty."""
     found, options = given.store_url(url), Options(auto_migrate=True)
     name = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
     if found.startswith("sqlite:///") and not found.endswith(":memory:"):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, NothingFound, Refused
+from ratchet.cli.exit_codes import EPILOG, NothingFound, Refused
 from ratchet.cli.output import Output
 
 commands = typer.Typer(
@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(metavar="SERVICE", help="The service's name
 
 @commands.command("list", epilog=EPILOG)
 def list_(url: given.Url = None, json: given.Json = False) -> None:
-    """List breakers; an open one lets a few jobs try again when its time has come."""
+    """List breakers; an open one lets a few jobs try again after a while."""
     with given.opened(url) as scheduler:
         found = scheduler.breakers.list()
         out = Output(as_json=json)
@@ -37,7 +37,7 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
 
 @commands.command("open", epilog=EPILOG)
 def open_(name: Name, url: given.Url = None, json: given.Json = False) -> None:
-    """Let no job start that depends on a service, on any node, until `reset`; running ones go on."""
+    """Let no job that depends on a service start, on any node, until `reset`; running jobs go on."""
     with given.opened(url) as scheduler:
         if not scheduler.breakers.open(name):
             raise Refused(f"the breaker of {name!r} is already open")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.exits import ExitCode
+from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output
 from ratchet.config import URL_VARIABLE
 from ratchet.model.errors import MissingDriver
@@ -22,12 +22,17 @@ def tck(
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PYTEST_ARGS]...", help="More for pytest, after --.", show_default=False),
+        typer.Argument(
+            metavar="[PYTEST_ARGS]...", help="Further arguments for pytest, after --.", show_default=False
+        ),
     ] = None,
     url: Annotated[
         str | None,
         typer.Option(
-            "--url", metavar="URL", help=f"What the harness finds in ${URL_VARIABLE}.", show_default=False
+            "--url",
+            metavar="URL",
+            help=f"The store; the harness reads it from ${URL_VARIABLE}.",
+            show_default=False,
         ),
     ] = None,
     json: Annotated[

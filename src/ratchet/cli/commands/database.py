@@ -1,4 +1,4 @@
-"""``ratchet db``: the schema, created, upgraded, checked, shown."""
+"""``ratchet db``: create, upgrade, check and print the schema."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, ExitCode
+from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
-from ratchet.cli.urls import redacted
-from ratchet.config import resolve_options
+from ratchet.config import resolve_options, shown_url
 from ratchet.model.errors import ConfigurationError, SchemaChanged, SchemaOutOfDate, SchemaTooNew
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
@@ -39,7 +38,7 @@ def upgrade(url: given.Url = None, json: given.Json = False) -> None:
     with _store(chosen) as store:
         applied = store.migrate()
     text = f"applied {', '.join(applied)}" if applied else "the schema is up to date"
-    Output(as_json=json).say(text, store=redacted(chosen), applied=applied)
+    Output(as_json=json).say(text, store=shown_url(chosen), applied=applied)
 
 
 @commands.command(epilog=EPILOG)
@@ -52,8 +51,8 @@ def status(url: given.Url = None, json: given.Json = False) -> None:
             store.check_schema()
         except (SchemaOutOfDate, SchemaTooNew, SchemaChanged) as error:
             problem = str(error)
-    text = f"{redacted(chosen)}: {problem or 'the schema is up to date'}"
-    Output(as_json=json).say(text, store=redacted(chosen), ok=problem is None, problem=problem)
+    text = f"{shown_url(chosen)}: {problem or 'the schema is up to date'}"
+    Output(as_json=json).say(text, store=shown_url(chosen), ok=problem is None, problem=problem)
     if problem is not None:
         raise typer.Exit(ExitCode.UNHEALTHY)
 
@@ -69,7 +68,7 @@ def ddl(
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Print the SQL that creates the schema, in order, for those who apply it by other means."""
+    """Print the SQL that creates the schema, in order, for those who apply it with other tools."""
     chosen = dialect or given.store_url(url).partition("://")[0].partition("+")[0].lower()
     chosen = {"postgres": "postgresql", "mariadb": "mysql"}.get(chosen, chosen)
     if chosen not in DIALECTS:

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.commands.changes import bulk_retry, each
-from ratchet.cli.exits import EPILOG
+from ratchet.cli.commands.job_changes import bulk_retry, each
+from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output, ago
+from ratchet.model.job import JobFilter
 
 commands = typer.Typer(
     help="Dead letters: jobs that failed for good, and the alerts about them.",
@@ -19,20 +20,15 @@ commands = typer.Typer(
 
 
 @commands.command("list", epilog=EPILOG)
+@given.filtered("tag target queue since until error")
 def list_(
-    tag: given.Tags = None,
-    target: given.Targets = None,
-    queue: given.Queue = None,
-    since: given.Since = None,
-    until: given.Until = None,
-    error: given.ErrorText = None,
+    where: JobFilter,
     limit: given.Limit = 50,
     cursor: given.Cursor = None,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """List dead letters, latest failure first."""
-    where = given.job_filter(tags=tag, targets=target, queue=queue, since=since, until=until, error=error)
     with given.opened(url) as scheduler:
         page = scheduler.dead_letters.find(where, limit=limit, cursor=cursor)
         out = Output(as_json=json)
@@ -63,24 +59,19 @@ def list_(
 
 
 @commands.command(epilog=EPILOG)
+@given.filtered("tag target queue since until error")
 def retry(
     job_ids: given.JobIds = None,
     every: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
-    tag: given.Tags = None,
-    target: given.Targets = None,
-    queue: given.Queue = None,
-    since: given.Since = None,
-    until: given.Until = None,
-    error: given.ErrorText = None,
+    where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Retry so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Retry at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """Run dead letters again, with all their attempts: those named, those that match, or --all."""
-    where = given.job_filter(tags=tag, targets=target, queue=queue, since=since, until=until, error=error)
     out = Output(as_json=json)
     ways = [bool(job_ids), every, not where.is_empty]
     if ways.count(True) != 1:
@@ -97,7 +88,10 @@ def alerts(
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", metavar="TIME", help="Only since this time, or so long ago (2h).", show_default=False
+            "--since",
+            metavar="TIME",
+            help="Only alerts since this time; 2h means in the last 2 hours.",
+            show_default=False,
         ),
     ] = None,
     limit: given.Limit = 100,

@@ -1,4 +1,4 @@
-"""``ratchet check-deploy``: does the new code know every job that waits?"""
+"""``ratchet check-deploy``: can the new code run every job that waits?"""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.apps import load_scheduler
 from ratchet.cli.output import Output
+from ratchet.cli.user_app import load_scheduler
 from ratchet.model.errors import RatchetError, TargetNotAllowed, TargetNotFound
 from ratchet.model.job import JobFilter
 from ratchet.model.status import LIVE, JobType
 from ratchet.scheduler import Scheduler
 
-#: Jobs that have no function of the app's.
+#: Jobs that run no function of the app.
 _INTERNAL = frozenset({JobType.BATCH_PARENT})
 PAGE = 1000
 
@@ -35,8 +35,8 @@ def check_deploy(
     """
     List targets of waiting jobs and schedules that the code of APP cannot run; exit code 1 if there are any.
 
-    Run it with the new code before the old workers are replaced: a job whose function is gone would be
-    parked until a worker that has it comes back.
+    Run it with the new code before you replace the old workers: a job whose function is gone is parked until
+    a worker that has the function comes back.
     """
     code = load_scheduler(app, str(Path.cwd()))
     with given.opened(url) as scheduler:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import ExitCode
+from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output, round_duration
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.commands.changes import bulk_cancel, bulk_retry, confirmed, each, no_filter
-from ratchet.cli.commands.job_details import show_job, show_runs
-from ratchet.cli.exits import EPILOG
+from ratchet.cli.commands.job_changes import bulk_cancel, bulk_retry, confirmed, each, no_filter
+from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output, ago
-from ratchet.model.job import Job
+from ratchet.model.job import Execution, Job, JobFilter
 from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 
@@ -22,22 +21,11 @@ _SPARE = ("due", "queue", "priority", "created", "attempts", "error")
 
 
 @commands.command("list", epilog=EPILOG)
+@given.filtered(
+    "status tag target queue type priority key batch parent schedule node since until error archived"
+)
 def list_(
-    status: given.Statuses = None,
-    tag: given.Tags = None,
-    target: given.Targets = None,
-    queue: given.Queue = None,
-    type_: given.Types = None,
-    priority: given.Priorities = None,
-    key: given.Key = None,
-    batch: given.Batch = None,
-    parent: given.Parent = None,
-    schedule: given.ScheduleName = None,
-    node: given.Node = None,
-    since: given.Since = None,
-    until: given.Until = None,
-    error: given.ErrorText = None,
-    archived: given.Archived = False,
+    where: JobFilter,
     limit: given.Limit = 50,
     cursor: given.Cursor = None,
     counts: Annotated[bool, typer.Option("--counts", help="Only how many jobs are in each state.")] = False,
@@ -46,23 +34,6 @@ def list_(
 ) -> None:
     """List jobs, newest first."""
     out = Output(as_json=json)
-    where = given.job_filter(
-        statuses=status,
-        tags=tag,
-        targets=target,
-        queue=queue,
-        types=type_,
-        priorities=priority,
-        key=key,
-        batch=batch,
-        parent=parent,
-        schedule=schedule,
-        node=node,
-        since=since,
-        until=until,
-        error=error,
-        archived=archived,
-    )
     with given.opened(url) as scheduler:
         if counts:
             show_counts(scheduler, out)
@@ -109,7 +80,7 @@ def show(
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Everything about one job: what it is, how its runs went, and why it waits."""
+    """Show everything about one job: what it is, how its runs went, and why it waits."""
     identity = given.identity(job_id)
     with given.opened(url) as scheduler:
         job = scheduler.jobs.get(identity)
@@ -121,15 +92,79 @@ def show(
             steps = {"nodes": graph.nodes, "edges": graph.edges} if len(graph) > 1 else None
             out.document({"job": job, "executions": runs, "waiting_for": reasons, "graph": steps})
             return
-        show_job(out, job)
+        _show_job(out, job)
         if runs:
-            show_runs(out, runs, traceback=traceback)
+            _show_runs(out, runs, traceback=traceback)
         if len(graph) > 1:
             out.heading("Graph")
             out.text(str(graph))
         if reasons and job.status is not JobStatus.RUNNING:
             out.heading("Why it is not running")
             out.table(("code", "text", "until"), reasons)
+
+
+def _show_job(out: Output, job: Job) -> None:
+    """What the job is."""
+    progress = job.progress
+    arguments = [*(repr(value) for value in job.args), *(f"{k}={v!r}" for k, v in job.kwargs.items())]
+    out.details(
+        {
+            "id": job.id,
+            "status": job.status,
+            "call": f"{job.target}({', '.join(arguments)})",
+            "type": job.type,
+            "priority": job.priority,
+            "queue": job.queue,
+            "lane": job.lane.value,
+            "tags": job.tags,
+            "params": job.params,
+            "created": job.created_at,
+            "due": job.scheduled_at,
+            "started": job.started_at,
+            "finished": job.finished_at,
+            "expires": job.expires_at,
+            "attempts": f"{job.attempts} of {job.max_retries + 1}",
+            "crashes": job.crashes or None,
+            "progress": None if progress is None else f"{progress.fraction:.0%} {progress.message or ''}",
+            "node": job.node_id,
+            "business key": job.business_key,
+            "idempotency key": job.idempotency_key,
+            "parent": job.parent_id,
+            "batch": job.batch_id,
+            "schedule": job.schedule,
+            "superseded by": job.superseded_by,
+            "canceled": job.canceled_reason,
+            "caller": job.caller,
+            "error": job.error,
+            "result": repr(job.result) if job.status is JobStatus.SUCCEEDED else None,
+            "archived": job.archived or None,
+        }
+    )
+
+
+def _show_runs(out: Output, runs: list[Execution], *, traceback: bool) -> None:
+    """How its runs went."""
+    out.heading("Runs")
+    out.table(
+        ("attempt", "status", "started", "duration", "waited", "node", "error"),
+        [
+            (
+                run.attempt if run.counted else "-",
+                run.status,
+                run.started_at,
+                run.duration,
+                run.queue_wait,
+                run.node_id,
+                run.error,
+            )
+            for run in runs
+        ],
+        spare=("waited", "node", "started"),
+    )
+    for run in runs:
+        if traceback and run.traceback:
+            out.heading(f"Traceback of attempt {run.attempt}")
+            out.text(run.traceback)
 
 
 @commands.command(epilog=EPILOG)
@@ -153,7 +188,9 @@ def explain(job_id: given.JobId, url: given.Url = None, json: given.Json = False
 @commands.command(epilog=EPILOG)
 def logs(
     job_id: given.JobId,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Lines to show, at most; the newest.")] = 1000,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Show at most this many lines, the newest.")
+    ] = 1000,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
@@ -186,36 +223,18 @@ def logs(
 
 
 @commands.command(epilog=EPILOG)
+@given.filtered("status tag target queue key batch schedule since until")
 def cancel(
     job_ids: given.JobIds = None,
-    status: given.Statuses = None,
-    tag: given.Tags = None,
-    target: given.Targets = None,
-    queue: given.Queue = None,
-    key: given.Key = None,
-    batch: given.Batch = None,
-    schedule: given.ScheduleName = None,
-    since: given.Since = None,
-    until: given.Until = None,
+    where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Cancel so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Cancel at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """Cancel jobs and what depends on them: those named, or all that match the filter."""
-    where = given.job_filter(
-        statuses=status,
-        tags=tag,
-        targets=target,
-        queue=queue,
-        key=key,
-        batch=batch,
-        schedule=schedule,
-        since=since,
-        until=until,
-    )
     with given.opened(url) as scheduler:
         if job_ids:
             no_filter(where, "cancel")
@@ -226,7 +245,7 @@ def cancel(
 
 @commands.command(epilog=EPILOG)
 def pause(job_ids: given.JobIds = None, url: given.Url = None, json: given.Json = False) -> None:
-    """Take jobs out of the queue until they are resumed; pending and failed ones."""
+    """Take pending or failed jobs out of the queue until they are resumed."""
     with given.opened(url) as scheduler:
         each(scheduler, job_ids, scheduler.pause_job, "paused", "cannot be paused now", Output(as_json=json))
 
@@ -239,34 +258,18 @@ def resume(job_ids: given.JobIds = None, url: given.Url = None, json: given.Json
 
 
 @commands.command(epilog=EPILOG)
+@given.filtered("tag target queue batch schedule since until error")
 def retry(
     job_ids: given.JobIds = None,
-    tag: given.Tags = None,
-    target: given.Targets = None,
-    queue: given.Queue = None,
-    batch: given.Batch = None,
-    schedule: given.ScheduleName = None,
-    since: given.Since = None,
-    until: given.Until = None,
-    error: given.ErrorText = None,
+    where: JobFilter = given.NO_FILTER,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Retry so many, at most.", show_default=False)
+        int | None, typer.Option("--limit", min=1, help="Retry at most this many jobs.", show_default=False)
     ] = None,
     yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """Run failed jobs again, with all their attempts: those named, or all that match the filter."""
-    where = given.job_filter(
-        tags=tag,
-        targets=target,
-        queue=queue,
-        batch=batch,
-        schedule=schedule,
-        since=since,
-        until=until,
-        error=error,
-    )
     with given.opened(url) as scheduler:
         if job_ids:
             no_filter(where, "retry")
@@ -280,7 +283,7 @@ def retry(
 def delete(
     job_ids: given.JobIds = None, yes: given.Yes = False, url: given.Url = None, json: given.Json = False
 ) -> None:
-    """Remove jobs for good, with their history and logs; not while they run."""
+    """Remove jobs for good, with their history and logs; a running job is not removed."""
     with given.opened(url) as scheduler:
         out = Output(as_json=json)
         if job_ids and not confirmed(f"delete {len(job_ids)} jobs with their history", yes=yes, out=out):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, NothingFound
+from ratchet.cli.exit_codes import EPILOG, NothingFound
 from ratchet.cli.output import Output, shown_value
 from ratchet.model.cluster import LimitRecord
 from ratchet.model.durations import parse_duration
@@ -40,7 +40,9 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
 @commands.command(epilog=EPILOG)
 def show(
     name: Name,
-    most: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Holders to show.")] = 50,
+    most: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=1000, help="Show at most this many holders.")
+    ] = 50,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
@@ -78,17 +80,18 @@ def set_(
     concurrent: Annotated[
         int | None,
         typer.Option(
-            "--concurrent", min=0, help="Jobs of this resource that run at once.", show_default=False
+            "--concurrent", min=0, help="How many jobs of this resource may run at once.", show_default=False
         ),
     ] = None,
     rate: Annotated[
-        int | None, typer.Option("--rate", min=1, help="Jobs that start per period.", show_default=False)
+        int | None,
+        typer.Option("--rate", min=1, help="How many jobs may start per period.", show_default=False),
     ] = None,
     per: Annotated[str, typer.Option("--per", metavar="DURATION", help="The period of --rate.")] = "1m",
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Create or change a limit; what is not named stays as it was."""
+    """Create or change a limit; what you do not name stays as it was."""
     if concurrent is None and rate is None:
         raise typer.BadParameter("say --concurrent, --rate, or both", param_hint="--concurrent")
     try:

@@ -8,20 +8,20 @@ import typer
 from msgspec import structs
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import NothingFound
+from ratchet.cli.exit_codes import NothingFound
 from ratchet.cli.output import Output, ago
 from ratchet.model.cluster import NodeRecord, NodeState
 from ratchet.scheduler import Scheduler
 
 
 def nodes(
-    every: Annotated[bool, typer.Option("--all", help="Dead ones too.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show dead nodes too.")] = False,
     remove: Annotated[
         list[str] | None,
         typer.Option(
             "--remove",
             metavar="NODE",
-            help="Forget this node, which must be dead or silent; what it was running is requeued. May be repeated.",
+            help="Forget this node, which must be dead or silent; its running jobs are requeued. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -84,7 +84,7 @@ def _remove(scheduler: Scheduler, node_ids: list[str]) -> None:
 
 
 def _document(node: NodeRecord) -> dict[str, Any]:
-    """The node's row, with what it says about itself beside it instead of inside a string."""
+    """The node's row, with what the node says about itself as fields instead of one string."""
     row = structs.asdict(node)
     row.pop("info")
     return {**row, **structs.asdict(node.about)}

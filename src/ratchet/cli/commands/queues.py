@@ -1,4 +1,4 @@
-"""``ratchet queues``: show queues, close and open them."""
+"""``ratchet queues``: show queues, pause and resume them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, NothingFound, Refused
+from ratchet.cli.exit_codes import EPILOG, NothingFound, Refused
 from ratchet.cli.output import Output
 from ratchet.scheduler import Scheduler
 
@@ -18,7 +18,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.", s
 
 @commands.command("list", epilog=EPILOG)
 def list_(url: given.Url = None, json: given.Json = False) -> None:
-    """List queues with what waits and runs in each."""
+    """List queues, with how many jobs wait and run in each."""
     with given.opened(url) as scheduler:
         found = scheduler.queues.list()
         out = Output(as_json=json)
@@ -34,7 +34,7 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
 
 @commands.command(epilog=EPILOG)
 def pause(name: Name, url: given.Url = None, json: given.Json = False) -> None:
-    """Let no job of a queue start, on any node; running ones go on. The queue need not exist yet."""
+    """Let no job of a queue start, on any node; running jobs go on. The queue need not exist yet."""
     with given.opened(url) as scheduler:
         if not scheduler.queues.pause(name):
             raise Refused(f"queue {name!r} is already paused")

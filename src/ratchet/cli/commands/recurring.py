@@ -1,4 +1,4 @@
-"""``ratchet recurring``: schedules, their runs, and how to hold them."""
+"""``ratchet recurring``: schedules and their runs; pause, trigger and remove them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import typer
 
 from ratchet.api.recurring import Schedule
 from ratchet.cli import parameters as given
-from ratchet.cli.exits import EPILOG, Refused
+from ratchet.cli.exit_codes import EPILOG, Refused
 from ratchet.cli.output import Output, ago
 
 commands = typer.Typer(
-    help="Recurring jobs: schedules, their runs, and how to hold them.", no_args_is_help=True, epilog=EPILOG
+    help="Recurring jobs: schedules and their runs; pause, trigger and remove them.",
+    no_args_is_help=True,
+    epilog=EPILOG,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
@@ -48,7 +50,7 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
 
 
 def _facts(record: Any) -> dict[str, Any]:
-    """A schedule for machines: without the template, which is the engine's business."""
+    """A schedule for machines; without the template of its jobs, which only the engine needs."""
     spec = record.spec
     return {
         "name": spec.name,
@@ -72,7 +74,7 @@ def _facts(record: Any) -> dict[str, Any]:
 @commands.command(epilog=EPILOG)
 def show(
     name: Name,
-    count: Annotated[int, typer.Option("--next", min=1, max=1000, help="Fire times to show.")] = 10,
+    count: Annotated[int, typer.Option("--next", min=1, max=1000, help="How many fire times to show.")] = 10,
     limit: given.Limit = 10,
     url: given.Url = None,
     json: given.Json = False,
@@ -129,7 +131,7 @@ def trigger(name: Name, url: given.Url = None, json: given.Json = False) -> None
 
 @commands.command(epilog=EPILOG)
 def remove(name: Name, url: given.Url = None, json: given.Json = False) -> None:
-    """Forget a schedule; its runs stay. One that is declared in code comes back when a worker starts."""
+    """Forget a schedule; its runs stay. A schedule that is declared in code comes back when a worker starts."""
     with given.opened(url) as scheduler:
         scheduler.schedules.get(name).remove()
         Output(as_json=json).say(f"removed {name}", removed=name)

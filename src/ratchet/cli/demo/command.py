@@ -1,4 +1,4 @@
-"""``ratchet demo``: see it at work."""
+"""``ratchet demo``: watch a small shop at work."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.demo.show import Act, board, perform, problems_of
-from ratchet.cli.exits import ExitCode
+from ratchet.cli.demo.scenario import DemoJob, problems_of, run_demo, state_table
+from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output, console
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
@@ -29,11 +29,11 @@ def demo(
         ),
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document instead of the show.")
+        bool, typer.Option("--json", help="Print one JSON document instead of the table.")
     ] = False,
 ) -> None:
     """
-    Watch a tiny shop at work, for a few seconds.
+    Watch a small shop at work, for a few seconds.
 
     Jobs succeed, one is retried, one becomes a dead letter with a redacted error, one is canceled, one
     exceeds its timeout, one is async, one runs in a process of its own. Exit code 0 only if every job
@@ -45,34 +45,34 @@ def demo(
         scheduler = Scheduler(chosen, allow=["ratchet.cli.demo.shop"], options=options)
         try:
             with scheduler:
-                acts = perform(scheduler, stage)
-            problems = problems_of(scheduler, acts)
+                jobs = run_demo(scheduler, stage)
+            problems = problems_of(scheduler, jobs)
         finally:
             scheduler.close()
     if json:
         Output(as_json=True).document(
-            {"ok": not problems, "problems": problems, "jobs": [_facts(a) for a in acts]}
+            {"ok": not problems, "problems": problems, "jobs": [_facts(a) for a in jobs]}
         )
     else:
-        stage.print(board(acts, "How it ended"))
+        stage.print(state_table(jobs, "How it ended"))
         stage.print()
         for problem in problems:
             stage.print(f"[red]✗[/] {problem}")
         if not problems:
-            stage.print(f"[green]✓[/] all {len(acts)} jobs ended as they should; no credential was stored")
+            stage.print(f"[green]✓[/] all {len(jobs)} jobs ended as they should; no credential was stored")
     if problems:
         raise typer.Exit(ExitCode.ERROR)
 
 
-def _facts(act: Act) -> dict[str, object]:
-    job = act.job
+def _facts(demo_job: DemoJob) -> dict[str, object]:
+    job = demo_job.job
     return {
-        "id": act.handle.id,
-        "what": act.title,
-        "expected": act.status,
+        "id": demo_job.handle.id,
+        "what": demo_job.title,
+        "expected": demo_job.status,
         "status": None if job is None else job.status,
         "attempts": None if job is None else job.attempts,
-        "says": act.note,
+        "says": demo_job.note,
     }
 
 
@@ -87,7 +87,7 @@ def _store_url(url: str | None) -> Iterator[str]:
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """The show speaks for itself: what the engine logs about it would only tear the picture."""
+    """Keep the engine's log lines from breaking up the table."""
     logger = logging.getLogger("ratchet")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

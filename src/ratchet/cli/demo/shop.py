@@ -12,14 +12,14 @@ from ratchet.model.errors import do_not_retry
 
 logger = logging.getLogger(__name__)
 
-#: What must be found nowhere after the demo: neither in the store nor on the screen.
+#: These must appear nowhere: neither in the store nor on the screen.
 PASSWORD = "hunter2-in-the-demo"
 API_KEY = "sk_live_51DemoDemoDemoDemo"
 
 
 @do_not_retry("the supplier's account is closed")
 class AccountClosed(Exception):
-    """A failure that no second attempt can mend."""
+    """A failure that no second attempt can fix."""
 
 
 def charge(order: int) -> str:
@@ -42,7 +42,7 @@ def pay_supplier(order: int) -> None:
 
 
 def send_newsletter(readers: int) -> None:
-    """Takes long, and is canceled on its way."""
+    """Takes long, and is canceled while it runs."""
     context = JobContext.current()
     for reader in range(readers):
         context.check_canceled()

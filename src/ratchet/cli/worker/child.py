@@ -20,24 +20,24 @@ from typing import NoReturn
 
 import msgspec
 
-from ratchet.cli.apps import AppNotUsable, load_scheduler
+from ratchet.cli.user_app import AppNotUsable, load_scheduler
 from ratchet.cli.worker.logs import log_to_stderr
 from ratchet.cli.worker.messages import (
-    Bury,
+    ChildSettings,
     Drain,
     Failed,
     Leaving,
     LineReader,
-    Order,
     Pulse,
     Quit,
     Ready,
     Report,
+    RescueNode,
     decode_command,
     encoded,
     given_options,
 )
-from ratchet.cli.worker.signals import release_interrupts
+from ratchet.cli.worker.os_signals import release_interrupts
 from ratchet.config import URL_VARIABLE
 from ratchet.engine.node import Node, Phase
 from ratchet.model.errors import RatchetError, StoreUnavailable
@@ -49,9 +49,9 @@ logger = logging.getLogger("ratchet.worker")
 #: Seconds between two signs of life.
 PULSE = 1.0
 #: How long the interpreter may take to end by itself once everything is done.
-LAST_WORDS = 5.0
+EXIT_LIMIT = 5.0
 
-#: Queues that a warning names, at most.
+#: A warning names at most this many queues.
 QUEUES_NAMED = 20
 
 EXIT_FAILED = 1
@@ -61,24 +61,24 @@ EXIT_HANDED_BACK = 0
 class WorkerChild:
     """One node under a supervisor, from import to exit."""
 
-    def __init__(self, app: str, order: Order) -> None:
+    def __init__(self, app: str, settings: ChildSettings) -> None:
         self._app = app
-        self._order = order
+        self._settings = settings
         self._leave = threading.Event()
         self._reason = ""
-        self._timeout = order.drain_timeout
+        self._timeout = settings.drain_timeout
         self._starting = False
         self._core: Core | None = None
         self._node: Node | None = None
 
-    # --- life
+    # --- from import to exit
 
     def run(self) -> int:
         """Work until told to leave; the exit code."""
         faulthandler.enable()
         signal.signal(signal.SIGTERM, self._on_sigterm)
-        # Ctrl-C reaches the whole group: the supervisor hears it too and decides. A handler, since
-        # programs that a job starts would inherit an ignored signal.
+        # Ctrl-C reaches the whole process group; the supervisor gets it too and decides. A handler that does
+        # nothing, because programs that a job starts would inherit an ignored signal.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         release_interrupts()
         threading.Thread(target=self._obey, name="ratchet-control", daemon=True).start()
@@ -92,25 +92,25 @@ class WorkerChild:
         return self._finish(core)
 
     def _load(self) -> Scheduler:
-        scheduler = load_scheduler(self._app, self._order.path)
-        log_to_stderr(self._order.log_level, as_json=self._order.log_json)
+        scheduler = load_scheduler(self._app, self._settings.path)
+        log_to_stderr(self._settings.log_level, as_json=self._settings.log_json)
         return scheduler
 
     def _start(self, scheduler: Scheduler) -> Core:
         core = scheduler.backend
         if not isinstance(core, Core):
             raise RatchetError(f"{self._app} is not a scheduler that can be run by a worker")
-        order = self._order
-        if order.store_named and core.url != os.environ.get(URL_VARIABLE):
+        settings = self._settings
+        if settings.store_named and core.url != os.environ.get(URL_VARIABLE):
             raise AppNotUsable(
                 f"{self._app} names its store in its code, so --url cannot choose another; write Scheduler() there"
             )
         changes = {
             name: value
             for name, value in (
-                ("concurrency", order.concurrency),
-                ("queues", order.queues),
-                ("drain_timeout", order.drain_timeout),
+                ("concurrency", settings.concurrency),
+                ("queues", settings.queues),
+                ("drain_timeout", settings.drain_timeout),
             )
             if value is not None
         }
@@ -135,12 +135,12 @@ class WorkerChild:
                 shared=core.url is not None and core.store.capabilities.several_processes,
             )
         )
-        os.set_blocking(order.status, False)  # from here on a sign of life that nobody reads is dropped
+        os.set_blocking(settings.status, False)  # from here on, a report that nobody reads is dropped
         return core
 
     @staticmethod
     def _warn_of_unknown_queues(core: Core) -> None:
-        """A queue need not exist yet, but where others do, a name that nobody has used may be a slip."""
+        """A queue need not exist yet; but if others do, a name that was never used may be a typing error."""
         if core.options.queues is None:
             return
         known = {queue.name for queue in core.store.queues()}
@@ -153,7 +153,7 @@ class WorkerChild:
             )
 
     def _work(self, core: Core) -> None:
-        """Report until told to leave. The main thread does nothing else, so signals are heard at once."""
+        """Report until told to leave. The main thread does nothing else, so it handles signals at once."""
         node = self._node
         limit = core.options.stuck_thread_limit
         while node is not None and not self._leave.wait(PULSE):
@@ -162,7 +162,7 @@ class WorkerChild:
                 self.leave(f"{node.stuck} threads ignored their interruption", announce=True)
 
     def _overdue(self, node: Node, core: Core) -> float:
-        """How long the poll loop should have come round; an idle one may rest for long, rightly."""
+        """How many seconds the poll loop is late; an idle loop may wait for long."""
         turned_at = node.pulse()
         if turned_at is None or node.phase is not Phase.RUNNING:
             return 0.0
@@ -170,7 +170,7 @@ class WorkerChild:
         return max(0.0, time.monotonic() - turned_at - longest_rest)
 
     def _finish(self, core: Core) -> int:
-        """Drain; what does not end is released by name before this process takes it along."""
+        """Drain. Jobs that do not end are handed back before this process ends."""
         logger.info("leaving: %s", self._reason)
         threading.Thread(target=self._pulse_while_leaving, name="ratchet-pulse", daemon=True).start()
         ended = core.stop(drain=True, timeout=self._timeout)
@@ -187,7 +187,7 @@ class WorkerChild:
             time.sleep(PULSE)
 
     def _release(self) -> None:
-        """Hand back whatever this node still holds: its code ends with the process, an instant later."""
+        """Hand back all jobs that this node still holds: their code ends with the process, right after this."""
         core, node = self._core, self._node
         if core is None or node is None:
             return
@@ -196,10 +196,10 @@ class WorkerChild:
         except RatchetError as error:
             logger.warning("what was running could not be handed back (%s); others will notice", error)
 
-    # --- being told
+    # --- commands
 
     def leave(self, reason: str, *, timeout: float | None = None, announce: bool = False) -> None:
-        """Begin to leave; only the first reason counts. *announce*: the supervisor does not know yet."""
+        """Begin to leave; only the first call counts. *announce*: tell the supervisor, which does not know yet."""
         if self._leave.is_set():
             return
         self._reason = reason
@@ -209,14 +209,14 @@ class WorkerChild:
             self._report(Leaving(reason=reason))
         self._leave.set()
         if not self._starting:
-            _exit(EXIT_HANDED_BACK)  # still importing: nothing is held, and an import cannot be asked to stop
+            _exit(EXIT_HANDED_BACK)  # still importing: no job is held, and an import cannot be stopped
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self.leave("SIGTERM", announce=True)
 
     def _obey(self) -> None:
         """Read the supervisor's commands; the end of the pipe means that it is gone."""
-        control = self._order.control
+        control = self._settings.control
         reader = LineReader(control)
         while not reader.ended:
             select.select([control], [], [])
@@ -224,14 +224,14 @@ class WorkerChild:
                 match decode_command(line):
                     case Drain(timeout=timeout):
                         self.leave("the supervisor said so", timeout=timeout)
-                    case Bury(node_id=node_id):
-                        self._bury(node_id)
+                    case RescueNode(node_id=node_id):
+                        self._rescue(node_id)
                     case Quit():
                         self._release()
                         _exit(EXIT_HANDED_BACK)
         self.leave("the supervisor is gone")
 
-    def _bury(self, node_id: str) -> None:
+    def _rescue(self, node_id: str) -> None:
         if self._node is None or self._core is None:
             return
         try:
@@ -241,13 +241,13 @@ class WorkerChild:
 
     def _report(self, report: Report) -> None:
         try:
-            os.write(self._order.status, encoded(report))
+            os.write(self._settings.status, encoded(report))
         except OSError:
-            pass  # the supervisor is gone or does not read: the control pipe tells, this one cannot
+            pass  # the supervisor is gone or does not read; the control pipe tells which
 
 
 def _exit(code: int) -> NoReturn:
-    """End now, whatever other threads do, but with everything said."""
+    """End now, whatever other threads do, but write out logs and output first."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -256,12 +256,12 @@ def _exit(code: int) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the child process."""
-    app, order = arguments if arguments is not None else sys.argv[1:]
-    code = WorkerChild(app, msgspec.json.decode(order, type=Order)).run()
-    # A thread of user code may keep the interpreter from ending: it gets a moment, then it ends all the same.
-    last_words = threading.Timer(LAST_WORDS, _exit, (code,))
-    last_words.daemon = True
-    last_words.start()
+    app, settings = arguments if arguments is not None else sys.argv[1:]
+    code = WorkerChild(app, msgspec.json.decode(settings, type=ChildSettings)).run()
+    # A thread of user code may keep the interpreter from ending: end it after a moment all the same.
+    forced_exit = threading.Timer(EXIT_LIMIT, _exit, (code,))
+    forced_exit.daemon = True
+    forced_exit.start()
     sys.exit(code)
 
 

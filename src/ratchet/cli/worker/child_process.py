@@ -1,4 +1,4 @@
-"""A child as its supervisor sees it: a process, two pipes, and when it last gave a sign of life."""
+"""A child process as its supervisor sees it: its id, two pipes, and when it last gave a sign of life."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from typing import Protocol
 import msgspec
 
 from ratchet.cli.worker.messages import (
+    ChildSettings,
     Command,
     Failed,
     LineReader,
-    Order,
     Pulse,
     Ready,
     Report,
     decode_report,
     encoded,
 )
-from ratchet.cli.worker.signals import interrupts_held
+from ratchet.cli.worker.os_signals import interrupts_held
 
 
 class Spawn(Protocol):
-    """Starts a process that inherits the two descriptors of *order* and nothing else; its id."""
+    """Starts a process that inherits the two descriptors of *settings* and nothing else; its id."""
 
-    def __call__(self, order: Order) -> subprocess.Popen[bytes]: ...
+    def __call__(self, settings: ChildSettings) -> subprocess.Popen[bytes]: ...
 
 
 def spawn_worker(app: str, environment: Mapping[str, str]) -> Spawn:
     """Starts ``python -m ratchet.cli.worker.child`` for *app*, with *environment* added to this process's."""
 
-    def spawn(order: Order) -> subprocess.Popen[bytes]:
+    def spawn(settings: ChildSettings) -> subprocess.Popen[bytes]:
         arguments = [
             sys.executable,
             "-m",
             "ratchet.cli.worker.child",
             app,
-            msgspec.json.encode(order).decode(),
+            msgspec.json.encode(settings).decode(),
         ]
         with interrupts_held():
             return subprocess.Popen(
                 arguments,
-                pass_fds=(order.status, order.control),
+                pass_fds=(settings.status, settings.control),
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment},
             )
@@ -58,18 +58,20 @@ class ChildProcess:
     """
     One child process.
 
-    Death and SIGSTOP come from ``waitpid``, which user code cannot delay; everything else the child
-    says itself. ``node_id`` is what to beat for: it changes when the child had to start over.
+    ``waitpid`` tells whether it has ended or was stopped, and user code cannot delay that; the rest the
+    child reports itself. ``node_id`` is the node to beat for; it changes if the child had to register anew.
     """
 
-    def __init__(self, spawn: Spawn, order: Order, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, spawn: Spawn, settings: ChildSettings, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._monotonic = monotonic
         status, status_end = os.pipe()
         control_end, control = os.pipe()
         try:
-            self._process = spawn(msgspec.structs.replace(order, status=status_end, control=control_end))
+            self._process = spawn(msgspec.structs.replace(settings, status=status_end, control=control_end))
         finally:
-            # Only the child may hold its ends: the end of a pipe is how one side learns that the other is gone.
+            # Only the child may hold its ends of the pipes: a pipe ends when the other side is gone.
             os.close(status_end)
             os.close(control_end)
         self.pid = self._process.pid
@@ -84,11 +86,11 @@ class ChildProcess:
         self.overdue = 0.0
         self.stopped = False  # by SIGSTOP
         self.exit_code: int | None = None  # negative: the signal that killed it
-        self.leaving = False  # it was told to, or said so
-        self.given_up = False  # it shows no life: nobody beats for it any more, and it is being killed
-        self.deadline: float | None = None  # when it is killed if it has not ended
+        self.leaving = False  # it was told to leave, or said that it leaves
+        self.given_up = False  # no sign of life: nobody beats for it any more, and it is being killed
+        self.deadline: float | None = None  # when to kill it if it has not ended
 
-    # --- seeing
+    # --- observing
 
     def observe(self) -> None:
         """Learn from the operating system whether the process has ended, was stopped or goes on."""
@@ -110,7 +112,7 @@ class ChildProcess:
 
     def _ended(self, code: int) -> None:
         self.exit_code = code
-        self._process.returncode = code  # it was reaped here, so that Popen must not wait for it
+        self._process.returncode = code  # reaped here: Popen must not wait for it again
 
     def listen(self) -> list[Report]:
         """What the child has said since the last call."""
@@ -147,14 +149,14 @@ class ChildProcess:
         return self.exit_code is None
 
     def silent_for(self, now: float) -> float:
-        """Seconds without a sign that the child's code runs: neither a word nor a turn of its poll loop."""
+        """Seconds without a sign that the child's code runs: no report, or no progress of its poll loop."""
         overdue = 0.0 if self.leaving else self.overdue
         return max(now - self.heard_at, overdue)
 
     # --- acting
 
     def tell(self, command: Command) -> None:
-        """Send *command*; a child that no longer listens is about to be seen dead."""
+        """Send *command*. A child that no longer reads is about to be found dead."""
         if self._control is None:
             return
         try:
@@ -163,7 +165,7 @@ class ChildProcess:
             pass
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the process, if it has not been reaped: its id may belong to another by then."""
+        """Send a signal to the process, unless it was reaped: its id may then belong to another process."""
         if self.is_running:
             os.kill(self.pid, number)
 
@@ -189,7 +191,7 @@ class ChildProcess:
 
 
 def nodes_to_beat_for(children: Sequence[ChildProcess]) -> list[str]:
-    """The nodes whose process lives, is not stopped and shows that it can work."""
+    """The nodes whose process lives, is not stopped and gives signs of life."""
     return [
         child.node_id
         for child in children

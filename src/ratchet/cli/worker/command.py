@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ratchet.cli.apps import split_app
+from ratchet.cli.user_app import split_app
 from ratchet.cli.worker.child_process import ChildProcess, spawn_worker
 from ratchet.cli.worker.logs import LEVELS, log_to_stderr
-from ratchet.cli.worker.messages import Order
-from ratchet.cli.worker.sources import SourceWatch, sources_of
+from ratchet.cli.worker.messages import ChildSettings
+from ratchet.cli.worker.source_watch import SourceWatch, sources_of
 from ratchet.cli.worker.supervisor import Supervisor
 from ratchet.config import URL_VARIABLE
 from ratchet.model.durations import parse_duration
@@ -38,12 +38,12 @@ def worker(
             "--concurrency",
             "-c",
             min=1,
-            help="Jobs that run at once in threads, per process.",
+            help="How many jobs run at once in threads, per process.",
             show_default=False,
         ),
     ] = None,
     processes: Annotated[
-        int, typer.Option("--processes", "-p", min=1, max=512, help="Processes to run.")
+        int, typer.Option("--processes", "-p", min=1, max=512, help="How many processes to run.")
     ] = 1,
     queues: Annotated[
         str | None,
@@ -51,7 +51,7 @@ def worker(
             "--queues",
             "-q",
             metavar="NAMES",
-            help="Only take jobs of these queues (emails,default).",
+            help="Take only jobs of these queues (emails,default).",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +66,7 @@ def worker(
         typer.Option(
             "--drain-timeout",
             metavar="DURATION",
-            help="How long running jobs may finish when the worker stops (30s).",
+            help="How long running jobs may take to finish when the worker stops (30s).",
             show_default=False,
         ),
     ] = None,
@@ -75,8 +75,8 @@ def worker(
         typer.Option(
             "--unresponsive-after",
             metavar="DURATION",
-            help="Replace a process that shows no life for so long: a deadlock, or one C call that holds the "
-            "interpreter; 0: never.",
+            help="Replace a process that shows no sign of life for this long, as in a deadlock or in one C call "
+            "that holds the interpreter; 0: never.",
         ),
     ] = "2m",
     log_level: Annotated[str, typer.Option("--log-level", help=", ".join(LEVELS))] = "INFO",
@@ -94,8 +94,8 @@ def worker(
     """
     Run jobs until told to stop.
 
-    A small process without your code starts the others, which have it, beats for them, and replaces those
-    that die. SIGTERM or Ctrl-C: take no more jobs, let running ones finish, hand back the rest; Ctrl-C again:
+    A small process without your code starts the processes that run it, beats for them, and replaces those that
+    die. SIGTERM or Ctrl-C: take no more jobs, let running jobs finish, hand back the rest. Ctrl-C again: stop
     at once. SIGHUP: replace the processes one after the other. Logs go to stderr.
     """
     split_app(app)
@@ -103,10 +103,10 @@ def worker(
     if level not in LEVELS:
         raise typer.BadParameter(f"{log_level!r} is none of {', '.join(LEVELS)}", param_hint="--log-level")
     log_to_stderr(level, as_json=json)
-    patience = _seconds(unresponsive_after, "--unresponsive-after")
+    silence = _seconds(unresponsive_after, "--unresponsive-after")
     drain = None if drain_timeout is None else _seconds(drain_timeout, "--drain-timeout")
     here = str(Path.cwd())
-    order = Order(
+    settings = ChildSettings(
         status=-1,
         control=-1,
         path=here,
@@ -119,9 +119,9 @@ def worker(
     )
     spawn = spawn_worker(app, {} if url is None else {URL_VARIABLE: url})
     supervisor = Supervisor(
-        lambda: ChildProcess(spawn, order),
+        lambda: ChildProcess(spawn, settings),
         processes=processes,
-        unresponsive_after=patience or None,
+        unresponsive_after=silence or None,
         drain_timeout=drain,
         sources=_sources(app, here) if reload else None,
     )

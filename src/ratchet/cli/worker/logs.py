@@ -1,4 +1,4 @@
-"""How a worker logs to stderr: readable lines, or JSON; with the job's id, and without credentials."""
+"""How a worker logs to stderr: readable lines or JSON, with the job's id and without credentials."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class JsonFormatter(WorkerFormatter):
 
 
 def log_to_stderr(level: str, *, as_json: bool = False) -> None:
-    """Log to stderr, unless the app has configured logging itself: then its configuration stands."""
+    """Log to stderr, unless the app has configured logging itself."""
     root = logging.getLogger()
     if root.handlers:
         return

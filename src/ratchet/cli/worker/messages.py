@@ -1,4 +1,4 @@
-"""What a supervisor and its children say to each other: one JSON value per line, over two pipes."""
+"""The messages between a supervisor and its children: one JSON value per line, over two pipes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ratchet.model.options import Options
 LINE_LIMIT = 1 << 20
 
 
-class Order(Struct, frozen=True, kw_only=True):
-    """What a child is started with, on its command line; nothing in it is secret."""
+class ChildSettings(Struct, frozen=True, kw_only=True):
+    """What a child is told on its command line; nothing in it is secret."""
 
     status: int  # the file descriptor the child writes to
     control: int  # the file descriptor the child reads from; its end means that the supervisor is gone
@@ -32,7 +32,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 class Ready(Struct, frozen=True, kw_only=True, tag=True):
-    """The node is registered and takes work. The pipe is private, so the URL travels whole."""
+    """The node is registered and takes jobs. The pipe is private, so the URL may hold a password."""
 
     node_id: str
     url: str
@@ -43,21 +43,21 @@ class Ready(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Pulse(Struct, frozen=True, kw_only=True, tag=True):
-    """The child can run Python. ``overdue``: for how many seconds its poll loop should have come round."""
+    """A sign of life: the child can run Python. ``overdue``: how many seconds its poll loop is late."""
 
     node_id: str
     overdue: float = 0.0
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
-    """The child cannot start. ``passing``: it may work later, the database is away."""
+    """The child cannot start. ``passing``: it may succeed later, because the database is away."""
 
     message: str
     passing: bool = False
 
 
 class Leaving(Struct, frozen=True, kw_only=True, tag=True):
-    """The child takes no more work and will end; it should be replaced now."""
+    """The child takes no more jobs and will end; it should be replaced now."""
 
     reason: str
 
@@ -66,23 +66,23 @@ class Leaving(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Drain(Struct, frozen=True, kw_only=True, tag=True):
-    """Take no more work, let running jobs finish, then end."""
+    """Take no more jobs, let running jobs finish, then end."""
 
     timeout: float | None = None
 
 
 class Quit(Struct, frozen=True, kw_only=True, tag=True):
-    """Give everything back and end at once."""
+    """Hand back all jobs and end at once."""
 
 
-class Bury(Struct, frozen=True, kw_only=True, tag=True):
-    """The process of this node has ended, surely: take its work back without waiting for its silence."""
+class RescueNode(Struct, frozen=True, kw_only=True, tag=True):
+    """The process of this node has certainly ended: requeue its jobs without waiting for its silence."""
 
     node_id: str
 
 
 Report: TypeAlias = Ready | Pulse | Failed | Leaving
-Command: TypeAlias = Drain | Quit | Bury
+Command: TypeAlias = Drain | Quit | RescueNode
 
 _reports = msgspec.json.Decoder(Report)
 _commands = msgspec.json.Decoder(Command)
@@ -106,7 +106,7 @@ def decode_command(line: bytes) -> Command:
 
 
 class LineReader:
-    """Complete lines of a file descriptor that does not block; ``ended`` once the other side is gone."""
+    """Reads complete lines from a file descriptor without blocking; ``ended`` once the other side is gone."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -133,7 +133,7 @@ class LineReader:
 
 
 def given_options(options: Options) -> dict[str, Any]:
-    """The options that were set, as values that JSON carries and `Options` accepts again."""
+    """The options that were set, as values that JSON can hold and `Options` accepts."""
     given = {name: getattr(options, name) for name in sorted(options.given)}
     return {
         name: value.total_seconds() if hasattr(value, "total_seconds") else value

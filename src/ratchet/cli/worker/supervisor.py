@@ -2,7 +2,7 @@
 The supervisor of ``ratchet worker``: a process without user code that keeps its children alive.
 
 It starts them, beats for them, replaces those that die, and drains them when it is told to stop.
-It never imports the app: everything it knows of it, a child has said over a pipe.
+It never imports the app: all it knows of the app, a child has reported over a pipe.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import time
 from collections.abc import Callable
 from enum import Enum
 
-from ratchet.cli.urls import redacted
-from ratchet.cli.worker.beats import Pacemaker
 from ratchet.cli.worker.child_process import ChildProcess, nodes_to_beat_for
-from ratchet.cli.worker.messages import Bury, Drain, Failed, Leaving, Quit, Ready, Report
-from ratchet.cli.worker.signals import SignalInbox
-from ratchet.cli.worker.slot import LONGEST_PAUSE, Slot
-from ratchet.cli.worker.sources import SourceWatch
+from ratchet.cli.worker.child_slot import LONGEST_PAUSE, ChildSlot
+from ratchet.cli.worker.heartbeats import Heartbeats
+from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, RescueNode
+from ratchet.cli.worker.os_signals import SignalInbox
+from ratchet.cli.worker.source_watch import SourceWatch
+from ratchet.config import shown_url
 
 logger = logging.getLogger("ratchet.worker")
 
-#: How long one turn of the loop rests when nothing happens.
+#: How long the loop waits, in seconds, when nothing happens.
 TICK = 0.5
-#: What a child gets beyond its drain timeout before it is killed: interrupting, writing, leaving.
+#: A child is killed this long after its drain timeout: it needs time to interrupt jobs, write and end.
 DRAIN_MARGIN = 10.0
-#: What a child gets when everything has to end at once.
+#: A child is killed this long after it was told to end at once.
 QUIT_MARGIN = 2.0
-#: From being asked to abort (and to say where it hangs) to being killed.
+#: A child that hangs is killed this long after SIGABRT, which makes it print where it hangs.
 ABORT_MARGIN = 2.0
-#: A child that is not needed because of new source code gets this long to finish its jobs.
+#: How long a child may take to finish its jobs when the source code has changed.
 RELOAD_DRAIN = 5.0
-#: How long a database that is away is waited for before the first child is up.
-FIRST_PATIENCE = 60.0
-#: A second Ctrl-C that comes sooner is the same one, sent once by the terminal and once by a wrapper.
+#: How long the first child may wait for a database that is away.
+FIRST_START_LIMIT = 60.0
+#: A second Ctrl-C within this time is the same one, sent by the terminal and again by a wrapper.
 SAME_KEYSTROKE = 0.3
 
 
@@ -59,28 +59,28 @@ class Supervisor:
         unresponsive_after: float | None = 120.0,
         drain_timeout: float | None = None,
         sources: SourceWatch | None = None,
-        pacemaker: Callable[[Callable[[], list[str]]], Pacemaker] = Pacemaker,
+        heartbeats: Callable[[Callable[[], list[str]]], Heartbeats] = Heartbeats,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slots = [Slot(number, start_child) for number in range(1, processes + 1)]
+        self._slots = [ChildSlot(number, start_child) for number in range(1, processes + 1)]
         self._leaving: list[ChildProcess] = []
         self._unresponsive_after = unresponsive_after
         self._drain_timeout = drain_timeout
         self._sources = sources
         self._monotonic = monotonic
-        self._pacemaker = pacemaker(lambda: nodes_to_beat_for(self._children()))
+        self._heartbeats = heartbeats(lambda: nodes_to_beat_for(self._children()))
         self._phase = Phase.RUNNING
         self._exit_code = 0
         self._ever_ready = False
-        self._started_at = self._turned_at = self._looked_at = monotonic()
+        self._started_at = self._looped_at = self._looked_at = monotonic()
         self._interrupted_at: float | None = None
-        self._to_renew: list[Slot] = []
-        self._to_bury: list[str] = []
+        self._to_renew: list[ChildSlot] = []
+        self._to_rescue: list[str] = []
         self._said: set[str] = set()
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
 
-    # --- life
+    # --- the loop
 
     def run(self) -> int:
         """Work until told to stop, or until it is clear that no child can start."""
@@ -88,20 +88,20 @@ class Supervisor:
         with self._signals.open():
             try:
                 while not self._is_over():
-                    self._turn()
-                    self._rest()
+                    self._loop_once()
+                    self._wait()
             finally:
-                # Children are left only where something above has failed: they notice the end of their pipe, and drain.
+                # Children are left only if something above has failed. They see that their pipe has ended, and drain.
                 for child in self._children():
                     child.close()
-                self._pacemaker.close()
+                self._heartbeats.close()
                 self._selector.close()
         logger.info("stopped")
         return self._exit_code
 
-    def _turn(self) -> None:
+    def _loop_once(self) -> None:
         now = self._monotonic()
-        self._forgive_own_absence(now)
+        self._ignore_own_pause(now)
         for number in self._signals.take():
             self._obey(number, now)
         for child in self._children():
@@ -110,7 +110,7 @@ class Supervisor:
             self._reload(now)
             self._renew_next()
             self._fill(now)
-            self._bury_dead()
+            self._rescue_dead()
         self._enforce(now)
 
     def _is_over(self) -> bool:
@@ -128,18 +128,18 @@ class Supervisor:
                 logger.error("a process could not be started: %s", error)
                 slot.restart_at = now + LONGEST_PAUSE
 
-    def _forgive_own_absence(self, now: float) -> None:
-        """After a pause of its own (SIGSTOP, a sleeping machine) nobody is blamed for not having spoken meanwhile."""
-        absence = now - self._turned_at
-        if absence > 10 * TICK:
+    def _ignore_own_pause(self, now: float) -> None:
+        """After a pause of its own (SIGSTOP, a sleeping machine), do not blame children for their silence meanwhile."""
+        pause = now - self._looped_at
+        if pause > 10 * TICK:
             for child in self._children():
-                child.heard_at += absence
-        self._turned_at = now
+                child.heard_at += pause
+        self._looped_at = now
 
     # --- children
 
     def _attend(self, child: ChildProcess, now: float) -> None:
-        """One child: what the system says of it, what it says itself, and whether it has ended."""
+        """Look after one child: ask the system about it, read its reports, and notice its end."""
         child.observe()
         for report in child.listen():
             self._hear(child, report, now)
@@ -165,9 +165,9 @@ class Supervisor:
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
         self._said.clear()
-        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, redacted(ready.url))
+        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, shown_url(ready.url))
         try:
-            self._pacemaker.start(ready)
+            self._heartbeats.start(ready)
         except Exception as error:
             logger.error("the supervisor cannot beat for its processes: %s; they beat for themselves", error)
         slot = self._slot_of(child)
@@ -177,15 +177,15 @@ class Supervisor:
                 self._dismiss(old, self._drain_limit(old))
 
     def _forget(self, child: ChildProcess, now: float) -> None:
-        """A child has ended: close its pipes, release what it held if it was told to leave, plan its replacement."""
+        """A child has ended: close its pipes, take care of the jobs it held, and plan its replacement."""
         self._unwatch(child)
         child.close()
         slot = self._slot_of(child)
         if child.leaving or self._phase is not Phase.RUNNING:
             if child.given_up and child.node_id is not None:
-                self._pacemaker.release(child.node_id)
+                self._heartbeats.release(child.node_id)
             elif child.exit_code != 0 and child.node_id is not None:
-                self._to_bury.append(child.node_id)
+                self._to_rescue.append(child.node_id)
             if child in self._leaving:
                 self._leaving.remove(child)
             elif slot is not None:
@@ -194,37 +194,37 @@ class Supervisor:
             slot.lost(child, now)
             self._note_loss(slot, child, now)
 
-    def _note_loss(self, slot: Slot, child: ChildProcess, now: float) -> None:
-        """A child has ended by itself: say so, and have its work taken over."""
+    def _note_loss(self, slot: ChildSlot, child: ChildProcess, now: float) -> None:
+        """A child has ended by itself: say so, and have its jobs rescued."""
         if child.failure is not None:
             self._note_failure(child.failure, now)
         else:
             logger.error("process %d %s; it is replaced", child.pid, child.describe_end())
         if child.node_id is not None:
-            self._to_bury.append(child.node_id)
+            self._to_rescue.append(child.node_id)
         if slot.restart_at is not None and slot.restart_at > now and slot.current is None:
             logger.warning("the next process is started in %.1f s", slot.restart_at - now)
 
-    def _bury_dead(self) -> None:
-        """Have a child that lives take over what the dead ones ran; if none can, their silence will tell the others."""
+    def _rescue_dead(self) -> None:
+        """Have a live child rescue the jobs of dead ones. If none can, other nodes will notice the silence."""
         for child in self._children():
             if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
-                while self._to_bury:
-                    child.tell(Bury(node_id=self._to_bury.pop(0)))
+                while self._to_rescue:
+                    child.tell(RescueNode(node_id=self._to_rescue.pop(0)))
                 return
 
     @staticmethod
-    def _remove(slot: Slot, child: ChildProcess, now: float) -> None:
+    def _remove(slot: ChildSlot, child: ChildProcess, now: float) -> None:
         if slot.successor is child:
             slot.successor = None
         else:
             slot.vacate(now)
 
     def _note_failure(self, failure: Failed, now: float) -> None:
-        """A child could not start. If none ever has, waiting for a database is all that is worth a second try."""
+        """A child could not start. If none ever has, try again only while the database may come back."""
         if self._ever_ready or self._sources is not None:
             return
-        if not failure.passing or now - self._started_at > FIRST_PATIENCE:
+        if not failure.passing or now - self._started_at > FIRST_START_LIMIT:
             logger.error("no process could be started; giving up")
             self._exit_code = 1
             self._drain(now)
@@ -234,7 +234,7 @@ class Supervisor:
             self._said.add(message)
             logger.error("%s", message)
 
-    def _slot_of(self, child: ChildProcess) -> Slot | None:
+    def _slot_of(self, child: ChildProcess) -> ChildSlot | None:
         return next((slot for slot in self._slots if child in slot.children), None)
 
     def _unwatch(self, child: ChildProcess) -> None:
@@ -246,7 +246,7 @@ class Supervisor:
     # --- leaving
 
     def _dismiss(self, child: ChildProcess, timeout: float) -> None:
-        """Tell a child to finish what it runs and go."""
+        """Tell a child to finish its jobs and end."""
         if child not in self._leaving:
             self._leaving.append(child)
         child.leaving = True
@@ -273,17 +273,17 @@ class Supervisor:
             child.tell(Quit())
 
     def _enforce(self, now: float) -> None:
-        """Kill what has not ended in time, and what shows no life although it is not stopped."""
+        """Kill children that have not ended in time, and those that show no sign of life although not stopped."""
         for child in self._children():
             if child.deadline is not None and now >= child.deadline:
                 logger.warning("process %d did not end in time and is killed", child.pid)
                 child.given_up = True
                 child.kill()
                 child.deadline = now + DRAIN_MARGIN
-            elif self._is_wedged(child, now):
+            elif self._hangs(child, now):
                 self._abort(child, now)
 
-    def _is_wedged(self, child: ChildProcess, now: float) -> bool:
+    def _hangs(self, child: ChildProcess, now: float) -> bool:
         limit = self._unresponsive_after
         return (
             limit is not None
@@ -325,7 +325,7 @@ class Supervisor:
             slot.vacate(now)
 
     def _renew_next(self) -> None:
-        """Of a rolling restart: one slot at a time gets its new child, and the old one goes when that is up."""
+        """One step of a rolling restart: start the new child of one slot; the old one leaves when it is ready."""
         if not self._to_renew or any(slot.successor is not None for slot in self._slots):
             return
         slot = self._to_renew.pop(0)
@@ -348,11 +348,11 @@ class Supervisor:
             self._to_renew = [slot for slot in self._slots if slot.current is not None]
 
     def receive(self, number: int) -> None:
-        """Take a signal as if it had been sent to this process."""
+        """Handle a signal as if it had been sent to this process."""
         self._signals.receive(number)
 
-    def _rest(self) -> None:
-        """Until something happens: a signal, a word from a child, the time to start one; and not for long."""
+    def _wait(self) -> None:
+        """Wait for a signal, a report, or the time to start a child; never for long."""
         for key, _ in self._selector.select(self._pause()):
             if key.fd == self._signals.descriptor:
                 self._signals.quiet()

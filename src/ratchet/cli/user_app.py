@@ -1,4 +1,4 @@
-"""From ``shop.jobs:scheduler`` to the scheduler, with errors that say what is wrong."""
+"""Finds the user's scheduler from its name, ``shop.jobs:scheduler``; errors say what is wrong with the name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AppNotUsable(ConfigurationError):
 
 
 def split_app(app: str) -> tuple[str, str]:
-    """Module and attribute of *app*; the attribute is ``scheduler`` unless it says otherwise."""
+    """Module and attribute of *app*; without an attribute it is ``scheduler``."""
     module, _, attribute = app.partition(":")
     if "/" in module or module.endswith(".py"):
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
@@ -34,7 +34,7 @@ def split_app(app: str) -> tuple[str, str]:
 
 
 def load_scheduler(app: str, path: str) -> Scheduler:
-    """Import *app*, with *path* first among the places to look; `AppNotUsable` says why it cannot be used."""
+    """The scheduler of *app*, which is looked for in *path* first; `AppNotUsable` says why it cannot be used."""
     module_name, attribute = split_app(app)
     if path not in sys.path:
         sys.path.insert(0, path)

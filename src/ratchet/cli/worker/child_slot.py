@@ -1,4 +1,4 @@
-"""A slot: one place in a worker, which always has a child in it or is about to get one."""
+"""A slot of a worker: it always has a child process, or is about to get one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from ratchet.cli.worker.child_process import ChildProcess
 
-#: A child that dies sooner than this after it came up has crashed right away.
+#: A child that dies this soon after it was ready counts as crashed right after the start, in seconds.
 RIGHT_AWAY = 1.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 
 
-class Slot:
+class ChildSlot:
     """
-    Keeps a place filled: the first crash is followed by a new child at once, further ones that
-    happen right away by pauses that grow to half a minute.
+    Keeps one child running. After a first crash the next child starts at once; after further crashes
+    that come right after the start, with pauses that grow to half a minute.
 
     ``current`` does the work; ``successor`` is being started to replace it.
     """
@@ -25,12 +25,12 @@ class Slot:
         self._start_child = start_child
         self.current: ChildProcess | None = None
         self.successor: ChildProcess | None = None
-        self.crashes = 0  # right away, in a row
+        self.crashes = 0  # in a row, right after the start
         self.restart_at: float | None = 0.0
 
     @property
     def children(self) -> list[ChildProcess]:
-        """Who is in this slot now."""
+        """The child processes in this slot."""
         return [child for child in (self.current, self.successor) if child is not None]
 
     def fill(self, now: float) -> bool:
@@ -41,20 +41,20 @@ class Slot:
         return True
 
     def renew(self) -> bool:
-        """Start a successor; the current child works on until it is up. False: one is on its way, or nobody is there."""
+        """Start a successor; the current child works until it is ready. False: one is starting, or the slot is empty."""
         if self.current is None or self.successor is not None:
             return False
         self.successor = self._start_child()
         return True
 
     def vacate(self, now: float) -> ChildProcess | None:
-        """Let the current child leave; the slot is filled anew at once."""
+        """Let the current child leave; the slot is filled again at once."""
         child, self.current = self.current, None
         self.restart_at = now
         return child
 
     def promote(self) -> ChildProcess | None:
-        """The successor is up: it takes the place. Returns the child that has lost it."""
+        """The successor is ready and becomes the current child; returns the one before."""
         old, self.current, self.successor = self.current, self.successor, None
         self.crashes = 0
         return old
@@ -62,7 +62,7 @@ class Slot:
     def lost(self, child: ChildProcess, now: float) -> None:
         """*child* has ended without being told to: plan the next one."""
         if child is self.successor:
-            self.successor = None  # the old one goes on
+            self.successor = None  # the current child goes on
             return
         self.current = self.successor
         self.successor = None

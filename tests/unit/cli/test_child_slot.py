@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.worker.slot import LONGEST_PAUSE, RIGHT_AWAY, Slot
+from ratchet.cli.worker.child_slot import LONGEST_PAUSE, RIGHT_AWAY, ChildSlot
 
 
 def stand_in(ready_at: float | None = None) -> Any:
@@ -15,9 +15,9 @@ def stand_in(ready_at: float | None = None) -> Any:
     return SimpleNamespace(ready_at=ready_at)
 
 
-def slot_with(*children: Any) -> Slot:
+def slot_with(*children: Any) -> ChildSlot:
     waiting: list[Any] = list(children)
-    return Slot(1, lambda: waiting.pop(0))
+    return ChildSlot(1, lambda: waiting.pop(0))
 
 
 def test_an_empty_slot_is_filled_once() -> None:

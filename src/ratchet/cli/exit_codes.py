@@ -1,4 +1,4 @@
-"""Exit codes, and how an error becomes one: a readable line on stderr, never a traceback."""
+"""Exit codes, and how an error becomes one: with a readable line on stderr, never with a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.model.errors import RatchetError
 
 EPILOG = (
-    "Exit codes: 0 all well · 1 an error, or what was asked could not be done · 2 wrong usage · "
+    "Exit codes: 0 success · 1 an error, or the request could not be done · 2 wrong usage · "
     "3 there is no such job, schedule, queue or limit · 4 unhealthy."
 )
 
@@ -38,6 +38,6 @@ def code_of(error: RatchetError) -> ExitCode:
 
 
 def complain(error: RatchetError) -> None:
-    """Say what went wrong on stderr; drivers' messages may quote a URL, so credentials are taken out."""
+    """Say on stderr what went wrong. Credentials are taken out: a driver's message may quote a URL."""
     text = DefaultErrorSanitizer().sanitize_text(str(error) or type(error).__name__)
     sys.stderr.write(f"ratchet: {text}\n")

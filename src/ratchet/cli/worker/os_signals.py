@@ -1,4 +1,4 @@
-"""Signals as a list to be read: they interrupt a rest, and are obeyed when the loop comes round."""
+"""Signals of the operating system, collected in a list: they wake the loop, which then handles them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: SIGCHLD says nothing by itself: it ends a rest, and the loop looks after its children.
+#: SIGCHLD only wakes the loop, which then looks after its children.
 RECEIVED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class SignalInbox:
     """
-    Collects signals while `open`; only in the main thread, as Python has it.
+    Collects signals while `open`; works only in the main thread, as all signal handlers in Python.
 
-    ``descriptor`` becomes readable when one arrives.
+    ``descriptor`` becomes readable when a signal arrives.
     """
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class SignalInbox:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """While the block runs, signals come here; afterwards they mean what they meant before."""
-        # nohup ignores SIGHUP, and means it. SIGCHLD is taken even where it was ignored: the system
-        # would then reap children by itself, and nobody would learn of their death.
+        """Collect signals while the block runs; afterwards the handlers from before are back."""
+        # If SIGHUP is ignored, as under nohup, it stays ignored. SIGCHLD is taken even if it was ignored:
+        # otherwise the system reaps children by itself, and nobody learns of their death.
         taken = [each for each in RECEIVED if not (each == signal.SIGHUP and _is_ignored(each))]
         before = {number: signal.signal(number, self.receive) for number in taken}
         previous = signal.set_wakeup_fd(self._sending, warn_on_full_buffer=False)
@@ -43,7 +43,7 @@ class SignalInbox:
             os.close(self._sending)
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """Take a signal."""
+        """Note a signal."""
         if number != signal.SIGCHLD:
             self._received.append(number)
 
@@ -57,7 +57,7 @@ class SignalInbox:
         return bool(self._received)
 
     def quiet(self) -> None:
-        """Empty the descriptor, so that the next rest lasts until the next signal."""
+        """Empty the descriptor, so that only the next signal makes it readable again."""
         try:
             os.read(self.descriptor, 4096)
         except BlockingIOError:
@@ -71,9 +71,9 @@ def _is_ignored(number: signal.Signals) -> bool:
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """
-    While the block runs, Ctrl-C waits; a process that is started inherits that, and ends it when it is ready.
+    Hold Ctrl-C back while the block runs; a process that is started inherits this, and ends it when it is ready.
 
-    Otherwise a child that has not yet come to its first line would die of it, with a traceback.
+    Otherwise Ctrl-C would end a child that has not reached its first line, with a traceback.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

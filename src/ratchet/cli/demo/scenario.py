@@ -1,4 +1,4 @@
-"""The demo's course: submit, watch, and compare every job's end with what was expected."""
+"""The demo: submit jobs, watch them, and compare how each ended with what was expected."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ratchet.model.job import Job
 from ratchet.model.status import BackoffPolicy, JobStatus, Lane, Priority
 from ratchet.scheduler import Scheduler
 
-#: The whole must be over by then; half a minute is promised.
+#: The demo ends after this many seconds; half a minute is promised.
 LIMIT = 25.0
 
 
 @dataclass(slots=True)
-class Act:
-    """One job of the show, and how it must end."""
+class DemoJob:
+    """One job of the demo, and how it must end."""
 
     title: str
     handle: JobHandle[Any]
@@ -70,16 +70,18 @@ class Act:
         return job.error or job.canceled_reason or ""
 
 
-def submit(scheduler: Scheduler) -> list[Act]:
-    """Store all jobs of the show; the node that runs in this process begins at once."""
+def submit(scheduler: Scheduler) -> list[DemoJob]:
+    """Submit all jobs of the demo; the node in this process begins to run them at once."""
 
-    def act(title: str, builder: Any, status: JobStatus, attempts: int, **more: Any) -> Act:
-        return Act(title, builder.submit(), status, attempts, **more)
+    def demo_job(title: str, builder: Any, status: JobStatus, attempts: int, **more: Any) -> DemoJob:
+        return DemoJob(title, builder.submit(), status, attempts, **more)
 
     sign_invoices = scheduler.job(lane=Lane.PROCESS)(shop.sign_invoices)
     succeeded, failed = JobStatus.SUCCEEDED, JobStatus.FAILED
     orders = [
-        act(f"charges order {order}", scheduler.enqueue(shop.charge, order).with_tags("demo"), succeeded, 1)
+        demo_job(
+            f"charges order {order}", scheduler.enqueue(shop.charge, order).with_tags("demo"), succeeded, 1
+        )
         for order in (1, 2, 3)
     ]
     retried = (
@@ -89,30 +91,30 @@ def submit(scheduler: Scheduler) -> list[Act]:
     )
     return [
         *orders,
-        act("fails once, is retried", retried, succeeded, 2),
-        act(
+        demo_job("fails once, is retried", retried, succeeded, 2),
+        demo_job(
             "fails for good, becomes a dead letter",
             scheduler.enqueue(shop.pay_supplier, 1).with_max_retries(5),
             failed,
             1,
             error="AccountClosed",
         ),
-        act(
+        demo_job(
             "is canceled while it runs",
             scheduler.enqueue(shop.send_newsletter, 250).with_priority(Priority.HIGH),
             JobStatus.CANCELED,
             0,
             cancel=True,
         ),
-        act(
+        demo_job(
             "exceeds its timeout of 3 s",
             scheduler.enqueue(shop.print_catalog, 1200).with_timeout(timedelta(seconds=3)),
             failed,
             1,
             error="timeout",
         ),
-        act("is an async def", scheduler.enqueue(shop.fetch_rates, "USD"), succeeded, 1),
-        act(
+        demo_job("is an async def", scheduler.enqueue(shop.fetch_rates, "USD"), succeeded, 1),
+        demo_job(
             "is CPU-bound, in a process of its own",
             scheduler.enqueue(sign_invoices, 500_000),
             succeeded,
@@ -121,95 +123,103 @@ def submit(scheduler: Scheduler) -> list[Act]:
     ]
 
 
-def perform(scheduler: Scheduler, console: Console) -> list[Act]:
-    """Run the show; the acts with their ends."""
-    acts = submit(scheduler)
+def run_demo(scheduler: Scheduler, console: Console) -> list[DemoJob]:
+    """Run the demo; its jobs, each with how it ended."""
+    jobs = submit(scheduler)
     begun = time.monotonic()
-    with _watched(acts, console, begun) as refresh:
+    with _watched(jobs, console, begun) as refresh:
         while time.monotonic() - begun < LIMIT:
-            ended = [act.look() for act in acts]
+            ended = [demo_job.look() for demo_job in jobs]
             refresh()
-            for act in acts:
-                if act.cancel and act.job is not None and _is_well_on_its_way(act.job):
-                    scheduler.cancel_job(act.handle.id, reason="nobody reads it")
-                    act.cancel = False
+            for demo_job in jobs:
+                if demo_job.cancel and demo_job.job is not None and _has_made_progress(demo_job.job):
+                    scheduler.cancel_job(demo_job.handle.id, reason="nobody reads it")
+                    demo_job.cancel = False
             if all(ended):
                 break
             time.sleep(0.1)
-    return acts
+    return jobs
 
 
-def _is_well_on_its_way(job: Job) -> bool:
+def _has_made_progress(job: Job) -> bool:
     return job.progress is not None and job.progress.fraction >= 0.4
 
 
-def secrets_found(scheduler: Scheduler, acts: list[Act]) -> list[str]:
-    """Where a credential has reached the store: it must be nowhere."""
+def secrets_found(scheduler: Scheduler, jobs: list[DemoJob]) -> list[str]:
+    """The jobs of which a credential was stored; there must be none."""
     found: list[str] = []
-    for act in acts:
-        runs = scheduler.jobs.executions(act.handle.id, all=True)
-        lines = scheduler.jobs.logs(act.handle.id)
+    for demo_job in jobs:
+        runs = scheduler.jobs.executions(demo_job.handle.id, all=True)
+        lines = scheduler.jobs.logs(demo_job.handle.id)
         texts = [
-            act.note,
+            demo_job.note,
             *(f"{run.error} {run.traceback}" for run in runs),
             *(line.message for line in lines),
         ]
         if any(secret in text for text in texts for secret in (shop.PASSWORD, shop.API_KEY)):
-            found.append(f"a credential of the job that {act.title} was stored")
+            found.append(f"a credential of the job that {demo_job.title} was stored")
     return found
 
 
-def board(acts: list[Act], title: str) -> Table:
-    """The state table."""
+def state_table(jobs: list[DemoJob], title: str) -> Table:
+    """A table of the jobs and their states."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, expand=False)
     for name in ("job", "this one …", "status", "attempts", "what it says"):
         table.add_column(name, overflow="fold", no_wrap=name in ("job", "status"))
-    for act in acts:
-        job = act.job
+    for demo_job in jobs:
+        job = demo_job.job
         status = "-" if job is None else str(job.status)
         name = "" if job is None else job.target.rpartition(":")[2]
         table.add_row(
             Text(name, style="bold"),
-            cell(act.title),
+            cell(demo_job.title),
             Text(status, style=STYLES.get(status, "")),
             cell(0 if job is None else job.attempts),
-            cell(act.note),
+            cell(demo_job.note),
         )
     return table
 
 
 @contextmanager
-def _watched(acts: list[Act], console: Console, begun: float) -> Iterator[Callable[[], None]]:
-    """While the block runs, each call of the function shows what has changed: in place, or line by line."""
+def _watched(jobs: list[DemoJob], console: Console, begun: float) -> Iterator[Callable[[], None]]:
+    """Gives a function that shows what has changed: in place on a terminal, else line by line."""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield lambda: live.update(
-                board(acts, f"A shop at work, {time.monotonic() - begun:.0f} s"), refresh=True
+                state_table(jobs, f"A shop at work, {time.monotonic() - begun:.0f} s"), refresh=True
             )
         return
     seen: dict[int, tuple[JobStatus, int]] = {}
 
     def lines() -> None:
-        for number, act in enumerate(acts):
-            if act.job is not None and seen.get(number) != (state := (act.job.status, act.job.attempts)):
+        for number, demo_job in enumerate(jobs):
+            if demo_job.job is not None and seen.get(number) != (
+                state := (demo_job.job.status, demo_job.job.attempts)
+            ):
                 seen[number] = state
                 at = f"{time.monotonic() - begun:5.1f} s"
-                console.print(Text(f"{at}  {state[0]:<10} {act.job.target.rpartition(':')[2]}  {act.note}"))
+                console.print(
+                    Text(f"{at}  {state[0]:<10} {demo_job.job.target.rpartition(':')[2]}  {demo_job.note}")
+                )
 
     yield lines
 
 
-def problems_of(scheduler: Scheduler, acts: list[Act]) -> list[str]:
-    """Everything that did not end as it should; empty if all is well."""
-    found = [f"{act.handle.id}, which {act.title}, {act.problem}" for act in acts if act.problem is not None]
+def problems_of(scheduler: Scheduler, jobs: list[DemoJob]) -> list[str]:
+    """All jobs that did not end as they should; empty if all is well."""
+    found = [
+        f"{demo_job.handle.id}, which {demo_job.title}, {demo_job.problem}"
+        for demo_job in jobs
+        if demo_job.problem is not None
+    ]
     try:
         letters = {letter.job_id for letter in scheduler.dead_letters.find(limit=100)}
         found += [
-            f"{act.handle.id} is not among the dead letters"
-            for act in acts
-            if act.status is JobStatus.FAILED and act.handle.id not in letters
+            f"{demo_job.handle.id} is not among the dead letters"
+            for demo_job in jobs
+            if demo_job.status is JobStatus.FAILED and demo_job.handle.id not in letters
         ]
-        found += secrets_found(scheduler, acts)
+        found += secrets_found(scheduler, jobs)
     except RatchetError as error:
         found.append(str(error))
     return found

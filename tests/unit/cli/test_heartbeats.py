@@ -1,4 +1,4 @@
-"""The pacemaker beats for those that live, for no others, and does not give up."""
+"""The supervisor beats for the nodes that live, for no others, and does not give up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ratchet.cli.worker.beats import Pacemaker
+from ratchet.cli.worker.heartbeats import Heartbeats
 from ratchet.cli.worker.messages import Ready
 from ratchet.model.errors import StoreUnavailable
 from tests.support.waiting import until
@@ -68,13 +68,13 @@ class Bench:
             self.opened.append((url, options))
             return self.book
 
-        self.pacemaker = Pacemaker(lambda: self.alive, open_store=open_store)
+        self.heartbeats = Heartbeats(lambda: self.alive, open_store=open_store)
 
 
 def test_it_beats_for_those_that_live_again_and_again() -> None:
     """At every interval, asking anew who lives; nobody alive: no statement."""
     bench = Bench()
-    bench.pacemaker.start(READY)
+    bench.heartbeats.start(READY)
     assert bench.book.beaten.wait(5)
     bench.alive = ["b"]
     until(lambda: bench.book.beats[-1] == ["b"])
@@ -83,16 +83,16 @@ def test_it_beats_for_those_that_live_again_and_again() -> None:
     count = len(bench.book.beats)
     time.sleep(0.1)
     assert len(bench.book.beats) == count
-    bench.pacemaker.close()
+    bench.heartbeats.close()
     assert bench.book.closed
 
 
 def test_the_store_is_opened_once_with_the_options_of_the_app() -> None:
     """The first child that is ready names it; the pool is small, since one connection is enough."""
     bench = Bench()
-    bench.pacemaker.start(READY)
-    bench.pacemaker.start(READY)
-    bench.pacemaker.close()
+    bench.heartbeats.start(READY)
+    bench.heartbeats.start(READY)
+    bench.heartbeats.close()
     [(url, options)] = bench.opened
     assert url == READY.url
     assert options.schema == "jobs"
@@ -102,8 +102,8 @@ def test_the_store_is_opened_once_with_the_options_of_the_app() -> None:
 def test_a_store_of_one_process_needs_no_beats() -> None:
     """Where no other process can see the store, nobody could rescue and nothing is opened."""
     bench = Bench()
-    bench.pacemaker.start(Ready(node_id="n", url="", options={}, heartbeat=2, drain_timeout=1, shared=False))
-    bench.pacemaker.close()
+    bench.heartbeats.start(Ready(node_id="n", url="", options={}, heartbeat=2, drain_timeout=1, shared=False))
+    bench.heartbeats.close()
     assert bench.opened == []
 
 
@@ -112,21 +112,21 @@ def test_a_database_that_is_away_is_said_once_and_tried_again(caplog: pytest.Log
     bench = Bench()
     bench.book.away = True
     with caplog.at_level(logging.WARNING):
-        bench.pacemaker.start(READY)
+        bench.heartbeats.start(READY)
         time.sleep(0.2)
         assert len(caplog.records) == 1
         bench.book.away = False
         assert bench.book.beaten.wait(5)
-    bench.pacemaker.close()
+    bench.heartbeats.close()
 
 
 def test_what_a_killed_child_held_is_handed_back() -> None:
     """A node that was told to leave is released by name; a database that is away only costs a warning."""
     bench = Bench()
-    bench.pacemaker.release("too early: no store is known")
-    bench.pacemaker.start(READY)
-    bench.pacemaker.release("a")
+    bench.heartbeats.release("too early: no store is known")
+    bench.heartbeats.start(READY)
+    bench.heartbeats.release("a")
     bench.book.away = True
-    bench.pacemaker.release("b")
-    bench.pacemaker.close()
+    bench.heartbeats.release("b")
+    bench.heartbeats.close()
     assert bench.book.released == ["a"]

@@ -1,4 +1,4 @@
-"""The pacemaker: beats for nodes whose own threads may be held up by user code."""
+"""The supervisor's heartbeats, for nodes whose own threads may be held up by user code."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ratchet.stores import open_store
 
 logger = logging.getLogger("ratchet.worker")
 
-#: Beats between two looks at the database's clock.
+#: The database's clock is read once in this many beats.
 SAMPLE_EVERY = 30
 
 
-class Pacemaker:
+class Heartbeats:
     """
-    Raises the beat of the nodes that *alive* names, from a thread of its own.
+    Beats for the nodes that *alive* names, from a thread of its own.
 
-    A process without user code is always on time: one C call may hold the interpreter lock of a
-    child for many seconds, and the child is alive all the same. The thread asks *alive* right before
-    each beat, so that a node whose process has died or was stopped is not beaten for.
+    In a child, one C call may hold the interpreter lock for many seconds although the child is alive.
+    A process without user code is always on time. The thread asks *alive* right before each beat, so
+    that nobody beats for a node whose process has died or was stopped.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Pacemaker:
         self._thread: threading.Thread | None = None
 
     def start(self, ready: Ready) -> None:
-        """Begin, with the store of the first child that came up; later calls change nothing."""
+        """Begin, with the store of the first child that is ready; later calls change nothing."""
         if self._thread is not None or not ready.shared:
             return
         self._store = self._open(ready.url, Options(**{**ready.options, "pool_size": 3}))
         self._interval = ready.heartbeat
-        self._thread = threading.Thread(target=self._run, name="ratchet-pacemaker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="ratchet-heartbeats", daemon=True)
         self._thread.start()
 
     def beat(self) -> None:
-        """One beat for all; an error is said now and then, and the next beat tries again."""
+        """One beat for all nodes. An error is logged now and then; the next beat tries again."""
         store, nodes = self._store, self._alive()
         if store is None or not nodes:
             return
@@ -75,7 +75,7 @@ class Pacemaker:
             logger.exception("the supervisor could not beat for its processes")
 
     def release(self, node_id: str) -> None:
-        """Hand back what a node that was told to leave still held when it ended; costs its jobs nothing."""
+        """Hand back the jobs that a node still held when it was made to end; it costs them no attempt."""
         if self._store is None:
             return
         try:

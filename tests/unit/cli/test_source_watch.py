@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ratchet.cli.worker.sources import SourceWatch, sources_of
+from ratchet.cli.worker.source_watch import SourceWatch, sources_of
 
 
 def touch(path: Path, seconds: int) -> None:

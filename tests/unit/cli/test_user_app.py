@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ratchet.cli.apps import AppNotUsable, load_scheduler, split_app
+from ratchet.cli.user_app import AppNotUsable, load_scheduler, split_app
 from ratchet.scheduler import Scheduler
 
 GOOD = """
