@@ -15,8 +15,8 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
 from ratchet.api.observe.reasons import Reason
+from ratchet.api.submit.sending import WAKE_AHEAD, publish_canceled, with_retries
 from ratchet.api.submit.steps import Step
-from ratchet.api.submit.submission import WAKE_AHEAD, persisted, publish_canceled
 from ratchet.model.composition import SignalSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration
@@ -106,21 +106,21 @@ class Controls:
     def replace(self, job_id: Any, step: Step, due: datetime | Duration | None) -> JobSpec | None:
         """Cancel a job that has not started and store another in its place, atomically; None: too late."""
         identity, now = id_of(job_id), self._backend.now()
-        prepared = step.prepare(self._backend)
-        prepared.require_no_placeholders()
+        checked = step.checked(self._backend)
+        checked.require_no_placeholders()
         if isinstance(due, datetime):
             at = moment_of(due, "the new job's time")
         else:
             at = now if due is None else after(now, due, "the delay")
         old = self._backend.store.get(identity)
-        spec = prepared.spec(
+        spec = checked.spec(
             step.identified(self._backend),
             now,
             scheduled_at=at,
             caller=self._backend.caller(),
             business_key=old.business_key if old is not None else None,
         )
-        canceled = persisted(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
+        canceled = with_retries(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
         if canceled is None:
             return None
         self._canceled([canceled], now)
@@ -142,7 +142,7 @@ class Controls:
             rejected=None if rejected is None else text_of(rejected, "the rejection's reason", limit=2000),
             keep_until=now + self._backend.options.signal_retention,
         )
-        released = persisted(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
+        released = with_retries(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
         if released:
             self._wake()
         return len(released)

@@ -139,15 +139,15 @@ class Recurrence:
         return Schedule(backend, record.spec.name)
 
     def _spec(self, backend: Backend) -> ScheduleSpec:
-        prepared = self.step.prepare(backend)
-        prepared.require_no_placeholders()
-        template = prepared.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+        checked = self.step.checked(backend)
+        checked.require_no_placeholders()
+        template = checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
         timing = self.timing
         return ScheduleSpec(
-            name=text_of(self.name or prepared.stored.target, "the name of a schedule"),
+            name=text_of(self.name or checked.stored.target, "the name of a schedule"),
             expression=timing.expression,
             zone=timing.zone,
-            target=prepared.stored.target,
+            target=checked.stored.target,
             template=msgspec.json.encode(template).decode(),
             misfire=timing.misfire.rule,
             overlap=timing.overlap.value,

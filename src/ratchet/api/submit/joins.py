@@ -9,8 +9,7 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.checks import count_of
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.submit.builders import AsyncJobBuilder, GraphDraft, JobBuilder, Joined
-from ratchet.api.submit.drafts import Draft
+from ratchet.api.submit.builders import AsyncJobBuilder, Draft, GraphDraft, JobBuilder, Joined
 from ratchet.model.errors import InvalidJob
 from ratchet.model.status import Busy
 

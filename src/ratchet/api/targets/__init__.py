@@ -7,15 +7,14 @@ the policy is asked before anything is imported, only classes are looked into, o
 in their own ``__dict__``, and what is found must come from a module that the policy allows too.
 """
 
-from ratchet.api.targets.declaration import (
+from ratchet.api.targets.names import NAME_LIMIT, default_name
+from ratchet.api.targets.registry import (
     DECLARATION,
-    NAME_LIMIT,
     JobDeclaration,
+    TargetReference,
+    TargetRegistry,
     declaration_of,
-    default_name,
 )
-from ratchet.api.targets.reference import TargetReference
-from ratchet.api.targets.registry import TargetRegistry
 
 __all__ = [
     "DECLARATION",

@@ -50,7 +50,7 @@ class BatchStore(Protocol):
         ...
 
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches to which more children may come, oldest first; see `ratchet.api.batches.leases` for who looks."""
+        """Batches to which more children may come, oldest first; see `ratchet.api.batches.open_batches` for who looks."""
         ...
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
