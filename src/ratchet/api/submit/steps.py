@@ -6,12 +6,12 @@ A `Step` is one job while it is being described, a `Composition` a first step wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
@@ -30,7 +30,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-_UNDECLARED: Final = JobDeclaration(name="-")
 #: Every placeholder is stored under this tag.
 PLACEHOLDER: Final = '"$"'
 
@@ -126,20 +125,25 @@ class Step:
         )
 
     def _settings(self, backend: Backend, function: Any, lane: Lane) -> dict[str, Any]:
-        if not (self.given or self.tags or self.params):
-            return dict(plain_of(function, lane).settings)
-        declared = declaration_of(function) or _UNDECLARED
-        settings = dict(_declared_settings(declared))
+        """What the declaration and the builder said, as fields of a `JobSpec`; and the expiry."""
+        declared = declaration_of(function)
+        settings = {} if declared is None else _declared_settings(declared)
         settings.update(self.given)
-        tags = (*declared.tags, *self.tags)
-        if tags:
-            settings["tags"] = tuple(dict.fromkeys(tags))
+        if self.tags:
+            settings["tags"] = tuple(dict.fromkeys((*settings.get("tags", ()), *self.tags)))
         if self.params:
             settings["params"] = encode_value(self.params, name="params", limit=backend.options.payload_limit)
         for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
             if (listener := settings.get(callback)) is not None:
                 settings[callback] = backend.targets.describe(listener, arguments, {}).target
-        _fold_into_stream(settings, lane, breaker_of(function))
+        settings["stream"] = _stream(
+            settings.pop("queue", None) or DEFAULT_QUEUE,
+            lane,
+            settings.pop("resource", None),
+            breaker_of(function),
+            settings.pop("limit_key", None),
+            settings.pop("fairness_key", None),
+        )
         return settings
 
 
@@ -172,31 +176,6 @@ class CheckedStep:
         )
 
 
-def plain_spec(
-    backend: Backend, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
-) -> JobSpec:
-    """What a step becomes about which nothing was said; *function* is not a lambda."""
-    stored = backend.targets.describe(function, args, kwargs)
-    plain = plain_of(function, stored.lane)
-    payload = encode(
-        stored.args,
-        stored.kwargs,
-        limit=backend.options.payload_limit,
-        types=plain.types,
-        allow_type=backend.allow_type,
-    )
-    if PLACEHOLDER in payload:
-        require_no_placeholders(stored.target, (stored.args, dict(stored.kwargs)))
-    return JobSpec(
-        job_id=backend.ids(),
-        target=stored.target,
-        payload=payload,
-        scheduled_at=now,
-        caller=backend.caller(),
-        **plain.settings,
-    )
-
-
 def require_no_placeholders(target: str, arguments: object) -> None:
     """Refuse RESULT and RESULTS among the arguments of a job that follows no other."""
     for placeholder in placeholders_in(arguments):
@@ -223,58 +202,7 @@ def parameter_types(function: Any) -> ParameterTypes:
     return _types_of(getattr(function, "__func__", function))
 
 
-# --- settings of a job ------------------------------------------------------------------------------
-
-
-class Plain(NamedTuple):
-    """What all jobs of a target have in common unless a builder says otherwise."""
-
-    declared: JobDeclaration | None
-    breaker: str | None
-    lane: Lane
-    settings: Mapping[str, Any]
-    types: ParameterTypes
-
-
-_PLAIN: dict[FunctionType, Plain] = {}
-_MOST_PLAIN = 4096
-
-
-def plain_of(target: Any, lane: Lane) -> Plain:
-    """What all jobs of *target* in this lane have in common; found out once for each function."""
-    declared, breaker = declaration_of(target), breaker_of(target)
-    if type(target) is not FunctionType:
-        return _found_plain(target, declared, breaker, lane)
-    known = _PLAIN.get(target)
-    if known is None or known.declared is not declared or known.breaker != breaker or known.lane is not lane:
-        if len(_PLAIN) >= _MOST_PLAIN:
-            _PLAIN.clear()
-        known = _PLAIN[target] = _found_plain(target, declared, breaker, lane)
-    return known
-
-
-def _found_plain(target: Any, declared: JobDeclaration | None, breaker: str | None, lane: Lane) -> Plain:
-    settings = dict(_declared_settings(declared or _UNDECLARED))
-    if declared is not None and declared.tags:
-        settings["tags"] = tuple(dict.fromkeys(declared.tags))
-    _fold_into_stream(settings, lane, breaker)
-    return Plain(declared, breaker, lane, settings, parameter_types(target))
-
-
-def _fold_into_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> None:
-    """Replace the settings that a stream consists of by the stream."""
-    settings["stream"] = _stream(
-        settings.pop("queue", None) or DEFAULT_QUEUE,
-        lane,
-        settings.pop("resource", None),
-        breaker,
-        settings.pop("limit_key", None),
-        settings.pop("fairness_key", None),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _declared_settings(declared: JobDeclaration) -> Mapping[str, Any]:
+def _declared_settings(declared: JobDeclaration) -> dict[str, Any]:
     """What the declaration says beyond a `JobSpec`'s own defaults."""
     settings: dict[str, Any] = {}
     if declared.max_retries:
@@ -294,6 +222,8 @@ def _declared_settings(declared: JobDeclaration) -> Mapping[str, Any]:
         settings["resource"] = declared.resource
     if declared.queue is not None:
         settings["queue"] = declared.queue
+    if declared.tags:
+        settings["tags"] = tuple(dict.fromkeys(declared.tags))
     return settings
 
 
