@@ -47,10 +47,6 @@ class Setting(Generic[Given, Held]):
         self._parse = parse
         self._show = show
         self._optional = optional
-        self.name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
 
     def __get__(self, instance: object | None, owner: type) -> Held:
         # Reached through the class only, where the dataclass looks for its default: instances hold their own values.

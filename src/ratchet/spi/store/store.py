@@ -41,6 +41,7 @@ class Capabilities:
         migrates_itself: bool = False,
         bulk: int = 1000,
         sends: bool = False,
+        commit_wakes: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection that users' writes can share
         self.within = within  # insert(within=…) joins a caller's transaction
@@ -50,6 +51,9 @@ class Capabilities:
         self.migrates_itself = migrates_itself  # makes and upgrades its own schema when it is first used
         self.bulk = bulk  # jobs that a transaction of a large bulk submission holds at most
         self.sends = sends  # it is a `SendingStore` too
+        self.commit_wakes = (
+            commit_wakes  # a commit wakes other processes by itself: its coordinator has nothing to send
+        )
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 
