@@ -1,8 +1,8 @@
 """
-What a person does to jobs that exist: cancel, pause, resume, retry, move, replace.
+What a person does to stored jobs: cancel, pause, resume, retry, reschedule, replace, signal.
 
-Each verb is one call of the store; the process that made the change tells its listeners, and stops
-a run that is its own.
+Each verb is one call of the store. The process that made the change tells its listeners, and stops
+the run if it is its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ratchet.model.job import JobFilter, JobSpec
 from ratchet.model.payload import encode_value
 from ratchet.model.status import JobStatus, Priority
 
-#: Who asked, where a person canceled the job and gave no reason.
+#: The reason, if a person canceled the job and gave none.
 BY_REQUEST = "requested"
 MOST = 1_000_000
 
@@ -62,7 +62,7 @@ class Controls:
                 publish_canceled(self._backend, job.job_id, now, job.previous)
 
     def pause(self, job_id: Any) -> bool:
-        """Take a PENDING or FAILED job out of the queue; True also if it was paused."""
+        """Take a PENDING or FAILED job out of the queue; True also if it was paused already."""
         identity, now = id_of(job_id), self._backend.now()
         before = self._backend.store.get(identity) if self._backend.hears(JobPaused) else None
         paused = self._backend.store.pause(identity, now=now)
@@ -104,7 +104,7 @@ class Controls:
         return moved
 
     def replace(self, job_id: Any, step: Step, due: datetime | Duration | None) -> JobSpec | None:
-        """Cancel a job that has not started and store another in its place, atomically; None: too late."""
+        """Cancel a job that has not started and store another in its place, atomically; None if it had started."""
         identity, now = id_of(job_id), self._backend.now()
         checked = step.checked(self._backend)
         checked.require_no_placeholders()

@@ -197,9 +197,9 @@ class Core:
         alert: Callable[[JobDeadLettered], None] | None = None,
         url: str | None = None,
     ) -> None:
-        #: Where the store is; None where it was passed as an object. It may hold credentials: never print it.
+        #: Where the store is; None if it was passed as an object. It may hold credentials: never print it.
         self.url = url
-        #: Set before `start` where another process beats for this node as well (``ratchet worker``).
+        #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
         #: The options in force.
         self.options = options
@@ -245,7 +245,7 @@ class Core:
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, where a job can be sent to it without waiting, now."""
+        """The store, if a job can be sent to it now without waiting; else None."""
         return self._lazy.sending
 
     def migrate(self) -> list[str]:
@@ -263,18 +263,18 @@ class Core:
         return self.parts.policy.allows(f"{module}:{qualname}")
 
     def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None when *timeout* seconds are over first."""
+        """The row of a job once it has ended; None if it has not after *timeout* seconds."""
         try:
             return self.waiter.wait(job_id, timeout)
         except TimeoutError:
             return None
 
     async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The same without blocking the event loop, or a thread."""
+        """The same, and it blocks neither the event loop nor a thread."""
         return await self.waiter.ended(job_id, timeout)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
-        """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
+        """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
         if not due:
             return
         node = self._node
@@ -287,7 +287,7 @@ class Core:
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
-        """A concurrency key was used with this limit; it is stored when this process first sees it."""
+        """Store the limit of a concurrency key, if this process has not done so yet."""
         if self._limits.get(name) == concurrent:
             return
         if joined and not self.store.capabilities.concurrent_writers:
@@ -356,7 +356,7 @@ class Core:
 
     @property
     def cluster(self) -> ClusterCoordinator | None:
-        """How other processes are woken; None where the store has no way and none was given."""
+        """How other processes are woken; None if the store has no way and the user gave none."""
         known = self._cluster
         if known is not None:
             return known
@@ -376,7 +376,7 @@ class Core:
         return self._node
 
     def reconfigure(self, **changes: Any) -> None:
-        """Change options before `start`: what an operator says on the command line wins over the code."""
+        """Change options before `start`; the command line uses it, since its options win over the code."""
         with self._lock:
             if self._node is not None:
                 raise RatchetError(
@@ -413,7 +413,7 @@ class Core:
         )
 
     def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
-        """Tell listeners; jobs behind a breaker that has closed should not wait for the next poll, on any node."""
+        """Tell listeners; once a breaker has closed, wake all nodes so that its jobs do not wait for the next poll."""
         if after.state is BreakerState.OPEN:
             self.publish(BreakerOpened(service=service, at=self.clock.now(), until=after.until))
         elif after.state is BreakerState.CLOSED:
@@ -467,7 +467,7 @@ class Core:
                 still_running.when_ended(store.close)
 
     def store_recurrences(self) -> None:
-        """Store the schedules that were declared; by option, remove those that are declared no more."""
+        """Store the declared schedules; if an option says so, remove those that are no longer declared."""
         declared = {recurrence.store(self).name for recurrence in self.recurrences}
         if not self.options.remove_undeclared:
             return

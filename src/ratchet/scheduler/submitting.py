@@ -1,4 +1,4 @@
-"""`SubmittingVerbs`: how work gets into the store, one job, many, or by a timetable."""
+"""`SubmittingVerbs`: the verbs that store one job, many jobs, or a schedule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class SubmittingVerbs:
-    """What makes jobs: at once, later, many together, or again and again."""
+    """Verbs that make jobs: now, later, many together, or by a timetable."""
 
     _core: Core
 

@@ -1,4 +1,4 @@
-"""Facades: ``scheduler.jobs``, ``.dead_letters``, ``.nodes``, ``.queues``, ``.limits``, ``.breakers``, ``.schedules``."""
+"""Facades: ``scheduler.jobs``, ``.dead_letters``, ``.nodes``, ``.queues``, ``.limits``, ``.breakers``, ``.schedules``, ``.batches``."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class Breakers(Facade):
         return self._backend.store.breakers()
 
     def open(self, name: str) -> bool:
-        """Let no job start that depends on this service, until `reset`; False if it was opened so before."""
+        """Let no job start that depends on this service, until `reset`; False if a person had opened it already."""
         return self._move(name, "OPEN")
 
     def reset(self, name: str) -> bool:
@@ -232,7 +232,7 @@ class Breakers(Facade):
             record = self._backend.store.breaker(service)
             if record is None and state == "CLOSED":
                 return False
-            # what a person opened has no time; what opened by itself has one, and can be held open
+            # a breaker that a person opened has no `until`; one that opened by itself has, and can be held open
             if record is not None and record.state == state and (state == "CLOSED" or record.until is None):
                 return False
             version = 0 if record is None else record.version
