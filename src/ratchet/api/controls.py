@@ -7,7 +7,6 @@ the run if it is its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,16 +14,15 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
 from ratchet.api.observe.reasons import Reason
-from ratchet.api.submit.sending import WAKE_AHEAD, publish_canceled, with_retries
+from ratchet.api.submit.sending import WAKE_AHEAD, announce_canceled, wake, with_retries
 from ratchet.api.submit.steps import Step
 from ratchet.model.composition import SignalSpec
-from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
-from ratchet.model.events import JobCanceled, JobEvent, JobPaused, JobResumed
+from ratchet.model.events import JobEvent, JobPaused, JobResumed
 from ratchet.model.job import JobFilter, JobSpec
 from ratchet.model.payload import encode_value
-from ratchet.model.status import JobStatus, Priority
+from ratchet.model.status import JobStatus
 
 #: The reason, if a person canceled the job and gave none.
 BY_REQUEST = "requested"
@@ -43,7 +41,7 @@ class Controls:
         canceled = self._backend.store.cancel(
             id_of(job_id), reason=text_of(reason, "the reason", limit=2000), now=now
         )
-        self._canceled(canceled, now)
+        announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 
     def cancel_matching(self, where: JobFilter, limit: int | None) -> int:
@@ -51,15 +49,8 @@ class Controls:
         _require_filter(where, "cancel_jobs")
         now = self._backend.now()
         canceled = self._backend.store.cancel_matching(where, limit=_limit(limit), reason=BY_REQUEST, now=now)
-        self._canceled(canceled, now)
+        announce_canceled(self._backend, canceled, now)
         return len(canceled)
-
-    def _canceled(self, canceled: Sequence[CanceledJob], now: datetime) -> None:
-        if canceled:
-            self._backend.canceled(canceled)
-        if self._backend.hears(JobCanceled):
-            for job in canceled:
-                publish_canceled(self._backend, job.job_id, now, job.previous)
 
     def pause(self, job_id: Any) -> bool:
         """Take a PENDING or FAILED job out of the queue; True also if it was paused already."""
@@ -75,7 +66,7 @@ class Controls:
         identity, now = id_of(job_id), self._backend.now()
         resumed = self._backend.store.resume(identity, now=now)
         if resumed:
-            self._wake()
+            wake(self._backend)
             self._publish(JobResumed, identity, now)
         return resumed
 
@@ -83,7 +74,7 @@ class Controls:
         """Run a FAILED job again, with all its attempts; False if it is in another state."""
         retried = self._backend.store.retry(id_of(job_id), now=self._backend.now())
         if retried:
-            self._wake()
+            wake(self._backend)
         return retried
 
     def retry_matching(self, where: JobFilter, limit: int | None) -> int:
@@ -91,7 +82,7 @@ class Controls:
         _require_filter(where, "retry_jobs")
         retried = self._backend.store.retry_matching(where, limit=_limit(limit), now=self._backend.now())
         if retried:
-            self._wake()
+            wake(self._backend)
         return len(retried)
 
     def reschedule(self, job_id: Any, at: datetime | Duration) -> bool:
@@ -100,7 +91,7 @@ class Controls:
         moment = moment_of(at, "the new time") if isinstance(at, datetime) else after(now, at, "the delay")
         moved = self._backend.store.reschedule(id_of(job_id), moment, now=now)
         if moved and moment <= now + WAKE_AHEAD:
-            self._wake()
+            wake(self._backend)
         return moved
 
     def replace(self, job_id: Any, step: Step, due: datetime | Duration | None) -> JobSpec | None:
@@ -123,7 +114,7 @@ class Controls:
         canceled = with_retries(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
         if canceled is None:
             return None
-        self._canceled([canceled], now)
+        announce_canceled(self._backend, [canceled], now)
         self._backend.submitted([spec], due=at <= now + WAKE_AHEAD, priority=spec.priority)
         return spec
 
@@ -144,16 +135,13 @@ class Controls:
         )
         released = with_retries(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
         if released:
-            self._wake()
+            wake(self._backend)
         return len(released)
 
     def explain(self, job_id: Any) -> list[Reason]:
         """Why a job is not running; empty when it would be claimed now."""
         found = self._backend.store.explain(id_of(job_id), now=self._backend.now())
         return [Reason(*reason) for reason in found]
-
-    def _wake(self) -> None:
-        self._backend.submitted((), due=True, priority=Priority.NORMAL)
 
     def _publish(self, event: type[JobEvent], job_id: UUID, now: datetime) -> None:
         if not self._backend.hears(event) or (record := self._backend.store.get(job_id)) is None:

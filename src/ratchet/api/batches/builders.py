@@ -20,7 +20,7 @@ from ratchet.api.context import enlisted_connection
 from ratchet.api.submit.builders import StepDraft
 from ratchet.api.submit.bulk import CHUNK, specs_for
 from ratchet.api.submit.conditions import Condition
-from ratchet.api.submit.sending import send
+from ratchet.api.submit.sending import send, wake
 from ratchet.api.submit.steps import Call, Follower, Step, Submission
 from ratchet.api.threads import in_thread, joining
 from ratchet.model.composition import BatchSpec
@@ -28,14 +28,14 @@ from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobSpec
 from ratchet.model.payload import encode
 from ratchet.model.results import BatchContext
-from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.model.status import JobStatus, JobType
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: What a BATCH_PARENT job is called. A worker calls nothing for it: its conditions are what matters.
+#: The target of a BATCH_PARENT job. A worker calls nothing for it, only its conditions are evaluated.
 BATCH_TARGET: Final = "ratchet:batch"
-#: Up to here a batch is stored whole; a larger one is stored in chunks and sealed with the last.
+#: The most items of a batch that is stored whole; a larger one is stored in chunks and sealed at the end.
 WHOLE: Final = 5000
 
 
@@ -160,7 +160,7 @@ class BatchDraft(StepDraft):
     _wanted = ".for_each(items, function)"
 
     def _check_items(self) -> None:
-        """Nothing: what is read only once cannot be looked at before."""
+        """Do nothing: an iterator cannot be read twice."""
 
     @property
     def _first_chunk(self) -> int:
@@ -170,7 +170,7 @@ class BatchDraft(StepDraft):
         """
         What is stored first, and the items that are left to read, if any.
 
-        Kept by the caller: submitted again after a `StoreUnavailable`, its jobs have the same ids.
+        The caller keeps it, so that after a `StoreUnavailable` the same jobs are sent with the same ids.
         """
         self._check_items()
         items = iter(self._source)
@@ -231,13 +231,13 @@ class BatchDraft(StepDraft):
         """
         Store the batch with its first items, the rest in chunks, then seal it.
 
-        A source that raises cancels the batch: what has not started will not, and no follower is
-        told of a success that is only a part. So does a node, when the process has died.
+        If the source raises, the batch is canceled: jobs that have not started never will, and no
+        follower sees the success of a part. If this process dies, a node cancels it.
         """
         batch = OpenBatch(self._backend, batch_id, self._name_text)
         with SubmitterLease(self._backend, batch_id) as lease:
             send(self._backend, submission, self._backend.now())
-            # From here on it is stored in part: the items that were read cannot be read again.
+            # A part is stored now, and its items cannot be read again.
             self._spend("started")
             submission.specs.clear()
             try:
@@ -249,11 +249,11 @@ class BatchDraft(StepDraft):
                 batch.give_up(error)
                 raise
             batch.seal()
-        self._backend.submitted((), due=True, priority=Priority.NORMAL)
+        wake(self._backend)
 
 
 class EachDraft(BatchDraft):
-    """A batch of items that are at hand."""
+    """A batch whose items are there when it is submitted."""
 
     def for_each(self, items: Iterable[T], target: Callable[[T], Any]) -> Self:
         """One job per item, which is the target's one argument."""
@@ -367,4 +367,4 @@ class AsyncBatchStart:
 
 
 def _nothing() -> None:
-    """Stands for a target that was not named yet."""
+    """The target of a batch for which none was named yet."""

@@ -15,18 +15,17 @@ from typing import Final, Self
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.controls import Controls
-from ratchet.api.submit.sending import with_retries
+from ratchet.api.submit.sending import announce_canceled, with_retries
 from ratchet.model.errors import CommitUnknown, InvalidJob, StoreError
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 
 logger = logging.getLogger("ratchet.api")
 
-#: How long a batch outlives the last sign of its submitter.
+#: How long a batch outlives the last sign of life of its submitter.
 LEASE: Final = timedelta(seconds=60)
-#: A lease older than this is renewed before anything is written under it: what is left of it is
-#: longer than any statement may take.
+#: A lease older than this is renewed before the next write, so that no statement takes longer than
+#: what is left of it.
 RENEW_AFTER: Final = LEASE / 4
 
 
@@ -37,9 +36,9 @@ def lease_name(batch_id: UUID) -> str:
 
 class SubmitterLease:
     """
-    Says to all nodes that the submitter of a batch lives; a context manager.
+    Tells all nodes that the submitter of a batch is alive; a context manager.
 
-    Renewed by a thread of its own, because reading the source may take any time.
+    A thread of its own renews it, because reading the source may take any time.
     """
 
     def __init__(self, backend: Backend, batch_id: UUID) -> None:
@@ -66,7 +65,7 @@ class SubmitterLease:
             logger.debug("the lease of batch %s will run out by itself: %s", self._batch_id, failure)
 
     def keep(self) -> None:
-        """Renew the lease if it is time; `InvalidJob` where the batch was given up meanwhile."""
+        """Renew the lease if it is time; `InvalidJob` if the batch was given up in the meantime."""
         if self._backend.monotonic() - self._renewed_at < RENEW_AFTER.total_seconds():
             return
         if not with_retries(self._backend, self._renew):
@@ -100,7 +99,7 @@ class OpenBatch:
     """
     A batch to which items are still added, by the one submitter that holds its lease.
 
-    What it says of each write is certain: an answer that was lost is found out by asking again.
+    Each method knows for certain what became of its write: if the answer was lost, it asks again.
     """
 
     def __init__(self, backend: Backend, batch_id: UUID, name: str) -> None:
@@ -130,18 +129,18 @@ class OpenBatch:
         store = self._backend.store
         if with_retries(self._backend, lambda: store.seal(self._batch_id, now=self._backend.now())):
             return
-        # Sealed before: by an earlier try whose answer was lost, or by whoever canceled it.
+        # It was sealed already: by an earlier try whose answer was lost, or by whoever canceled it.
         parent = with_retries(self._backend, lambda: store.results([self._batch_id])).get(self._batch_id)
         if parent is None or parent.status is JobStatus.CANCELED:
             raise self._canceled()
 
     def give_up(self, error: BaseException) -> None:
-        """Cancel the batch because of *error*, which keeps a note where even that failed."""
+        """Cancel the batch because of *error*; if even that fails, *error* gets a note."""
         reason = "the store was lost" if isinstance(error, StoreError) else "the source of the batch failed"
         try:
             now = self._backend.now()
             canceled = self._backend.store.cancel_batch(self._batch_id, reason=reason, now=now)
-            Controls(self._backend)._canceled(canceled, now)
+            announce_canceled(self._backend, canceled, now)
         except StoreError as failure:
             # Its lease ends with this call, so that a node will cancel it.
             error.add_note(f"batch {self._batch_id} could not be canceled at once: {failure}")

@@ -53,8 +53,8 @@ class Draft:
     """
     Something that is being described and not yet stored.
 
-    Dropped without its last verb (``submit``, ``start``) it warns, unless it was refused in between:
-    then its caller knows already.
+    It warns if it is dropped without its last verb (``submit``, ``start``), unless a verb was refused:
+    then the caller knows already.
     """
 
     _VERB = "submit()"
@@ -84,7 +84,7 @@ class Draft:
         return _Editing(self)
 
     def __del__(self) -> None:
-        # __init__ may have been refused halfway; a process that ends has other worries
+        # __init__ may have raised halfway; nobody needs the warning when the process ends
         if not getattr(self, "_armed", False) or sys.is_finalizing() or sys.exc_info()[0] is not None:
             return
         filename, line = self._origin
@@ -97,7 +97,7 @@ class Draft:
 
 
 class _Editing:
-    """Guards one change of a draft: refused when it is spent, and a refusal silences the warning."""
+    """Surrounds one change of a draft: refuses it if the draft is spent, and disarms its warning on an error."""
 
     __slots__ = ("_draft",)
 
@@ -115,7 +115,7 @@ class _Editing:
 
 
 def _caller() -> tuple[str, int]:
-    """File and line of the code outside of this package that is running."""
+    """File and line of the caller outside of this package."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
@@ -128,7 +128,7 @@ class StepDraft(Draft):
     _step: Step
 
     def with_priority(self, priority: Priority) -> Self:
-        """How urgent the job is, LOWEST to CRITICAL; waiting raises it in effect."""
+        """How urgent the job is, LOWEST to CRITICAL; while it waits its effective priority rises."""
         with self._editing():
             self._step.given["priority"] = priority_of(priority)
         return self
@@ -158,13 +158,13 @@ class StepDraft(Draft):
         return self
 
     def with_tags(self, *tags: str) -> Self:
-        """Words to find the job by, added to those it has."""
+        """Words to find the job by, in addition to those it has."""
         with self._editing():
             self._step.tags = (*self._step.tags, *tags_of(tags))
         return self
 
     def with_param(self, name: str, value: Any) -> Self:
-        """A value that the job reads with ``ctx.param(name)`` and that is no argument."""
+        """A value that is not an argument; the job reads it with ``ctx.param(name)``."""
         with self._editing():
             self._step.params[text_of(name, "the name of a param")] = value
         return self
@@ -190,13 +190,13 @@ class StepDraft(Draft):
         return self
 
     def with_fairness_key(self, key: str) -> Self:
-        """Keys take turns: one that submits much does not keep the others waiting."""
+        """Jobs of different keys take turns: a key with many jobs does not keep the others waiting."""
         with self._editing():
             self._step.given["fairness_key"] = text_of(key, "a fairness key")
         return self
 
     def with_no_retry_for(self, *errors: type[BaseException]) -> Self:
-        """Exceptions, and what derives from them, after which no retry helps."""
+        """Exceptions, with their subclasses, after which the job is not retried."""
         with self._editing():
             self._step.given["no_retry_for"] = class_names(exceptions_of(errors, "with_no_retry_for"))
         return self
@@ -215,7 +215,7 @@ class StepDraft(Draft):
 
 
 def backoff_settings(policy: BackoffPolicy, base: Duration, jitter: float) -> dict[str, Any]:
-    """A backoff, checked: what grows needs something to grow from."""
+    """A backoff, checked: it needs a base unless it is NONE."""
     kind = member_of(BackoffPolicy, policy, "a backoff policy")
     wait = to_timedelta(base, "the base of a backoff")
     if kind is not BackoffPolicy.NONE and not wait:
@@ -231,7 +231,7 @@ def backoff_settings(policy: BackoffPolicy, base: Duration, jitter: float) -> di
 
 
 class Joined:
-    """What the first step of a draft waits for: jobs that exist, and drafts that are stored with it."""
+    """What the first step of a draft waits for: stored jobs, and drafts that are stored together with it."""
 
     def __init__(self, parents: list[UUID | GraphDraft[Any]], needs: int) -> None:
         self.parents = parents
@@ -243,7 +243,7 @@ class Joined:
         return [parent for parent in self.parents if isinstance(parent, GraphDraft)]
 
     def compositions(self) -> list[UUID | Composition]:
-        """The parents as the composition that waits for them knows them."""
+        """The parents, as a `Composition` takes them."""
         return [parent if isinstance(parent, UUID) else parent._whole for parent in self.parents]
 
 
@@ -288,7 +288,7 @@ class GraphDraft(StepDraft, Generic[R]):
     # --- the whole ---
 
     def with_idempotency_key(self, key: str | UUID) -> Self:
-        """The same key gives the same job, for ever: a second submission returns the first one's handle."""
+        """The same key gives the same job, for ever: a second submission returns a handle of the first job."""
         with self._editing():
             self._require_whole("an idempotency key")
             self._whole.idempotency_key = text_of(key, "an idempotency key")
@@ -315,14 +315,14 @@ class GraphDraft(StepDraft, Generic[R]):
         return self
 
     def at(self, when: datetime) -> Self:
-        """Due at this time; one in the past is kept, the job has then been waiting since."""
+        """Due at this time; one in the past is kept, as if the job had waited since then."""
         with self._editing():
             self._require_whole("the due time")
             self._whole.delay, self._whole.due = None, moment_of(when, "the due time")
         return self
 
     def immediate(self) -> Self:
-        """Due at once: takes back a delay, and wakes the nodes when it is submitted."""
+        """Due at once: cancels a delay, and nodes are woken at submit."""
         with self._editing():
             self._require_whole("immediate()")
             self._whole.delay = self._whole.due = None

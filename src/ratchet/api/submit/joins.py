@@ -47,7 +47,7 @@ Join.ALL = Join()
 
 
 class JoinDraft(Draft):
-    """Jobs to wait for, as yet without the job that waits."""
+    """Jobs to wait for; the job that waits is not named yet."""
 
     _VERB = "then(...).submit()"
 

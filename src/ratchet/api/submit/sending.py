@@ -28,7 +28,7 @@ from ratchet.spi.shield import call_undisturbed, current_shield
 
 T = TypeVar("T")
 
-#: A poller may rest this long: jobs that are due sooner wake it, so that it learns of their time.
+#: A poller may sleep this long, so a job that is due sooner wakes it.
 WAKE_AHEAD = timedelta(seconds=60)
 #: Seconds for which a submission is repeated while the store cannot be reached,
 RETRY_FOR = 5.0
@@ -142,7 +142,7 @@ def announce(
                 backend.publish(_submitted(spec, now))
     if replaced and backend.hears(JobCanceled):
         for job_id in replaced:
-            publish_canceled(backend, job_id, now)
+            _publish_canceled(backend, job_id, now)
 
 
 def _submitted(spec: JobSpec, now: datetime) -> JobSubmitted:
@@ -158,10 +158,24 @@ def _submitted(spec: JobSpec, now: datetime) -> JobSubmitted:
     )
 
 
-def publish_canceled(
+def wake(backend: Backend) -> None:
+    """Wake pollers here and elsewhere: jobs that were stored before may start now."""
+    backend.submitted((), due=True, priority=Priority.NORMAL)
+
+
+def announce_canceled(backend: Backend, canceled: Sequence[CanceledJob], now: datetime) -> None:
+    """Stop runs of this process that were canceled, and tell waiters and listeners."""
+    if canceled:
+        backend.canceled(canceled)
+    if backend.hears(JobCanceled):
+        for job in canceled:
+            _publish_canceled(backend, job.job_id, now, job.previous)
+
+
+def _publish_canceled(
     backend: Backend, job_id: UUID, now: datetime, previous: JobStatus = JobStatus.PENDING
 ) -> None:
-    """Tell listeners that a job is CANCELED, with the facts the store has of it."""
+    """Tell listeners that a job is CANCELED, with what the store knows about it."""
     record = backend.store.get(job_id)
     if record is None:
         return
@@ -182,7 +196,7 @@ def publish_canceled(
 
 
 def _stop_superseded(backend: Backend, submission: Submission, busy: BusinessKeyBusy) -> None:
-    """Busy.REPLACE canceled a RUNNING holder: its run may be in this process."""
+    """Stop the RUNNING holder of the key, which Busy.REPLACE has canceled: it may run in this process."""
     if not any(spec.business_key == busy.key and spec.busy is Busy.REPLACE for spec in submission.specs):
         return
     holder = CanceledJob(job_id=busy.holder, target="", previous=JobStatus.RUNNING, reason="superseded")
