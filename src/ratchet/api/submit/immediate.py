@@ -11,7 +11,7 @@ from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.capture import LAMBDA
 from ratchet.api.submit.sending import announce, send
-from ratchet.api.submit.steps import Composition, Step, Submission
+from ratchet.api.submit.steps import Step, Submission
 from ratchet.api.threads import in_thread, start_in_thread
 from ratchet.model.job import Insertion
 from ratchet.spi.store import Sent
@@ -25,9 +25,17 @@ def submit_now(
 ) -> JobHandle[Any]:
     """Store the job and return its handle, as ``enqueue(target, …).submit()`` does."""
     now = backend.now()
-    submission = Composition(backend, Step(target, args, kwargs)).compile(now)
+    submission = _submission(backend, target, args, kwargs, now)
     send(backend, submission, now)
     return _handle(backend, submission)
+
+
+def _submission(
+    backend: Backend, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
+) -> Submission:
+    step = Step(target, args, kwargs).checked(backend)
+    step.require_no_placeholders()
+    return Submission([step.spec(backend.ids(), now, caller=backend.caller())])
 
 
 async def submit_soon(
@@ -43,7 +51,7 @@ async def submit_soon(
     if store is None or enlisted_connection(store) is not None:
         return await in_thread(submit_now, backend, target, args, kwargs)
     now = backend.now()
-    submission = Composition(backend, Step(target, args, kwargs)).compile(now)
+    submission = _submission(backend, target, args, kwargs, now)
     sent = store.send_insert(submission.specs[0], now=now)
     if sent is None:
         await in_thread(send, backend, submission, now)

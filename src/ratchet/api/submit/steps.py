@@ -232,6 +232,7 @@ def class_names(classes: tuple[type[BaseException], ...]) -> tuple[str, ...]:
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
 
 
+# Cached so that jobs of one stream share one object: stores look a stream up once per object.
 @lru_cache(maxsize=1024)
 def _stream(
     queue: str,

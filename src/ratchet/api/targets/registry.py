@@ -40,7 +40,6 @@ from ratchet.spi.target_policy import TargetPolicy
 #: Where ``@scheduler.job`` leaves its declaration on the function.
 DECLARATION: Final = "__ratchet_job__"
 _PROTECTION: Final = "__ratchet_breaker__"
-_POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 # --- what decorators left on a function -----------------------------------------------------------
@@ -98,15 +97,9 @@ class Protection:
     guard: Guard
 
 
-#: The services that functions were found to depend on: every submission asks.
-_services: dict[types.FunctionType, str | None] = {}
-_MOST_SERVICES: Final = 4096
-
-
 def protect(target: Any, protection: Protection) -> None:
     """Leave *protection* on a function or class."""
     setattr(target, _PROTECTION, protection)
-    _services.clear()
 
 
 def protection_of(target: Any) -> Protection | None:
@@ -122,20 +115,6 @@ def protection_of(target: Any) -> Protection | None:
 
 def breaker_of(target: Any) -> str | None:
     """The service that *target* depends on; None if none was named."""
-    if type(target) is not types.FunctionType:
-        return _service_of(
-            target
-        )  # a bound method is new each time, and a cache would keep its instance alive
-    try:
-        return _services[target]
-    except KeyError:
-        if len(_services) >= _MOST_SERVICES:
-            _services.clear()
-        found = _services[target] = _service_of(target)
-        return found
-
-
-def _service_of(target: Any) -> str | None:
     protection = protection_of(target)
     return None if protection is None else protection.service
 
@@ -233,26 +212,19 @@ def _lane(name: str, is_coroutine: bool, declaration: JobDeclaration | None) -> 
 
 
 class Arguments:
-    """Checks that arguments fit a target's signature; for positional ones it only counts them."""
+    """Checks that arguments fit a target's signature."""
 
     def __init__(self, reference: TargetReference) -> None:
         self._name = reference.name
         self._receiver = (None,) if reference.owner is not None else ()
-        self._fewest, self._most = 1, 0  # until the signature is known, no count is enough
         try:
             self._signature: inspect.Signature | None = _signature(reference.function)
         except (TypeError, ValueError):  # some functions written in C have none
             self._signature = None
-            return
-        kinds = [(p.kind, p.default is p.empty) for p in self._signature.parameters.values()]
-        if not any(required and kind is inspect.Parameter.KEYWORD_ONLY for kind, required in kinds):
-            positional = [r for kind, r in kinds if kind in _POSITIONAL]
-            self._fewest = sum(positional) - len(self._receiver)
-            self._most = len(positional) - len(self._receiver)
 
     def require(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise ``InvalidJob`` where calling the target with these arguments would be a TypeError."""
-        if self._signature is None or (not kwargs and self._fewest <= len(args) <= self._most):
+        if self._signature is None:
             return
         try:
             self._signature.bind(*self._receiver, *args, **kwargs)
