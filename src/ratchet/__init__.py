@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ratchet.api.observe.records import TruncatedResult
     from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
     from ratchet.api.submit.builders import AsyncJobBuilder, JobBuilder
-    from ratchet.api.submit.call import Call, call
     from ratchet.api.submit.conditions import Condition
     from ratchet.api.submit.joins import Join, JoinBuilder
+    from ratchet.api.submit.steps import Call, call
     from ratchet.api.targets import JobDeclaration
     from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
     from ratchet.api.targets.declarations import DeclaredJob
@@ -133,7 +133,7 @@ _HOMES: dict[str, str] = {
     "BreakerSettings": "ratchet.model.breaker",
     "BusinessKeyBusy": "ratchet.model.errors",
     "Busy": "ratchet.model.status",
-    "Call": "ratchet.api.submit.call",
+    "Call": "ratchet.api.submit.steps",
     "Clock": "ratchet.model.clock",
     "ClusterCoordinator": "ratchet.spi.cluster_coordinator",
     "CommitUnknown": "ratchet.model.errors",
@@ -230,7 +230,7 @@ _HOMES: dict[str, str] = {
     "UnstorableData": "ratchet.model.errors",
     "UnstorableValue": "ratchet.model.errors",
     "UnsubmittedJobWarning": "ratchet.model.errors",
-    "call": "ratchet.api.submit.call",
+    "call": "ratchet.api.submit.steps",
     "circuit_breaker": "ratchet.api.targets.breakers",
     "do_not_retry": "ratchet.model.errors",
     "new_id": "ratchet.model.identifiers",

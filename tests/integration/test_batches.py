@@ -22,7 +22,7 @@ from ratchet import (
     ManualClock,
     StoreUnavailable,
 )
-from ratchet.api.batches.leases import LEASE, lease_name
+from ratchet.api.batches.open_batches import LEASE, lease_name
 from ratchet.engine.batches import ABANDONED
 from ratchet.spi.store import JobStore
 from ratchet.testing import ManualScheduler

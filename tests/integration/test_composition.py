@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ratchet import RESULT, Condition, InvalidJob, ManualClock, Options, StoreUnavailable, TargetNotAllowed
-from ratchet.api.submit.submission import require_shallow
+from ratchet.api.submit.sending import require_shallow
 from ratchet.model.composition import Edge
 from ratchet.model.identifiers import new_id
 from ratchet.spi.store import JobStore

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ratchet.api.batches.leases import lease_name
+from ratchet.api.batches.open_batches import lease_name
 from ratchet.api.context import JobContext
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import CommitUnknown, StoreUnavailable

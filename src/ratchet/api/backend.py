@@ -20,10 +20,9 @@ from ratchet.spi.store import JobStore, SendingStore
 
 class Backend(Protocol):
     """
-    The scheduler as the floor below it sees it.
+    A scheduler as builders, handles and facades see it.
 
-    Everything that user code holds (a builder, a handle, ``scheduler.jobs``) reaches the store, the
-    clock and the running node through this and nothing else.
+    Whatever user code holds reaches the store, the clock and the running node through this alone.
     """
 
     @property
@@ -33,7 +32,7 @@ class Backend(Protocol):
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, where a job can be sent to it without waiting, now."""
+        """The store, if a job can be sent to it now without waiting; else None."""
         ...
 
     @property
@@ -72,31 +71,32 @@ class Backend(Protocol):
         ...
 
     def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None when *timeout* seconds are over first."""
+        """The row of a job once it has ended; None if it has not after *timeout* seconds."""
         ...
 
     async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The same without blocking the event loop, or a thread."""
+        """The same, and it blocks neither the event loop nor a thread."""
         ...
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
-        """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
+        """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
         ...
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
         """
-        A concurrency key was used with this limit; it is stored when this process first sees it.
+        Store the limit of a concurrency key, if this process has not done so yet.
 
-        *joined*: inside the caller's transaction, on a store with one writer, it must be there already.
+        *joined*: the submission joins the caller's transaction. A store with one writer must have the
+        limit already then.
         """
         ...
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:
-        """Jobs were canceled: runs in this process are stopped now (others learn it with their beat), waiters told."""
+        """Jobs were canceled: stop runs in this process (others learn of it with their beat) and tell waiters."""
         ...
 
     def fire_times(self, spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
-        """The fire times of a schedule after *after*; `InvalidJob` for an expression or zone that is none."""
+        """The fire times of a schedule after *after*; `InvalidJob` if its expression or zone is invalid."""
         ...
 
     def run_of(self, spec: ScheduleSpec, fire_at: datetime) -> JobSpec:
@@ -104,7 +104,7 @@ class Backend(Protocol):
         ...
 
     def hears(self, event: type[Event]) -> bool:
-        """True if somebody listens for *event*: only then is it worth making."""
+        """True if somebody listens for *event*; if not, none needs to be made."""
         ...
 
     def publish(self, event: Event) -> None:

@@ -27,7 +27,7 @@ def text_of(value: object, what: str, *, limit: int = KEY_LIMIT) -> str:
     if not isinstance(value, str):
         raise InvalidJob(f"{what} must be text, not {value!r}")
     if type(value) is not str:
-        value = str.__str__(value)  # an enum or a subclass must not travel further
+        value = str.__str__(value)  # not an enum or another subclass: drivers may not know it
     if not value.strip():
         raise InvalidJob(f"{what} must not be empty")
     if len(value) > limit:
@@ -44,7 +44,7 @@ def text_of(value: object, what: str, *, limit: int = KEY_LIMIT) -> str:
 
 
 def queue_of(value: object) -> str:
-    """*value* as the name of a queue; ``worker --queues`` takes several with commas between them, so none has one."""
+    """*value* as the name of a queue; it has no comma, because ``worker --queues`` separates names by commas."""
     name = text_of(value, "the name of a queue")
     if "," in name or name != name.strip():
         raise InvalidJob(

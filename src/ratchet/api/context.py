@@ -89,7 +89,7 @@ _enlisted: ContextVar[tuple[object, object] | None] = ContextVar("ratchet_transa
 
 
 def current_run() -> RunBackend | None:
-    """The run of the job that is running in this thread or task: whoever is shielded here is a run."""
+    """The run of the job that is running in this thread or task; only runs put a shield there."""
     return cast("RunBackend | None", current_shield.get())
 
 
@@ -242,7 +242,7 @@ class JobContext:
 
     @property
     def touched_state(self) -> dict[str, Any] | None:
-        """The checkpoint if the job has looked at it; None otherwise."""
+        """The checkpoint, if the job has read it; else None."""
         return self._state
 
 
@@ -292,8 +292,8 @@ class TransactionThread:
     """
     The one thread on which everything inside ``ctx.aio.transaction()`` runs.
 
-    Drivers and the writer gate care which thread they are called from, and what the block enters in
-    one context variable it must leave in the same context: so there is one of each.
+    Drivers and the writer gate depend on the calling thread, and a context variable must be reset in
+    the context in which it was set: so there is one thread and one context.
     """
 
     def __init__(self, executor: Executor) -> None:

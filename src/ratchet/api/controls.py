@@ -1,13 +1,12 @@
 """
-What a person does to jobs that exist: cancel, pause, resume, retry, move, replace.
+What a person does to stored jobs: cancel, pause, resume, retry, reschedule, replace, signal.
 
-Each verb is one call of the store; the process that made the change tells its listeners, and stops
-a run that is its own.
+Each verb is one call of the store. The process that made the change tells its listeners, and stops
+the run if it is its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,18 +14,17 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
 from ratchet.api.observe.reasons import Reason
+from ratchet.api.submit.sending import WAKE_AHEAD, announce_canceled, wake, with_retries
 from ratchet.api.submit.steps import Step
-from ratchet.api.submit.submission import WAKE_AHEAD, persisted, publish_canceled
 from ratchet.model.composition import SignalSpec
-from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
-from ratchet.model.events import JobCanceled, JobEvent, JobPaused, JobResumed
+from ratchet.model.events import JobEvent, JobPaused, JobResumed
 from ratchet.model.job import JobFilter, JobSpec
 from ratchet.model.payload import encode_value
-from ratchet.model.status import JobStatus, Priority
+from ratchet.model.status import JobStatus
 
-#: Who asked, where a person canceled the job and gave no reason.
+#: The reason, if a person canceled the job and gave none.
 BY_REQUEST = "requested"
 MOST = 1_000_000
 
@@ -43,7 +41,7 @@ class Controls:
         canceled = self._backend.store.cancel(
             id_of(job_id), reason=text_of(reason, "the reason", limit=2000), now=now
         )
-        self._canceled(canceled, now)
+        announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 
     def cancel_matching(self, where: JobFilter, limit: int | None) -> int:
@@ -51,18 +49,11 @@ class Controls:
         _require_filter(where, "cancel_jobs")
         now = self._backend.now()
         canceled = self._backend.store.cancel_matching(where, limit=_limit(limit), reason=BY_REQUEST, now=now)
-        self._canceled(canceled, now)
+        announce_canceled(self._backend, canceled, now)
         return len(canceled)
 
-    def _canceled(self, canceled: Sequence[CanceledJob], now: datetime) -> None:
-        if canceled:
-            self._backend.canceled(canceled)
-        if self._backend.hears(JobCanceled):
-            for job in canceled:
-                publish_canceled(self._backend, job.job_id, now, job.previous)
-
     def pause(self, job_id: Any) -> bool:
-        """Take a PENDING or FAILED job out of the queue; True also if it was paused."""
+        """Take a PENDING or FAILED job out of the queue; True also if it was paused already."""
         identity, now = id_of(job_id), self._backend.now()
         before = self._backend.store.get(identity) if self._backend.hears(JobPaused) else None
         paused = self._backend.store.pause(identity, now=now)
@@ -75,7 +66,7 @@ class Controls:
         identity, now = id_of(job_id), self._backend.now()
         resumed = self._backend.store.resume(identity, now=now)
         if resumed:
-            self._wake()
+            wake(self._backend)
             self._publish(JobResumed, identity, now)
         return resumed
 
@@ -83,7 +74,7 @@ class Controls:
         """Run a FAILED job again, with all its attempts; False if it is in another state."""
         retried = self._backend.store.retry(id_of(job_id), now=self._backend.now())
         if retried:
-            self._wake()
+            wake(self._backend)
         return retried
 
     def retry_matching(self, where: JobFilter, limit: int | None) -> int:
@@ -91,7 +82,7 @@ class Controls:
         _require_filter(where, "retry_jobs")
         retried = self._backend.store.retry_matching(where, limit=_limit(limit), now=self._backend.now())
         if retried:
-            self._wake()
+            wake(self._backend)
         return len(retried)
 
     def reschedule(self, job_id: Any, at: datetime | Duration) -> bool:
@@ -100,30 +91,30 @@ class Controls:
         moment = moment_of(at, "the new time") if isinstance(at, datetime) else after(now, at, "the delay")
         moved = self._backend.store.reschedule(id_of(job_id), moment, now=now)
         if moved and moment <= now + WAKE_AHEAD:
-            self._wake()
+            wake(self._backend)
         return moved
 
     def replace(self, job_id: Any, step: Step, due: datetime | Duration | None) -> JobSpec | None:
-        """Cancel a job that has not started and store another in its place, atomically; None: too late."""
+        """Cancel a job that has not started and store another in its place, atomically; None if it had started."""
         identity, now = id_of(job_id), self._backend.now()
-        prepared = step.prepare(self._backend)
-        prepared.require_no_placeholders()
+        checked = step.checked(self._backend)
+        checked.require_no_placeholders()
         if isinstance(due, datetime):
             at = moment_of(due, "the new job's time")
         else:
             at = now if due is None else after(now, due, "the delay")
         old = self._backend.store.get(identity)
-        spec = prepared.spec(
+        spec = checked.spec(
             step.identified(self._backend),
             now,
             scheduled_at=at,
             caller=self._backend.caller(),
             business_key=old.business_key if old is not None else None,
         )
-        canceled = persisted(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
+        canceled = with_retries(self._backend, lambda: self._backend.store.replace(identity, spec, now=now))
         if canceled is None:
             return None
-        self._canceled([canceled], now)
+        announce_canceled(self._backend, [canceled], now)
         self._backend.submitted([spec], due=at <= now + WAKE_AHEAD, priority=spec.priority)
         return spec
 
@@ -142,18 +133,15 @@ class Controls:
             rejected=None if rejected is None else text_of(rejected, "the rejection's reason", limit=2000),
             keep_until=now + self._backend.options.signal_retention,
         )
-        released = persisted(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
+        released = with_retries(self._backend, lambda: self._backend.store.send_signal(signal, now=now))
         if released:
-            self._wake()
+            wake(self._backend)
         return len(released)
 
     def explain(self, job_id: Any) -> list[Reason]:
         """Why a job is not running; empty when it would be claimed now."""
         found = self._backend.store.explain(id_of(job_id), now=self._backend.now())
         return [Reason(*reason) for reason in found]
-
-    def _wake(self) -> None:
-        self._backend.submitted((), due=True, priority=Priority.NORMAL)
 
     def _publish(self, event: type[JobEvent], job_id: UUID, now: datetime) -> None:
         if not self._backend.hears(event) or (record := self._backend.store.get(job_id)) is None:

@@ -1,4 +1,4 @@
-"""Listeners and middleware: what users hang around their jobs."""
+"""Listeners and middleware: checks of the functions that users run around their jobs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checked_event(kind: Any) -> type[Event]:
 
 
 def as_middleware(function: Any) -> Middleware:
-    """*function* as what surrounds a run: a generator with one ``yield``, or whatever returns a context manager."""
+    """*function* as middleware: a generator with one ``yield``, or a function that returns a context manager."""
     if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
         raise InvalidJob(
             f"{function.__qualname__} is async; middleware is a plain context manager: use def and one yield"
@@ -52,7 +52,7 @@ def as_middleware(function: Any) -> Middleware:
 
 
 class _Checked:
-    """Middleware that was not written as a generator; says so if it returns no context manager."""
+    """Middleware that was not written as a generator; refused if it does not return a context manager."""
 
     def __init__(self, function: Callable[[JobContext], Any]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Schedules: jobs that are made again and again, by a timetable."""
+"""Schedules: jobs that are made by a timetable, and the handle of a stored one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ FIRE_ONCE: Final = Misfire.fire_once()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """When a schedule fires, as users say it; checked when it is made."""
+    """When a schedule fires, as the user said it; checked when it is made."""
 
     expression: str
     zone: str = "UTC"
@@ -95,7 +95,7 @@ class Timing:
         ends_at: datetime | None,
         jitter: Duration,
     ) -> Timing:
-        """The timing that these words mean; a duration as *expression* is a fixed interval."""
+        """The timing that was asked for; a duration as *expression* is a fixed interval."""
         if not isinstance(misfire, Misfire):
             raise InvalidJob(f"misfire is Misfire.skip(), .fire_once() or .catch_up(n), not {misfire!r}")
         if isinstance(expression, str):
@@ -139,15 +139,15 @@ class Recurrence:
         return Schedule(backend, record.spec.name)
 
     def _spec(self, backend: Backend) -> ScheduleSpec:
-        prepared = self.step.prepare(backend)
-        prepared.require_no_placeholders()
-        template = prepared.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+        checked = self.step.checked(backend)
+        checked.require_no_placeholders()
+        template = checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
         timing = self.timing
         return ScheduleSpec(
-            name=text_of(self.name or prepared.stored.target, "the name of a schedule"),
+            name=text_of(self.name or checked.stored.target, "the name of a schedule"),
             expression=timing.expression,
             zone=timing.zone,
-            target=prepared.stored.target,
+            target=checked.stored.target,
             template=msgspec.json.encode(template).decode(),
             misfire=timing.misfire.rule,
             overlap=timing.overlap.value,
@@ -159,7 +159,7 @@ class Recurrence:
 
 
 class Schedule:
-    """A stored schedule by its name: when it fires next, its runs, and how to hold it."""
+    """A stored schedule by its name: when it fires next, its runs, and how to pause it."""
 
     __slots__ = ("_backend", "name")
 
@@ -195,7 +195,7 @@ class Schedule:
         return self.record().paused
 
     def pause(self) -> bool:
-        """Stop firing; True also if it was paused, False if there is no such schedule."""
+        """Stop firing; True also if it was paused already, False if there is no such schedule."""
         return self._backend.store.pause_schedule(self.name, now=self._backend.now())
 
     def resume(self) -> bool:
@@ -225,7 +225,7 @@ class Schedule:
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
 
     def fires(self, limit: int = 50) -> list[FireRecord]:
-        """The latest fire times, newest first, with what became of them: a run, or why there was none."""
+        """The latest fire times, newest first, each with its run, or why there was none."""
         return self._backend.store.fires(self.name, limit=limit)
 
     @property

@@ -5,14 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 
-class NoPrincipalProvider:
-    """Knows nobody: jobs are stored without a caller."""
-
-    def current(self) -> str | None:
-        """Always None."""
-        return None
-
-
 class ContextPrincipalProvider:
     """
     Remembers the principal of the current thread or task.

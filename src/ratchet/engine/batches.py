@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.api.batches.leases import LEASE, lease_name
+from ratchet.api.batches.open_batches import LEASE, lease_name
 from ratchet.api.observe.records import batch_context
 from ratchet.engine.conditions import within_limit
 from ratchet.engine.identity import NodeIdentity
@@ -104,7 +104,7 @@ class BatchRecovery:
     """
     Ends what was left behind: batches that are complete but not finished, and those whose submitter is gone.
 
-    A batch that is stored in chunks is under its submitter's lease (see `ratchet.api.batches.leases`). When
+    A batch that is stored in chunks is under its submitter's lease (see `ratchet.api.batches.open_batches`). When
     that has run out nobody will ever seal the batch, so it is canceled. The lease is taken over first:
     a submitter that was only slow is then refused, instead of sealing a batch that is being canceled.
     """

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeAlias, cast
 
 from ratchet.api.context import JobContext, JobTransaction
-from ratchet.api.targets.breakers import protection_of
+from ratchet.api.targets.registry import protection_of
 from ratchet.engine.conditions import ConditionCheck
 from ratchet.engine.decide import Judge, error_hash
 from ratchet.engine.run import Run, Stop

@@ -246,6 +246,9 @@ class Options:
         return made
 
     def __post_init__(self) -> None:
+        held = self.__dict__
+        for name, setting in _SETTINGS.items():
+            held[name] = setting.checked(held[name], name)
         self._require_order("poll_delay_burst", "poll_delay_max")
         self._require_order("poll_delay_min", "poll_delay_max")
         if self.heartbeat is not None and self.silence is not None and self.silence < 2 * self.heartbeat:

@@ -1,8 +1,9 @@
 """
 One setting: its default, what it accepts, and its line in the reference.
 
-A `Setting` is a descriptor, so that a field of a frozen dataclass can accept more than it holds:
-``Options(silence=15)`` is right for the type checker, and ``options.silence`` is a timedelta.
+A field of `Options` accepts more than it holds: ``Options(silence=15)`` is right for the type checker,
+and ``options.silence`` is a timedelta. A `Setting` is therefore a descriptor, but only for the class and
+for type checkers: an instance holds the checked values, so that reading one costs no call.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .durations import Duration, format_duration, parse_duration, to_timedelta
 from .errors import ConfigurationError
@@ -46,24 +47,15 @@ class Setting(Generic[Given, Held]):
         self._parse = parse
         self._show = show
         self._optional = optional
-        self.name = ""
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Held: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Held: ...
     def __get__(self, instance: object | None, owner: type) -> Held:
-        # asked on the class, this is where the dataclass finds its default
-        if instance is None:
-            return self.default
-        held: Held = instance.__dict__[self.name]
-        return held
+        # Reached through the class only, where the dataclass looks for its default: instances hold their own values.
+        return self.default
 
-    def __set__(self, instance: object, value: Given) -> None:
-        instance.__dict__[self.name] = self.checked(value, self.name)
+    if TYPE_CHECKING:
+
+        def __set__(self, instance: object, value: Given) -> None:
+            """What the field accepts; see `Options.__post_init__`."""
 
     def checked(self, value: Any, source: str) -> Held:
         """*value* in the form that is held, or `ConfigurationError` that calls it *source*."""

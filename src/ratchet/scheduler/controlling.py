@@ -19,7 +19,7 @@ from ratchet.scheduler.core import Core
 
 
 class ControlVerbs:
-    """Signals, and changes of jobs that are there; what each answers says whether this call made the change."""
+    """Signals, and changes to stored jobs. Each answer says whether this call made the change."""
 
     _core: Core
     _controls: Controls
@@ -41,7 +41,7 @@ class ControlVerbs:
         return self._controls.signal(key, payload, job_id=job_id, rejected=rejected)
 
     def handle(self, job_id: UUID | str) -> JobHandle[Any]:
-        """A handle made from an id; whether there is such a job is found out when it is asked."""
+        """A handle for an id; whether such a job is stored shows when the handle is asked."""
         return JobHandle(self._core, id_of(job_id))
 
     def cancel_job(self, job_id: UUID | str, *, reason: str = "requested") -> bool:
@@ -49,7 +49,7 @@ class ControlVerbs:
         return self._controls.cancel(job_id, reason)
 
     def pause_job(self, job_id: UUID | str) -> bool:
-        """Take a PENDING or FAILED job out of the queue; True also if it was paused, else False."""
+        """Take a PENDING or FAILED job out of the queue; True also if it was paused already."""
         return self._controls.pause(job_id)
 
     def resume_job(self, job_id: UUID | str) -> bool:

@@ -1,4 +1,9 @@
-"""The scheduler's inside: what the api floor sees of it, and the node it runs."""
+"""
+The inside of a scheduler: its store, its events, and the node that it runs.
+
+`Core` is what the rooms below see of a scheduler (`Backend`). `LazyStore` and `Dispatcher` are the two
+parts of it that exist only once they are used.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from ratchet.api.listeners import Middleware
@@ -17,16 +22,15 @@ from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob, RatchetError
+from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus, Priority
-from ratchet.scheduler.dispatcher import Dispatcher
-from ratchet.scheduler.lazy_store import LazyStore
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
@@ -36,8 +40,142 @@ if TYPE_CHECKING:
     from ratchet.engine.assembly import NodeParts
     from ratchet.engine.events import EventBus
     from ratchet.engine.node import Node
+    from ratchet.engine.service import Service
 
 logger = logging.getLogger("ratchet")
+
+#: Seconds after which a process that only submits asks for the database's time again.
+RESAMPLE_AFTER = 600.0
+
+
+class LazyStore:
+    """Opens the store at the first use, and checks or makes its schema once."""
+
+    def __init__(self, open_store: Callable[[], JobStore], clock: Clock) -> None:
+        self._open_store = open_store
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._sampled_at: float | None = None
+        #: The store, if it was opened.
+        self.opened: JobStore | None = None
+        #: The store, if its schema was found right.
+        self.checked: JobStore | None = None
+
+    @property
+    def raw(self) -> JobStore:
+        """The store, whether or not its schema is right."""
+        with self._lock:
+            if self.opened is None:
+                self.opened = self._open_store()
+            return self.opened
+
+    def check(self, *, auto_migrate: bool) -> JobStore:
+        """The store, with its schema checked (or made) when this is first called."""
+        with self._lock:
+            store = self.raw
+            if self.checked is None:
+                self._prepare(store, auto_migrate)
+                self.checked = store
+                self._sample(store)
+        return store
+
+    def _prepare(self, store: JobStore, auto_migrate: bool) -> None:
+        # Checked first: a migration takes the write lock, which the caller of submit(within=…) may hold.
+        try:
+            store.check_schema()
+        except SchemaOutOfDate:
+            if not (auto_migrate or store.capabilities.migrates_itself):
+                raise
+            store.migrate()
+
+    def now(self) -> datetime:
+        """The database's time, as last sampled; before the store is first used, this machine's."""
+        if self._is_stale():
+            self._sample(self.raw)
+        return self._clock.now()
+
+    def _is_stale(self) -> bool:
+        return self._sampled_at is not None and self._clock.monotonic() - self._sampled_at > RESAMPLE_AFTER
+
+    @property
+    def sending(self) -> SendingStore | None:
+        """The store, if it can be used without waiting: it must be open, checked, and its time be known."""
+        store = self.checked
+        if store is None or self._is_stale() or not store.capabilities.sends:
+            return None
+        return cast("SendingStore", store)
+
+    def _sample(self, store: JobStore) -> None:
+        if not isinstance(self._clock, DatabaseClock):
+            return
+        asked = self._clock.monotonic()
+        self._sampled_at = asked
+        try:
+            told = store.database_time()
+        except StoreError as error:
+            logger.debug("the database's time could not be read: %s", error)
+        else:
+            self._clock.sample(told, self._clock.monotonic() - asked)
+
+
+class Dispatcher:
+    """
+    The event bus of a scheduler, and a thread that delivers its events while no node does.
+
+    Both are made when they are first needed: a process without listeners and events has neither.
+    """
+
+    def __init__(self, queue_size: int, executor: ExecutorProvider) -> None:
+        #: How many events may wait; read when the bus is made.
+        self.queue_size = queue_size
+        self._executor = executor
+        self._lock = threading.RLock()
+        self._bus: EventBus | None = None
+        self._delivering: Service | None = None
+
+    @property
+    def bus(self) -> EventBus:
+        """Where events go."""
+        with self._lock:
+            if self._bus is None:
+                from ratchet.engine.events import EventBus
+
+                self._bus = EventBus(self.queue_size)
+            return self._bus
+
+    def hears(self, event: type[Event]) -> bool:
+        """True if somebody listens for *event*."""
+        return self._bus is not None and self._bus.wants(event)
+
+    def wake(self) -> None:
+        """Have queued events delivered by a thread, in a process that is not a node."""
+        from ratchet.engine.service import Service
+
+        with self._lock:
+            if self._delivering is None:
+                bus = self.bus
+
+                def deliver() -> float:
+                    bus.run_once()
+                    return 60.0  # `wake` ends the rest
+
+                self._delivering = Service("events", deliver, self._executor)
+                self._delivering.start()
+            delivering = self._delivering
+        delivering.wake()
+
+    def flush(self) -> None:
+        """Deliver what is queued, here and now."""
+        if self._bus is not None:
+            self._bus.flush()
+
+    def quiet(self) -> None:
+        """End that thread, and deliver what is queued."""
+        with self._lock:
+            delivering, self._delivering = self._delivering, None
+        if delivering is not None:
+            delivering.stop()
+        self.flush()
 
 
 class Core:
@@ -59,9 +197,9 @@ class Core:
         alert: Callable[[JobDeadLettered], None] | None = None,
         url: str | None = None,
     ) -> None:
-        #: Where the store is; None where it was passed as an object. It may hold credentials: never print it.
+        #: Where the store is; None if it was passed as an object. It may hold credentials: never print it.
         self.url = url
-        #: Set before `start` where another process beats for this node as well (``ratchet worker``).
+        #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
         #: The options in force.
         self.options = options
@@ -69,7 +207,7 @@ class Core:
         #: Names targets and finds them again.
         self.targets: InvocationResolver = parts.targets
         #: On whose behalf the calling code submits.
-        self.caller: Callable[[], str | None] = parts.principal.current
+        self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
         self.clock: Clock = clock if clock is not None else DatabaseClock()
         #: Seconds since an arbitrary point.
         self.monotonic: Callable[[], float] = self.clock.monotonic
@@ -89,7 +227,7 @@ class Core:
         self._limits: dict[str, int] = {}
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
-        self._lingering: Node | None = None
+        self._still_running: Node | None = None  # stopped, but some code of its jobs has not ended
         self._cluster: ClusterCoordinator | None = None
 
     # --- the store ---
@@ -107,7 +245,7 @@ class Core:
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, where a job can be sent to it without waiting, now."""
+        """The store, if a job can be sent to it now without waiting; else None."""
         return self._lazy.sending
 
     def migrate(self) -> list[str]:
@@ -125,29 +263,31 @@ class Core:
         return self.parts.policy.allows(f"{module}:{qualname}")
 
     def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None when *timeout* seconds are over first."""
+        """The row of a job once it has ended; None if it has not after *timeout* seconds."""
         try:
             return self.waiter.wait(job_id, timeout)
         except TimeoutError:
             return None
 
     async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The same without blocking the event loop, or a thread."""
+        """The same, and it blocks neither the event loop nor a thread."""
         return await self.waiter.ended(job_id, timeout)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
-        """Jobs were committed; where one is *due*, pollers here and elsewhere are told."""
+        """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
         if not due:
             return
         node = self._node
         if node is not None:
             node.wake(specs[0].stream.lane if specs else None)
         cluster = self.cluster
-        if cluster is not None and self.options.notify:
+        if cluster is None or not self.options.notify:
+            return
+        if cluster is self.parts.cluster or not self.store.capabilities.commit_wakes:
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
-        """A concurrency key was used with this limit; it is stored when this process first sees it."""
+        """Store the limit of a concurrency key, if this process has not done so yet."""
         if self._limits.get(name) == concurrent:
             return
         if joined and not self.store.capabilities.concurrent_writers:
@@ -216,7 +356,7 @@ class Core:
 
     @property
     def cluster(self) -> ClusterCoordinator | None:
-        """How other processes are woken; None where the store has no way and none was given."""
+        """How other processes are woken; None if the store has no way and the user gave none."""
         known = self._cluster
         if known is not None:
             return known
@@ -236,7 +376,7 @@ class Core:
         return self._node
 
     def reconfigure(self, **changes: Any) -> None:
-        """Change options before `start`: what an operator says on the command line wins over the code."""
+        """Change options before `start`; the command line uses it, since its options win over the code."""
         with self._lock:
             if self._node is not None:
                 raise RatchetError(
@@ -273,7 +413,7 @@ class Core:
         )
 
     def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
-        """Tell listeners; jobs behind a breaker that has closed should not wait for the next poll, on any node."""
+        """Tell listeners; once a breaker has closed, wake all nodes so that its jobs do not wait for the next poll."""
         if after.state is BreakerState.OPEN:
             self.publish(BreakerOpened(service=service, at=self.clock.now(), until=after.until))
         elif after.state is BreakerState.CLOSED:
@@ -306,7 +446,7 @@ class Core:
                 self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
                 ended = node.stop(drain=drain, timeout=limit)
                 self._node = None
-                self._lingering = None if ended else node
+                self._still_running = None if ended else node
                 self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
             self._events.quiet()
         return ended
@@ -317,17 +457,17 @@ class Core:
         with self._lock:
             store, self._waiter = self._lazy.opened, None
             cluster, self._cluster = self._cluster, None
-            lingering, self._lingering = self._lingering, None
+            still_running, self._still_running = self._still_running, None
         if cluster is not None:
             cluster.stop()
         if store is not None:
             store.close()
-            if lingering is not None:
-                # It goes on beating for code that does not end, and so opens the store again.
-                lingering.when_ended(store.close)
+            if still_running is not None:
+                # It beats until that code ends, and so opens the store again.
+                still_running.when_ended(store.close)
 
     def store_recurrences(self) -> None:
-        """Store the schedules that were declared; by option, remove those that are declared no more."""
+        """Store the declared schedules; if an option says so, remove those that are no longer declared."""
         declared = {recurrence.store(self).name for recurrence in self.recurrences}
         if not self.options.remove_undeclared:
             return
@@ -342,6 +482,11 @@ class Core:
                 getattr(hook, name)()
             except Exception:
                 logger.exception("the lifecycle hook %r raised in %s", hook, name)
+
+
+def nobody() -> str | None:
+    """The caller of a job where no `PrincipalProvider` was given."""
+    return None
 
 
 def _version() -> str:

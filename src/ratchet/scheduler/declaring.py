@@ -1,4 +1,4 @@
-"""`DeclaringVerbs`: what a module says of its functions when it is imported."""
+"""`DeclaringVerbs`: the decorators, with which a module declares jobs, schedules, listeners and middleware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running in the foreground: signals, drain, exit."""
+"""`Foreground`: a node in the foreground, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Foreground:
         """Start, wait for SIGTERM or SIGINT (or `leave`), drain, stop; True if every run has ended."""
         with self._listening():
             self._core.start()
-            # A wait with a timeout, so that the main thread comes round to handle signals.
+            # With a timeout: the main thread handles signals only between two waits.
             while not self._asked.wait(0.5):
                 pass
             return self._stop()
@@ -63,7 +63,7 @@ class Foreground:
     @contextmanager
     def _listening(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread may; leave() ends it
+            yield  # only the main thread may handle signals; leave() ends it
             return
         before: dict[Any, Any] = {number: signal.signal(number, self._signaled) for number in SIGNALS}
         try:

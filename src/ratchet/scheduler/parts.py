@@ -13,7 +13,6 @@ from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.polling_strategy import AdaptivePollingStrategy, PollingPace
-from ratchet.defaults.principal_provider import NoPrincipalProvider
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
@@ -69,7 +68,8 @@ class Parts:
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = given.executor_provider or DefaultExecutorProvider()
         self._resilience = given.resilience
-        self.principal: PrincipalProvider = given.principal_provider or NoPrincipalProvider()
+        #: None: jobs are stored without a caller.
+        self.principal: PrincipalProvider | None = given.principal_provider
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
@@ -91,7 +91,7 @@ class Parts:
 
 
 def _guarded(given: ClusterCoordinator | None) -> ClusterCoordinator | None:
-    """Ratchet's own never raise and never wait; of a user's nobody knows."""
+    """Ratchet's own coordinators never raise and never wait; a user's may do both."""
     if given is None or isinstance(given, BroadcastCoordinator | NoOpClusterCoordinator):
         return given
     return GuardedCoordinator(given)

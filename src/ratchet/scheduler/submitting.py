@@ -1,4 +1,4 @@
-"""`SubmittingVerbs`: how work gets into the store, one job, many, or by a timetable."""
+"""`SubmittingVerbs`: the verbs that store one job, many jobs, or a schedule."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from ratchet.api.batches.builders import BatchBuilder, StreamingBatchBuilder
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Schedule, Timing
 from ratchet.api.submit.builders import GraphDraft, JobBuilder
-from ratchet.api.submit.bulk import submit_together
+from ratchet.api.submit.bulk import send_many, submit_together
 from ratchet.api.submit.immediate import submit_now
 from ratchet.api.submit.joins import Join, JoinBuilder
 from ratchet.api.submit.steps import Step
-from ratchet.api.submit.submission import send_many
 from ratchet.model.durations import Duration
 from ratchet.scheduler.core import Core
 
@@ -23,7 +22,7 @@ R = TypeVar("R")
 
 
 class SubmittingVerbs:
-    """What makes jobs: at once, later, many together, or again and again."""
+    """Verbs that make jobs: now, later, many together, or by a timetable."""
 
     _core: Core
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ratchet import RESULT, InvalidJob, ManualClock, Priority
+from ratchet.api.submit.bulk import specs_for
 from ratchet.api.submit.steps import Step
-from ratchet.api.submit.submission import specs_for
 from ratchet.spi.store import Capabilities
 from ratchet.testing import ManualScheduler, manual_scheduler
 from tests.unit.api.submission_samples import FlakyStore, Receipt, charge, print_receipt, ship, stored

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ratchet import BreakerClosed, BreakerOpened, BreakerProfile, JobStatus, circuit_breaker
-from ratchet.api.targets.breakers import protection_of
+from ratchet.api.targets.registry import protection_of
 from ratchet.model.breaker import Guard
 from ratchet.testing import ManualClock, ManualScheduler, manual_scheduler
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import textwrap
 import typing
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import ratchet.testing
 from ratchet import Options, Scheduler
 from ratchet.aio import AsyncScheduler
 from ratchet.api.submit.builders import GraphDraft
+from ratchet.model.settings import Setting
 
 SNAPSHOT = Path(__file__).with_name("public_api.txt")
 
@@ -288,7 +290,7 @@ def described(name: str, thing: Any) -> list[str]:
         for member, value in sorted(vars(base).items()):
             if member.startswith("_") or any(re.match(rf"    {member}\b", line) for line in lines):
                 continue
-            if isinstance(value, property) or hasattr(value, "__set_name__"):
+            if isinstance(value, property | cached_property | Setting):
                 lines.append(f"    {member}: property")
             elif isinstance(value, classmethod | staticmethod):
                 lines.append(f"    {member}{signature_of(value.__func__)}")

@@ -112,9 +112,9 @@ class TestConfiguration:
 class Gate(MemoryStore):
     """A memory store that pretends to have a schema."""
 
-    def __init__(self, name: str, *, missing: bool) -> None:
+    def __init__(self, *, missing: bool, migrates_itself: bool = False) -> None:
         super().__init__()
-        self.name = name
+        self.capabilities.migrates_itself = migrates_itself
         self.missing = missing
         self.calls: list[str] = []
 
@@ -132,7 +132,7 @@ class Gate(MemoryStore):
 class TestSchema:
     def test_other_stores_are_checked_and_not_changed(self) -> None:
         """A missing schema is an error that says what to do, each time; ``migrate()`` mends it."""
-        store = Gate("postgresql", missing=True)
+        store = Gate(missing=True)
         scheduler = Scheduler(store=store, allow=[HERE])
         for _ in range(2):
             with pytest.raises(SchemaOutOfDate, match="ratchet db upgrade"):
@@ -145,11 +145,11 @@ class TestSchema:
         assert scheduler.health().ok is False  # a due job, and no node
 
     @pytest.mark.parametrize(
-        ("name", "options"), [("sqlite", Options()), ("postgresql", Options(auto_migrate=True))]
+        ("migrates_itself", "options"), [(True, Options()), (False, Options(auto_migrate=True))]
     )
-    def test_who_migrates_by_itself(self, name: str, options: Options) -> None:
-        """SQLite always, others when the option says so; once."""
-        store = Gate(name, missing=True)
+    def test_who_migrates_by_itself(self, migrates_itself: bool, options: Options) -> None:
+        """A store that says so always does, others when the option says so; once."""
+        store = Gate(missing=True, migrates_itself=migrates_itself)
         scheduler = Scheduler(store=store, allow=[HERE], options=options)
         scheduler.enqueue_many(add, [(1, 2)])
         scheduler.jobs.counts()

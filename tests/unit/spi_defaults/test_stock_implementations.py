@@ -15,7 +15,7 @@ from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.polling_strategy import AdaptivePollingStrategy
-from ratchet.defaults.principal_provider import ContextPrincipalProvider, NoPrincipalProvider
+from ratchet.defaults.principal_provider import ContextPrincipalProvider
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
@@ -41,7 +41,6 @@ PAIRS = [
     (InvocationResolver, TargetRegistry),
     (PollingStrategy, AdaptivePollingStrategy),
     (PrincipalProvider, ContextPrincipalProvider),
-    (PrincipalProvider, NoPrincipalProvider),
     (ResilienceStrategy, NoOpResilience),
     (ResilienceStrategy, StoreBreakers),
     (RetryPolicy, DefaultRetryPolicy),
@@ -134,8 +133,7 @@ class TestDefaultInstanceResolver:
 
 class TestPrincipalProviders:
     def test_nobody_by_default(self) -> None:
-        """Without a provider there is no caller."""
-        assert NoPrincipalProvider().current() is None
+        """Outside of every block there is no caller."""
         assert ContextPrincipalProvider().current() is None
 
     def test_the_innermost_block_counts_and_ends(self) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.controls import Controls
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import batch_context, job_of
+from ratchet.api.submit.sending import announce_canceled, wake
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.durations import Duration
 from ratchet.model.errors import JobNotFound
@@ -49,21 +49,21 @@ class BatchHandle:
 
     @property
     def parent(self) -> JobHandle[Any]:
-        """The job that waits for all items, and that followers hang on."""
+        """The job that waits for all items; what follows the batch follows this job."""
         return JobHandle(self._backend, self._record().parent_id)
 
     def cancel(self, reason: str = "requested") -> bool:
         """Cancel every item that has not ended, and the batch; False if it had ended."""
         now = self._backend.now()
         canceled = self._backend.store.cancel_batch(self.id, reason=reason, now=now)
-        Controls(self._backend)._canceled(canceled, now)
+        announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 
     def retry_failed(self) -> int:
         """Run every FAILED item again; how many. A finished batch is open again until they have ended."""
         count = self._backend.store.retry_failed(self.id, now=self._backend.now())
         if count:
-            Controls(self._backend)._wake()
+            wake(self._backend)
         return count
 
     def jobs(

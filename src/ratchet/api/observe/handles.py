@@ -46,7 +46,7 @@ class JobHandle(Generic[R]):
     ) -> None:
         #: The job's id, a UUIDv7.
         self.id = job_id
-        #: True where a key named an older job and nothing was stored.
+        #: True if a key named an older job, so that nothing was stored.
         self.duplicate = duplicate
         self._backend = backend
         self._target = target
@@ -150,7 +150,7 @@ class JobHandle(Generic[R]):
         return cast(R, TruncatedResult(value) if row.result_truncated else value)
 
     def _result_types(self, row: JobResultRow) -> ParameterTypes | None:
-        """The annotations of the target, where the result holds something that JSON has no word for."""
+        """The annotations of the target, if the result holds something that is not plain JSON."""
         if row.result is None or '"$"' not in row.result:
             return None
         record = self._backend.store.get(self.id) if self._target is None else None
@@ -160,7 +160,7 @@ class JobHandle(Generic[R]):
         try:
             return self._backend.targets.resolve(target).parameters
         except RatchetError:
-            return None  # not a target of this process: the policy alone decides what may be restored
+            return None  # not a target of this process: only the policy decides what may be restored
 
     # --- changing ---
 

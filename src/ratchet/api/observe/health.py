@@ -30,7 +30,7 @@ class Health(dict[str, Any]):
 
 
 def health_of(backend: Backend) -> Health:
-    """Ask the store, once; never raises because of it."""
+    """Ask the store, once; errors of the store are reported, not raised."""
     health = Health(
         ok=False,
         store=None,
@@ -92,5 +92,5 @@ def _count(backend: Backend, health: Health) -> None:
 
 
 def _is_alive(node: NodeRecord, backend: Backend) -> bool:
-    """Good enough for a report: rescuers watch the beat itself and compare no clocks."""
+    """By the clock, which is good enough for a report; rescuers watch the beat counter instead."""
     return backend.now() - node.last_beat_at <= 2 * node.silence

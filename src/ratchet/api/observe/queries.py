@@ -1,4 +1,4 @@
-"""Facades: ``scheduler.jobs``, ``.dead_letters``, ``.nodes``, ``.queues``, ``.limits``, ``.breakers``, ``.schedules``."""
+"""Facades: ``scheduler.jobs``, ``.dead_letters``, ``.nodes``, ``.queues``, ``.limits``, ``.breakers``, ``.schedules``, ``.batches``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ratchet.api.batches.handles import BatchHandle
 from ratchet.api.checks import count_of, id_of, moment_of, queue_of, resource_of, text_of
 from ratchet.api.observe.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound
+from ratchet.api.submit.sending import wake
 from ratchet.api.targets.breakers import SERVICE_LIMIT
 from ratchet.model.cluster import (
     BreakerRecord,
@@ -28,7 +29,7 @@ from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive
 from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
-from ratchet.model.status import JobStatus, Priority
+from ratchet.model.status import JobStatus
 
 _TIMES = ("created_after", "created_before", "scheduled_after", "scheduled_before")
 _MOST = 1000
@@ -125,10 +126,10 @@ class Nodes(Facade):
 
     def remove(self, node_id: str) -> bool:
         """
-        Forget a node that is dead, or silent for longer than it may be; False if there is none of that id.
+        Forget a node that is dead or has been silent for too long; False if there is none with this id.
 
-        What a silent one was running is requeued, as when another node notices its death. One that beats is
-        never removed: `NodeAlive`.
+        The jobs of a silent node are requeued, as when another node notices its death. A node that still
+        beats is not removed: `NodeAlive`.
         """
         store, now = self._backend.store, self._backend.store.database_time()
         node = next((one for one in store.nodes() if one.node_id == node_id), None)
@@ -163,7 +164,7 @@ class Queues(Facade):
         """Let its jobs start again; True if it was paused."""
         resumed = self._backend.store.resume_queue(queue_of(name), now=self._backend.now())
         if resumed:
-            self._backend.submitted((), due=True, priority=Priority.NORMAL)
+            wake(self._backend)
         return resumed
 
 
@@ -177,7 +178,7 @@ class Limits(Facade):
             concurrent=count_of(concurrent, "concurrent", at_least=0),
             now=self._backend.now(),
         )
-        self._backend.submitted((), due=True, priority=Priority.NORMAL)
+        wake(self._backend)
 
     def set_rate(self, name: str, rate: int, *, per: Duration) -> None:
         """At most *rate* jobs of this resource start within each period *per*."""
@@ -187,7 +188,7 @@ class Limits(Facade):
             period=to_timedelta(per, "the period", zero=False),
             now=self._backend.now(),
         )
-        self._backend.submitted((), due=True, priority=Priority.NORMAL)
+        wake(self._backend)
 
     def list(self) -> list[LimitRecord]:
         """All limits, with the number of permits that are held."""
@@ -203,7 +204,7 @@ class Limits(Facade):
             text_of(name, "the name of a resource"), now=self._backend.now()
         )
         if removed:
-            self._backend.submitted((), due=True, priority=Priority.NORMAL)
+            wake(self._backend)
         return removed
 
 
@@ -215,14 +216,14 @@ class Breakers(Facade):
         return self._backend.store.breakers()
 
     def open(self, name: str) -> bool:
-        """Let no job start that depends on this service, until `reset`; False if it was opened so before."""
+        """Let no job start that depends on this service, until `reset`; False if a person had opened it already."""
         return self._move(name, "OPEN")
 
     def reset(self, name: str) -> bool:
         """Close the breaker: jobs start again; False if it was closed."""
         moved = self._move(name, "CLOSED")
         if moved:
-            self._backend.submitted((), due=True, priority=Priority.NORMAL)
+            wake(self._backend)
         return moved
 
     def _move(self, name: str, state: str) -> bool:
@@ -232,7 +233,7 @@ class Breakers(Facade):
             record = self._backend.store.breaker(service)
             if record is None and state == "CLOSED":
                 return False
-            # what a person opened has no time; what opened by itself has one, and can be held open
+            # a breaker that a person opened has no `until`; one that opened by itself has, and can be held open
             if record is not None and record.state == state and (state == "CLOSED" or record.until is None):
                 return False
             version = 0 if record is None else record.version

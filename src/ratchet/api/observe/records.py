@@ -1,4 +1,4 @@
-"""From what a store returns to what users see."""
+"""What a store returns, turned into what users see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TruncatedResult(str):
     """
     The beginning of a result that was too large to keep; ``Options.result_limit`` says how large.
 
-    Text, whatever the job returned: what it was made of cannot be rebuilt from a part of it.
+    It is text, whatever the job returned: the value cannot be rebuilt from a part of it.
     """
 
     __slots__ = ()
@@ -97,7 +97,7 @@ def _result(record: JobRecord, backend: Backend) -> Any:
 
 
 def _raw(text: str) -> Any:
-    """Stored JSON as it stands, or the text itself: whoever looks at a damaged job wants to see it."""
+    """Stored JSON as it stands, or the text itself: a damaged job must still be readable by people."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

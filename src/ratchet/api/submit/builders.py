@@ -2,37 +2,236 @@
 Builders: a job, a chain or a workflow while it is being described.
 
 Nothing is stored before ``submit()``. ``with_…`` configures the step named last; keys, due time
-and signal belong to the whole and come before the first ``then``.
+and signal belong to the whole and come before the first ``then``. `Draft` and `StepDraft` are what
+the builders of batches and joins have in common with these.
 """
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.checks import count_of, member_of, moment_of, text_of
+from ratchet.api.checks import (
+    count_of,
+    exceptions_of,
+    fraction_of,
+    member_of,
+    moment_of,
+    priority_of,
+    queue_of,
+    resource_of,
+    tags_of,
+    text_of,
+)
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.submit.compositions import Composition
 from ratchet.api.submit.conditions import Condition
-from ratchet.api.submit.drafts import StepDraft
-from ratchet.api.submit.steps import Step
-from ratchet.api.submit.submission import send
+from ratchet.api.submit.sending import send
+from ratchet.api.submit.steps import Composition, Step, class_names
 from ratchet.api.threads import AwaitFace, awaited, joining
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob
+from ratchet.model.errors import InvalidJob, UnsubmittedJobWarning
 from ratchet.model.job import Insertion
 from ratchet.model.results import JobResult
-from ratchet.model.status import Busy
+from ratchet.model.status import BackoffPolicy, Busy, Priority
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_PACKAGE = __name__.partition(".")[0]
+
+
+# --- what all builders have in common -------------------------------------------------------------
+
+
+class Draft:
+    """
+    Something that is being described and not yet stored.
+
+    It warns if it is dropped without its last verb (``submit``, ``start``), unless a verb was refused:
+    then the caller knows already.
+    """
+
+    _VERB = "submit()"
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._spent: str | None = None
+        self._armed = True
+        self._origin = _caller()
+
+    def _label(self) -> str:
+        return type(self).__name__
+
+    def _require_open(self) -> None:
+        if self._spent is not None:
+            raise InvalidJob(f"this {type(self).__name__} was already {self._spent}; make a new one")
+
+    def _spend(self, how: str) -> None:
+        self._require_open()
+        self._spent = how
+        self._armed = False
+
+    def _disarm(self) -> None:
+        self._armed = False
+
+    def _editing(self) -> _Editing:
+        return _Editing(self)
+
+    def __del__(self) -> None:
+        # __init__ may have raised halfway; nobody needs the warning when the process ends
+        if not getattr(self, "_armed", False) or sys.is_finalizing() or sys.exc_info()[0] is not None:
+            return
+        filename, line = self._origin
+        warnings.warn_explicit(
+            f"{self._label()} was dropped without {self._VERB}: nothing was stored",
+            UnsubmittedJobWarning,
+            filename,
+            line,
+        )
+
+
+class _Editing:
+    """Surrounds one change of a draft: refuses it if the draft is spent, and disarms its warning on an error."""
+
+    __slots__ = ("_draft",)
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+
+    def __enter__(self) -> None:
+        self._draft._require_open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._draft._disarm()
+
+
+def _caller() -> tuple[str, int]:
+    """File and line of the caller outside of this package."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class StepDraft(Draft):
+    """A draft with a step that ``with_…`` configures: the one named last."""
+
+    _step: Step
+
+    def with_priority(self, priority: Priority) -> Self:
+        """How urgent the job is, LOWEST to CRITICAL; while it waits its effective priority rises."""
+        with self._editing():
+            self._step.given["priority"] = priority_of(priority)
+        return self
+
+    def with_max_retries(self, retries: int) -> Self:
+        """How often the job runs again after a failure; 0: never."""
+        with self._editing():
+            self._step.given["max_retries"] = count_of(retries, "max_retries")
+        return self
+
+    def with_backoff(self, policy: BackoffPolicy, base: Duration = 0, *, jitter: float = 0.0) -> Self:
+        """How long it waits before a retry: FIXED *base*, or EXPONENTIAL from *base* on; *jitter* spreads it."""
+        with self._editing():
+            self._step.given |= backoff_settings(policy, base, jitter)
+        return self
+
+    def with_timeout(self, timeout: Duration) -> Self:
+        """How long one run may take; after that it is stopped and fails."""
+        with self._editing():
+            self._step.given["timeout"] = to_timedelta(timeout, "the timeout", zero=False)
+        return self
+
+    def with_expiry(self, expiry: Duration) -> Self:
+        """How long after submit the job may still start; after that it is CANCELED."""
+        with self._editing():
+            self._step.given["expiry"] = to_timedelta(expiry, "the expiry", zero=False)
+        return self
+
+    def with_tags(self, *tags: str) -> Self:
+        """Words to find the job by, in addition to those it has."""
+        with self._editing():
+            self._step.tags = (*self._step.tags, *tags_of(tags))
+        return self
+
+    def with_param(self, name: str, value: Any) -> Self:
+        """A value that is not an argument; the job reads it with ``ctx.param(name)``."""
+        with self._editing():
+            self._step.params[text_of(name, "the name of a param")] = value
+        return self
+
+    def with_resource(self, name: str) -> Self:
+        """What the job uses: ``scheduler.limits`` says how many may use it at once."""
+        with self._editing():
+            self._step.given["resource"] = resource_of(name)
+        return self
+
+    def with_queue(self, name: str) -> Self:
+        """The queue the job waits in; nodes may serve some queues only, and a queue can be paused."""
+        with self._editing():
+            self._step.given["queue"] = queue_of(name)
+        return self
+
+    def with_concurrency_key(self, key: str, *, limit: int) -> Self:
+        """At most *limit* jobs with this key run at once, in the whole cluster."""
+        with self._editing():
+            name = resource_of(key, "a concurrency key")
+            self._step.limits[name] = count_of(limit, "the limit of a concurrency key", at_least=1)
+            self._step.given["limit_key"] = name
+        return self
+
+    def with_fairness_key(self, key: str) -> Self:
+        """Jobs of different keys take turns: a key with many jobs does not keep the others waiting."""
+        with self._editing():
+            self._step.given["fairness_key"] = text_of(key, "a fairness key")
+        return self
+
+    def with_no_retry_for(self, *errors: type[BaseException]) -> Self:
+        """Exceptions, with their subclasses, after which the job is not retried."""
+        with self._editing():
+            self._step.given["no_retry_for"] = class_names(exceptions_of(errors, "with_no_retry_for"))
+        return self
+
+    def on_success(self, callback: Callable[..., Any]) -> Self:
+        """Run ``callback(ctx)`` as a job of its own when the job has succeeded; importable, at least once."""
+        with self._editing():
+            self._step.given["on_success"] = callback
+        return self
+
+    def on_failure(self, callback: Callable[..., Any]) -> Self:
+        """Run ``callback(ctx, error)`` as a job of its own when the job has failed for good."""
+        with self._editing():
+            self._step.given["on_failure"] = callback
+        return self
+
+
+def backoff_settings(policy: BackoffPolicy, base: Duration, jitter: float) -> dict[str, Any]:
+    """A backoff, checked: it needs a base unless it is NONE."""
+    kind = member_of(BackoffPolicy, policy, "a backoff policy")
+    wait = to_timedelta(base, "the base of a backoff")
+    if kind is not BackoffPolicy.NONE and not wait:
+        raise InvalidJob(f"backoff {kind} needs a base longer than zero, such as timedelta(seconds=30)")
+    return {
+        "backoff": kind,
+        "backoff_base": wait if kind is not BackoffPolicy.NONE else timedelta(),
+        "jitter": fraction_of(jitter, "the jitter of a backoff"),
+    }
+
+
+# --- a job and what follows it --------------------------------------------------------------------
+
 
 class Joined:
-    """What the first step of a draft waits for: jobs that exist, and drafts that are stored with it."""
+    """What the first step of a draft waits for: stored jobs, and drafts that are stored together with it."""
 
     def __init__(self, parents: list[UUID | GraphDraft[Any]], needs: int) -> None:
         self.parents = parents
@@ -44,7 +243,7 @@ class Joined:
         return [parent for parent in self.parents if isinstance(parent, GraphDraft)]
 
     def compositions(self) -> list[UUID | Composition]:
-        """The parents as the composition that waits for them knows them."""
+        """The parents, as a `Composition` takes them."""
         return [parent if isinstance(parent, UUID) else parent._whole for parent in self.parents]
 
 
@@ -89,7 +288,7 @@ class GraphDraft(StepDraft, Generic[R]):
     # --- the whole ---
 
     def with_idempotency_key(self, key: str | UUID) -> Self:
-        """The same key gives the same job, for ever: a second submission returns the first one's handle."""
+        """The same key gives the same job, for ever: a second submission returns a handle of the first job."""
         with self._editing():
             self._require_whole("an idempotency key")
             self._whole.idempotency_key = text_of(key, "an idempotency key")
@@ -116,14 +315,14 @@ class GraphDraft(StepDraft, Generic[R]):
         return self
 
     def at(self, when: datetime) -> Self:
-        """Due at this time; one in the past is kept, the job has then been waiting since."""
+        """Due at this time; one in the past is kept, as if the job had waited since then."""
         with self._editing():
             self._require_whole("the due time")
             self._whole.delay, self._whole.due = None, moment_of(when, "the due time")
         return self
 
     def immediate(self) -> Self:
-        """Due at once: takes back a delay, and wakes the nodes when it is submitted."""
+        """Due at once: cancels a delay, and nodes are woken at submit."""
         with self._editing():
             self._require_whole("immediate()")
             self._whole.delay = self._whole.due = None

@@ -1,4 +1,4 @@
-"""One job that is due at once, about which nothing more is said: stored without a builder."""
+"""One job that is due at once, without a builder: stored by the caller's thread, or by an event loop."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ratchet.api.backend import Backend
 from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.capture import LAMBDA
-from ratchet.api.submit.steps import Step, plain_spec
-from ratchet.api.submit.submission import announce, send_one
+from ratchet.api.submit.sending import announce, send
+from ratchet.api.submit.steps import Step, Submission
 from ratchet.api.threads import in_thread, start_in_thread
-from ratchet.model.job import Insertion, JobSpec
+from ratchet.model.job import Insertion
 from ratchet.spi.store import Sent
 
-#: Seconds after which a thread goes on waiting for an answer, by its own deadline.
-_SOON = 1.0
+#: Seconds that an event loop waits for an answer; after that a thread does, until its own deadline.
+ANSWER_SOON = 1.0
 
 
 def submit_now(
@@ -25,14 +25,17 @@ def submit_now(
 ) -> JobHandle[Any]:
     """Store the job and return its handle, as ``enqueue(target, …).submit()`` does."""
     now = backend.now()
-    if _is_plain(target):
-        spec = plain_spec(backend, target, args, kwargs, now)
-    else:
-        prepared = Step(target, args, kwargs).prepare(backend)
-        prepared.require_no_placeholders()
-        spec = prepared.spec(backend.ids(), now, caller=backend.caller())
-    send_one(backend, spec, now)
-    return _handle(backend, spec)
+    submission = _submission(backend, target, args, kwargs, now)
+    send(backend, submission, now)
+    return _handle(backend, submission)
+
+
+def _submission(
+    backend: Backend, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
+) -> Submission:
+    step = Step(target, args, kwargs).checked(backend)
+    step.require_no_placeholders()
+    return Submission([step.spec(backend.ids(), now, caller=backend.caller())])
 
 
 async def submit_soon(
@@ -41,34 +44,52 @@ async def submit_soon(
     """
     `submit_now` without blocking the event loop.
 
-    Where the store can be asked without waiting, the loop itself sends the job and waits for the answer; otherwise
-    a thread does both. A job that was sent is stored, also when whoever waits for it is canceled.
+    If the store can be asked without waiting, the loop itself sends the job and waits for the answer;
+    otherwise a thread does both. A job that was sent is stored even if whoever awaits it is canceled.
     """
     store = backend.sending if _is_plain(target) else None
     if store is None or enlisted_connection(store) is not None:
         return await in_thread(submit_now, backend, target, args, kwargs)
     now = backend.now()
-    spec = plain_spec(backend, target, args, kwargs, now)
-    sent = store.send_insert(spec, now=now)
+    submission = _submission(backend, target, args, kwargs, now)
+    sent = store.send_insert(submission.specs[0], now=now)
     if sent is None:
-        await in_thread(send_one, backend, spec, now)
-        return _handle(backend, spec)
+        await in_thread(send, backend, submission, now)
+    else:
+        await _finish_soon(backend, submission, sent, now)
+    return _handle(backend, submission)
+
+
+async def _finish_soon(backend: Backend, submission: Submission, sent: Sent, now: datetime) -> None:
+    """Wait for the answer, and do what follows from it; what would block the loop is left to a thread."""
     try:
         answered = await _answer(sent)
     except BaseException:  # canceled, or the loop ends
-        start_in_thread(_finish, backend, spec, sent, now)
+        start_in_thread(_finish, backend, submission, sent, now)
         raise
     if not answered:
-        await in_thread(_finish, backend, spec, sent, now)
+        await in_thread(_finish, backend, submission, sent, now)
     elif sent.finish():
-        announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
+        _announce_created(backend, submission, now)
     else:
-        await in_thread(send_one, backend, spec, now)
-    return _handle(backend, spec)
+        await in_thread(send, backend, submission, now)
+
+
+def _finish(backend: Backend, submission: Submission, sent: Sent, now: datetime) -> None:
+    """Wait for the answer, and do what follows from it."""
+    if sent.finish():
+        _announce_created(backend, submission, now)
+    else:
+        send(backend, submission, now)
+
+
+def _announce_created(backend: Backend, submission: Submission, now: datetime) -> None:
+    specs = submission.specs
+    announce(backend, specs, [Insertion(job_id=spec.job_id, created=True) for spec in specs], now)
 
 
 async def _answer(sent: Sent) -> bool:
-    """True when the answer is there; False if it has not come for a while, or this loop cannot wait for it."""
+    """True once the answer is there; False if it has not come for a while, or this loop cannot wait for it."""
     import asyncio  # heavy, and only needed where a loop is running already
 
     loop = asyncio.get_running_loop()
@@ -87,7 +108,7 @@ async def _answer(sent: Sent) -> bool:
         loop.add_reader(file, look)
     except NotImplementedError:  # Windows' default loop
         return False
-    timer = loop.call_later(_SOON, give_up)
+    timer = loop.call_later(ANSWER_SOON, give_up)
     try:
         return await answered
     finally:
@@ -95,18 +116,12 @@ async def _answer(sent: Sent) -> bool:
         loop.remove_reader(file)
 
 
-def _finish(backend: Backend, spec: JobSpec, sent: Sent, now: datetime) -> None:
-    """Wait for the answer, and do what follows from it."""
-    if sent.finish():
-        announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
-    else:
-        send_one(backend, spec, now)
-
-
 def _is_plain(target: Any) -> TypeGuard[FunctionType]:
+    """True for a function with a name: describing it runs no code of its module, unlike that of a lambda."""
     return type(target) is FunctionType and target.__name__ != LAMBDA
 
 
-def _handle(backend: Backend, spec: JobSpec) -> JobHandle[Any]:
+def _handle(backend: Backend, submission: Submission) -> JobHandle[Any]:
+    spec = submission.specs[0]
     job_id = spec.job_id
     return JobHandle(backend, job_id, target=spec.target, steps=[job_id], last=job_id)

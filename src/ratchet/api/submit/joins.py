@@ -9,8 +9,7 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.checks import count_of
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.submit.builders import AsyncJobBuilder, GraphDraft, JobBuilder, Joined
-from ratchet.api.submit.drafts import Draft
+from ratchet.api.submit.builders import AsyncJobBuilder, Draft, GraphDraft, JobBuilder, Joined
 from ratchet.model.errors import InvalidJob
 from ratchet.model.status import Busy
 
@@ -48,7 +47,7 @@ Join.ALL = Join()
 
 
 class JoinDraft(Draft):
-    """Jobs to wait for, as yet without the job that waits."""
+    """Jobs to wait for; the job that waits is not named yet."""
 
     _VERB = "then(...).submit()"
 

@@ -1,37 +1,75 @@
-"""One job while it is being described, and how it becomes a `JobSpec`."""
+"""
+What was described, and how it becomes the specs and edges of a `Submission`.
+
+A `Step` is one job while it is being described, a `Composition` a first step with what follows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after
-from ratchet.api.submit.call import Call
-from ratchet.api.submit.capture import capture, is_lambda
-from ratchet.api.targets import JobDeclaration, declaration_of
-from ratchet.api.targets.breakers import breaker_of
+from ratchet.api.submit.capture import LAMBDA, capture
+from ratchet.api.submit.conditions import Condition
+from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of
+from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import DEFAULT_QUEUE, JobSpec, StreamKey
+from ratchet.model.job import DEFAULT_QUEUE, JobSpec, SignalWait, StreamKey
 from ratchet.model.payload import ParameterTypes, encode, encode_value, placeholders_in
-from ratchet.model.status import BackoffPolicy, Lane, Priority
+from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 from ratchet.spi.invocation_resolver import StoredCall
 
-_UNDECLARED: Final = JobDeclaration(name="-")
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
 #: Every placeholder is stored under this tag.
 PLACEHOLDER: Final = '"$"'
+
+
+class Call(Generic[R_co]):
+    """A target and its arguments; accepted wherever a target is."""
+
+    __slots__ = ("args", "kwargs", "target")
+
+    def __init__(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.target = target
+        self.args = args
+        self.kwargs = kwargs
+
+    def __call__(self) -> R_co:
+        """Call the target here and now, as a function without arguments would be."""
+        result: R_co = self.target(*self.args, **self.kwargs)
+        return result
+
+    def __repr__(self) -> str:
+        name = getattr(self.target, "__qualname__", repr(self.target))
+        shown = [*map(repr, self.args), *(f"{key}={value!r}" for key, value in self.kwargs.items())]
+        return f"call({', '.join([name, *shown])})"
+
+
+def call(target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    """
+    ``target(*args, **kwargs)`` as a value, checked by the type checker and not called.
+
+    For verbs that have keywords of their own: ``.when(is_slow, call(flag, order=7), order=1)``.
+    """
+    return Call(target, args, kwargs)
 
 
 class Step:
     """
     A target, its arguments, and what was said about the job they will become.
 
-    ``given`` holds only what was said; the rest comes from ``@scheduler.job``, which may not be
-    known before a lambda is taken apart at submit.
+    ``given`` holds only what the builder was told. The rest comes from ``@scheduler.job``; a lambda
+    shows which function it calls only when it is taken apart at submit.
     """
 
     __slots__ = ("args", "given", "job_id", "kwargs", "limits", "params", "tags", "target")
@@ -57,10 +95,11 @@ class Step:
 
     def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         """The function to store and its arguments; a lambda's variables are read now."""
-        if is_lambda(self.target) and not self.args and not self.kwargs:
-            found = capture(self.target)
+        target = self.target
+        if isinstance(target, FunctionType) and target.__name__ == LAMBDA and not (self.args or self.kwargs):
+            found = capture(target)
             return found.function, found.args, found.kwargs
-        return self.target, self.args, self.kwargs
+        return target, self.args, self.kwargs
 
     def identified(self, backend: Backend) -> UUID:
         """The id of the job that this step becomes."""
@@ -68,11 +107,11 @@ class Step:
             self.job_id = backend.ids()
         return self.job_id
 
-    def prepare(self, backend: Backend) -> Prepared:
-        """Everything that needs the target: checked, named, encoded."""
+    def checked(self, backend: Backend) -> CheckedStep:
+        """The step with its target named, its arguments encoded and its settings complete."""
         function, args, kwargs = self.call()
         stored = backend.targets.describe(function, args, kwargs)
-        return Prepared(
+        return CheckedStep(
             backend,
             stored=stored,
             payload=encode(
@@ -86,25 +125,30 @@ class Step:
         )
 
     def _settings(self, backend: Backend, function: Any, lane: Lane) -> dict[str, Any]:
-        if not (self.given or self.tags or self.params):
-            return dict(plain_of(function, lane).settings)
-        declared = declaration_of(function) or _UNDECLARED
-        settings = dict(_declared_settings(declared))
+        """What the declaration and the builder said, as fields of a `JobSpec`; and the expiry."""
+        declared = declaration_of(function)
+        settings = {} if declared is None else _declared_settings(declared)
         settings.update(self.given)
-        tags = (*declared.tags, *self.tags)
-        if tags:
-            settings["tags"] = tuple(dict.fromkeys(tags))
+        if self.tags:
+            settings["tags"] = tuple(dict.fromkeys((*settings.get("tags", ()), *self.tags)))
         if self.params:
             settings["params"] = encode_value(self.params, name="params", limit=backend.options.payload_limit)
         for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
             if (listener := settings.get(callback)) is not None:
                 settings[callback] = backend.targets.describe(listener, arguments, {}).target
-        _settle_stream(settings, lane, breaker_of(function))
+        settings["stream"] = _stream(
+            settings.pop("queue", None) or DEFAULT_QUEUE,
+            lane,
+            settings.pop("resource", None),
+            breaker_of(function),
+            settings.pop("limit_key", None),
+            settings.pop("fairness_key", None),
+        )
         return settings
 
 
-class Prepared:
-    """A step that was checked and named; what is left are ids and times."""
+class CheckedStep:
+    """A step whose target and arguments are known to be good; only ids and times are missing."""
 
     __slots__ = ("_settings", "backend", "expiry", "payload", "stored")
 
@@ -123,38 +167,13 @@ class Prepared:
             require_no_placeholders(self.stored.target, (self.stored.args, dict(self.stored.kwargs)))
 
     def spec(self, job_id: UUID, now: datetime, **given: Any) -> JobSpec:
-        """The finished spec; *given* adds the job's place in its graph."""
+        """The finished spec; *given* says how the job fits into its graph."""
         given.setdefault("scheduled_at", now)
         if self.expiry is not None:
             given["expires_at"] = after(now, self.expiry, "the expiry")
         return JobSpec(
             job_id=job_id, target=self.stored.target, payload=self.payload, **self._settings, **given
         )
-
-
-def plain_spec(
-    backend: Backend, function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
-) -> JobSpec:
-    """What a step with nothing but a call becomes, in one go; *function* is no lambda."""
-    stored = backend.targets.describe(function, args, kwargs)
-    plain = plain_of(function, stored.lane)
-    payload = encode(
-        stored.args,
-        stored.kwargs,
-        limit=backend.options.payload_limit,
-        types=plain.types,
-        allow_type=backend.allow_type,
-    )
-    if PLACEHOLDER in payload:
-        require_no_placeholders(stored.target, (stored.args, dict(stored.kwargs)))
-    return JobSpec(
-        job_id=backend.ids(),
-        target=stored.target,
-        payload=payload,
-        scheduled_at=now,
-        caller=backend.caller(),
-        **plain.settings,
-    )
 
 
 def require_no_placeholders(target: str, arguments: object) -> None:
@@ -178,61 +197,12 @@ def parameter_types(function: Any) -> ParameterTypes:
     """
     What *function*'s annotations mention.
 
-    Only which classes they name matters at submit, so it is no harm that a method's first
-    parameter is counted here.
+    At submit only the classes that they name matter, so a method's ``self`` does no harm here.
     """
     return _types_of(getattr(function, "__func__", function))
 
 
-class Plain(NamedTuple):
-    """What is the same for all jobs of a target about which only its declaration says anything."""
-
-    declared: JobDeclaration | None
-    breaker: str | None
-    lane: Lane
-    settings: Mapping[str, Any]
-    types: ParameterTypes
-
-
-_PLAIN: dict[FunctionType, Plain] = {}
-_MOST_PLAIN = 4096
-
-
-def plain_of(target: Any, lane: Lane) -> Plain:
-    """What holds for all jobs of *target* in this lane; found out once for each function."""
-    declared, breaker = declaration_of(target), breaker_of(target)
-    if type(target) is not FunctionType:
-        return _found_plain(target, declared, breaker, lane)
-    known = _PLAIN.get(target)
-    if known is None or known.declared is not declared or known.breaker != breaker or known.lane is not lane:
-        if len(_PLAIN) >= _MOST_PLAIN:
-            _PLAIN.clear()
-        known = _PLAIN[target] = _found_plain(target, declared, breaker, lane)
-    return known
-
-
-def _found_plain(target: Any, declared: JobDeclaration | None, breaker: str | None, lane: Lane) -> Plain:
-    settings = dict(_declared_settings(declared or _UNDECLARED))
-    if declared is not None and declared.tags:
-        settings["tags"] = tuple(dict.fromkeys(declared.tags))
-    _settle_stream(settings, lane, breaker)
-    return Plain(declared, breaker, lane, settings, parameter_types(target))
-
-
-def _settle_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> None:
-    """Put the stream in place of the settings that it is made of."""
-    settings["stream"] = _stream(
-        settings.pop("queue", None) or DEFAULT_QUEUE,
-        lane,
-        settings.pop("resource", None),
-        breaker,
-        settings.pop("limit_key", None),
-        settings.pop("fairness_key", None),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _declared_settings(declared: JobDeclaration) -> Mapping[str, Any]:
+def _declared_settings(declared: JobDeclaration) -> dict[str, Any]:
     """What the declaration says beyond a `JobSpec`'s own defaults."""
     settings: dict[str, Any] = {}
     if declared.max_retries:
@@ -252,6 +222,8 @@ def _declared_settings(declared: JobDeclaration) -> Mapping[str, Any]:
         settings["resource"] = declared.resource
     if declared.queue is not None:
         settings["queue"] = declared.queue
+    if declared.tags:
+        settings["tags"] = tuple(dict.fromkeys(declared.tags))
     return settings
 
 
@@ -260,6 +232,7 @@ def class_names(classes: tuple[type[BaseException], ...]) -> tuple[str, ...]:
     return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
 
 
+# Cached so that jobs of one stream share one object: stores look a stream up once per object.
 @lru_cache(maxsize=1024)
 def _stream(
     queue: str,
@@ -277,3 +250,205 @@ def _stream(
         limit_key=limit_key,
         fairness_key=fairness_key,
     )
+
+
+# --- steps that belong together ---------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Submission:
+    """Everything that one ``submit()`` stores, all or none."""
+
+    specs: list[JobSpec] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    batch: BatchSpec | None = None
+    limits: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Submission) -> None:
+        """Take over what *other* would store."""
+        self.specs += other.specs
+        self.edges += other.edges
+        self.limits |= other.limits
+
+
+@dataclass(slots=True)
+class Follower:
+    """A step that follows another one under a condition."""
+
+    parent: Step
+    step: Step
+    condition: Condition
+    order: int = 0
+    description: str | None = None
+    type: JobType = JobType.WORKFLOW_BRANCH
+
+    def spec(self, backend: Backend, now: datetime, *, root: UUID, caller: str | None) -> JobSpec:
+        """The job that waits for the step before it."""
+        return self.step.checked(backend).spec(
+            self.step.identified(backend),
+            now,
+            status=JobStatus.WAITING,
+            type=self.type,
+            root_id=root,
+            parent_id=self.parent.identified(backend),
+            needs=1,
+            caller=caller,
+        )
+
+    def edge(self, backend: Backend, position: int) -> Edge:
+        """The edge to it; *position* is its number among the followers of the same step."""
+        return Edge(
+            parent_id=self.parent.identified(backend),
+            child_id=self.step.identified(backend),
+            kind=self.condition.edge,
+            position=position,
+            condition=self.condition.stored(backend, order=self.order, description=self.description),
+        )
+
+
+class Composition:
+    """
+    A first step with the chain and the branches that follow it.
+
+    Due time, keys and signal are said about the whole and stored with its first job. If it is
+    compiled again, after a `StoreUnavailable`, its jobs keep their ids.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_followers",
+        "_needs",
+        "_parents",
+        "business_key",
+        "busy",
+        "delay",
+        "due",
+        "idempotency_key",
+        "signal",
+        "trunk",
+    )
+
+    def __init__(
+        self, backend: Backend, first: Step, parents: Sequence[UUID | Composition] = (), needs: int = 0
+    ) -> None:
+        self._backend = backend
+        #: The jobs that the first step waits for, stored before or together with it,
+        self._parents = parents
+        #: and how many of them must succeed.
+        self._needs = needs
+        #: The first step and the chain after it.
+        self.trunk = [first]
+        self._followers: list[Follower] = []  # those of the chain too, in the order in which they were named
+        self.delay: timedelta | None = None
+        self.due: datetime | None = None
+        self.idempotency_key: str | None = None
+        self.business_key: str | None = None
+        self.busy = Busy.RAISE
+        self.signal: tuple[str, timedelta | None] | None = None
+
+    # --- described ---
+
+    @property
+    def first(self) -> Step:
+        """The step that follows no other."""
+        return self.trunk[0]
+
+    @property
+    def last(self) -> Step:
+        """The end of the chain: branches follow this step."""
+        return self.trunk[-1]
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, in the order in which they were named."""
+        return [self.first, *(follower.step for follower in self._followers)]
+
+    @property
+    def single(self) -> bool:
+        """True while there is only the first step."""
+        return not self._followers
+
+    @property
+    def joins(self) -> bool:
+        """True if the first step waits for other jobs."""
+        return bool(self._parents)
+
+    def chain(self, step: Step) -> None:
+        """Run *step* when the last one of the chain has succeeded."""
+        self._followers.append(Follower(self.last, step, Condition.success(), type=JobType.CHAIN_STEP))
+        self.trunk.append(step)
+
+    def branch(self, condition: Condition, step: Step, order: int, description: str | None) -> None:
+        """Run *step* when *condition* holds for the last one of the chain."""
+        self._followers.append(Follower(self.last, step, condition, order, description))
+
+    # --- compiled ---
+
+    def compile(self, now: datetime, root: UUID | None = None) -> Submission:
+        """Specs and edges, in the order in which the steps were named; *root* if it is part of a larger graph."""
+        if root is None and self.single and not self._parents:
+            spec = self._first_spec(now, caller=self._backend.caller())
+            return Submission([spec], limits=dict(self.first.limits))
+        submission = Submission()
+        first = self.first.identified(self._backend)
+        root = root or first
+        for parent in self._parents:
+            if isinstance(parent, Composition):
+                submission.add(parent.compile(now, root))
+        caller = self._backend.caller()
+        given: dict[str, Any] = {"caller": caller}
+        if not self.single or root != first:
+            given["root_id"] = root
+        submission.specs.append(self._first_spec(now, **given))
+        for follower in self._followers:
+            submission.specs.append(follower.spec(self._backend, now, root=root, caller=caller))
+        for step in self.steps:
+            submission.limits |= step.limits
+        submission.edges += self._edges()
+        return submission
+
+    def _first_spec(self, now: datetime, **given: Any) -> JobSpec:
+        first = self.first.checked(self._backend)
+        job_id = self.first.identified(self._backend)
+        return first.spec(job_id, now, **given, **self._terms(first, now))
+
+    def _terms(self, first: CheckedStep, now: datetime) -> dict[str, Any]:
+        """What was said about the whole: its first job has it."""
+        given: dict[str, Any] = {"scheduled_at": self._due_at(now)}
+        if self.idempotency_key is not None:
+            given["idempotency_key"] = self.idempotency_key
+        if self.business_key is not None:
+            given |= {"business_key": self.business_key, "busy": self.busy}
+        if len(self.trunk) > 1:
+            given["type"] = JobType.CHAIN_STEP
+        if self._parents:
+            given |= {"type": JobType.WORKFLOW_JOIN, "status": JobStatus.WAITING, "needs": self._needs}
+            return given
+        first.require_no_placeholders()
+        if self.signal is not None:
+            key, limit = self.signal
+            deadline = None if limit is None else after(now, limit, "the signal's timeout")
+            given |= {"status": JobStatus.WAITING, "signal": SignalWait(key=key, deadline=deadline)}
+        return given
+
+    def _due_at(self, now: datetime) -> datetime:
+        if self.due is not None:
+            return self.due
+        return now if self.delay is None else after(now, self.delay, "the delay")
+
+    def _edges(self) -> list[Edge]:
+        """One edge per joined job, in the order in which RESULTS lists them, then one per follower."""
+        edges = [
+            Edge(
+                parent_id=parent if isinstance(parent, UUID) else parent.last.identified(self._backend),
+                child_id=self.first.identified(self._backend),
+                kind=EdgeKind.SUCCESS,
+                position=position,
+            )
+            for position, parent in enumerate(self._parents)
+        ]
+        positions: dict[Step, int] = {}
+        for follower in self._followers:
+            position = positions[follower.parent] = positions.get(follower.parent, -1) + 1
+            edges.append(follower.edge(self._backend, position))
+        return edges

@@ -1,21 +1,21 @@
 """
-What may run as a job, how it is named in the database, and how the name finds its function again.
+What may run as a job, how it is named in the database, and how the name leads to the function again.
 
-A stored target is ``module:qualname``, or the stable name that ``@scheduler.job(name=…)`` gave it.
-Whoever can write to the database can write any name there, so a name is worth nothing by itself:
-the policy is asked before anything is imported, only classes are looked into, only at plain names
-in their own ``__dict__``, and what is found must come from a module that the policy allows too.
+A submission calls `TargetRegistry.describe`, a worker `TargetRegistry.resolve`; both ask the target
+policy. A stored target is ``module:qualname``, or the name that ``@scheduler.job(name=…)`` gave it.
+Whoever can write to the database can write any name there, so a name alone proves nothing: the policy
+is asked before anything is imported, a lookup passes through classes only and reads plain names in
+their own ``__dict__``, and what it finds must come from a module that the policy allows too.
 """
 
-from ratchet.api.targets.declaration import (
+from ratchet.api.targets.names import NAME_LIMIT, default_name
+from ratchet.api.targets.registry import (
     DECLARATION,
-    NAME_LIMIT,
     JobDeclaration,
+    TargetReference,
+    TargetRegistry,
     declaration_of,
-    default_name,
 )
-from ratchet.api.targets.reference import TargetReference
-from ratchet.api.targets.registry import TargetRegistry
 
 __all__ = [
     "DECLARATION",

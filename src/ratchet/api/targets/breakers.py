@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from types import FunctionType
 from typing import Any, Final, TypeVar
 
 from ratchet.api.checks import exceptions_of, text_of
+from ratchet.api.targets.registry import Protection, protect
 from ratchet.model.breaker import DEFAULT_SETTINGS, BreakerSettings, Guard
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.errors import InvalidJob
@@ -18,14 +16,8 @@ from ratchet.model.job import KEY_LIMIT
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-_PROTECTION: Final = "__ratchet_breaker__"
-
 #: The longest name of a service: its probes are counted under that name with a prefix.
 SERVICE_LIMIT: Final = KEY_LIMIT - len(BREAKER_GATE)
-
-#: What was found for functions; every submission asks.
-_services: dict[FunctionType, str | None] = {}
-_MOST_SERVICES: Final = 4096
 
 
 class BreakerProfile(Enum):
@@ -40,22 +32,6 @@ class BreakerProfile(Enum):
     def settings(self) -> BreakerSettings:
         """The numbers behind the name."""
         return self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """What `circuit_breaker` left on a function or class."""
-
-    service: str
-    profile: BreakerProfile | BreakerSettings = BreakerProfile.DEFAULT
-    record: tuple[type[BaseException], ...] = ()
-    ignore: tuple[type[BaseException], ...] = ()
-
-    @property
-    def guard(self) -> Guard:
-        """How calls of the target are judged."""
-        settings = self.profile.settings if isinstance(self.profile, BreakerProfile) else self.profile
-        return Guard(settings, self.record, self.ignore)
 
 
 def circuit_breaker(
@@ -80,63 +56,14 @@ def circuit_breaker(
         raise InvalidJob(
             f"a breaker's profile is one of {', '.join(BreakerProfile.__members__)} or BreakerSettings, not {profile!r}"
         )
+    settings = profile.settings if isinstance(profile, BreakerProfile) else profile
     protection = Protection(
         text_of(service, "the name of a service", limit=SERVICE_LIMIT),
-        profile,
-        exceptions_of(record, "record"),
-        exceptions_of(ignore, "ignore"),
+        Guard(settings, exceptions_of(record, "record"), exceptions_of(ignore, "ignore")),
     )
 
-    def protect(target: T) -> T:
-        setattr(target, _PROTECTION, protection)
-        _services.clear()
+    def decorate(target: T) -> T:
+        protect(target, protection)
         return target
 
-    return protect
-
-
-def protection_of(target: Any) -> Protection | None:
-    """What `circuit_breaker` said about a function or method: its own word, else its class's."""
-    function = getattr(target, "__func__", target)
-    own = getattr(function, _PROTECTION, None)
-    if isinstance(own, Protection):
-        return own
-    owner = _class_of(target)
-    inherited = getattr(owner, _PROTECTION, None) if owner is not None else None
-    return inherited if isinstance(inherited, Protection) else None
-
-
-def breaker_of(target: Any) -> str | None:
-    """The service that *target* depends on; None if none was named."""
-    if type(target) is not FunctionType:
-        return _service_of(target)  # a method is made anew each time, and its instance is nobody's to keep
-    try:
-        return _services[target]
-    except KeyError:
-        if len(_services) >= _MOST_SERVICES:
-            _services.clear()
-        found = _services[target] = _service_of(target)
-        return found
-
-
-def _service_of(target: Any) -> str | None:
-    protection = protection_of(target)
-    return None if protection is None else protection.service
-
-
-def _class_of(target: Any) -> type | None:
-    if inspect.ismethod(target):
-        receiver = target.__self__
-        return receiver if isinstance(receiver, type) else type(receiver)
-    written = getattr(target, "__qualname__", "")
-    if "." not in written or "<locals>" in written:
-        return None
-    path = written.split(".")[:-1]
-    scope: Any = getattr(target, "__globals__", {})
-    owner: type | None = None
-    for name in path:
-        inner = scope.get(name)
-        if not isinstance(inner, type):
-            return None
-        owner, scope = inner, vars(inner)
-    return owner
+    return decorate

@@ -16,8 +16,7 @@ from ratchet.api.checks import (
     tags_of,
     text_of,
 )
-from ratchet.api.submit.builders import JobBuilder
-from ratchet.api.submit.drafts import backoff_settings
+from ratchet.api.submit.builders import JobBuilder, backoff_settings
 from ratchet.api.targets import NAME_LIMIT, JobDeclaration, default_name
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob

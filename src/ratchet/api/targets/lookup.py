@@ -9,9 +9,7 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.api.targets.declaration import JobDeclaration
 from ratchet.api.targets.names import MAIN, is_function
-from ratchet.api.targets.reference import TargetReference
 from ratchet.model.errors import TargetNotFound
 
 
@@ -50,25 +48,14 @@ class Found:
         ]
         code = getattr(inspect.unwrap(function), "__globals__", {}).get("__name__")
         if isinstance(code, str) and code != getattr(function, "__module__", None):
-            origins.append(f"{code}:{self.attribute}")  # a rewritten __module__ deceives nobody
+            origins.append(f"{code}:{self.attribute}")  # the function's __module__ was rewritten
         if self.holder is not None:
             origins.append(f"{self.holder.__module__}:{self.holder.__qualname__}")
         return tuple(origins)
 
-    def reference(self, name: str, declaration: JobDeclaration | None) -> TargetReference:
-        """The reference to it under *name*."""
-        owner = self.holder if self.is_instance_method else None
-        return TargetReference.to(
-            name,
-            self.value,
-            owner=owner,
-            method=self.attribute if owner else None,
-            declaration=declaration,
-        )
-
 
 def imported(target: str, module: str) -> types.ModuleType:
-    """The module of *target*; it runs the module's code, so the policy is asked before."""
+    """The module of *target*. Importing it runs its code, so ask the policy first."""
     try:
         # Also for a loaded module: another thread may be in the middle of importing it.
         return importlib.import_module(module)

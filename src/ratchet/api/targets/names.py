@@ -6,12 +6,14 @@ import functools
 import inspect
 import re
 import types
+from collections.abc import Callable
 from typing import Any, Final
 
 from ratchet.api.submit.capture import is_lambda
-from ratchet.api.targets.declaration import NAME_LIMIT
 from ratchet.model.errors import InvalidTarget
 
+#: The longest name a store keeps.
+NAME_LIMIT: Final = 500
 #: The module of the script that was started.
 MAIN: Final = "__main__"
 #: Where a qualified name passes through the inside of a function.
@@ -22,8 +24,13 @@ STORED: Final = re.compile(rf"({_NAME}(?:\.{_NAME})*):({_NAME}(?:\.{_NAME})*)")
 _BUILTINS: Final = (types.BuiltinFunctionType, types.BuiltinMethodType)
 
 
+def default_name(function: Callable[..., Any]) -> str:
+    """The name under which *function* is stored unless it is declared with another."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
 def cache_key(target: Any) -> object:
-    """What all equal targets have in common: bound methods are made anew each time they are looked up."""
+    """What equal targets have in common: Python makes a new bound method at each lookup."""
     if inspect.ismethod(target):
         owner = target.__self__
         return (owner if isinstance(owner, type) else type(owner), target.__func__, isinstance(owner, type))

@@ -1,29 +1,248 @@
-"""`TargetRegistry`: names the targets of one scheduler and finds them again."""
+"""
+`TargetRegistry`: names the targets of one scheduler and finds them again.
+
+What the decorators left on a function is read here too (`declaration_of`, `protection_of`), as is what
+follows from the function itself: its stored name and lane (`TargetReference`) and whether arguments fit
+its signature (`Arguments`). `names` leads from an object to its name, `lookup` from a name to its object.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
 
 from ratchet.api.submit.capture import capture, is_lambda
-from ratchet.api.targets.arguments import Arguments
-from ratchet.api.targets.declaration import DECLARATION, JobDeclaration, declaration_of, default_name
 from ratchet.api.targets.lookup import Found, find, find_in_loaded, imported
 from ratchet.api.targets.names import (
     LOCALS,
+    MAIN,
+    NAME_LIMIT,
     STORED,
     address,
     cache_key,
+    default_name,
     has_dunder,
     require_plain,
     require_storable,
 )
-from ratchet.api.targets.reference import TargetReference
+from ratchet.model.breaker import Guard
 from ratchet.model.errors import InvalidJob, InvalidTarget, TargetNotAllowed, TargetNotFound
+from ratchet.model.payload import ParameterTypes
+from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.spi.invocation_resolver import Invocation, StoredCall
 from ratchet.spi.target_policy import TargetPolicy
+
+#: Where ``@scheduler.job`` leaves its declaration on the function.
+DECLARATION: Final = "__ratchet_job__"
+_PROTECTION: Final = "__ratchet_breaker__"
+
+
+# --- what decorators left on a function -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDeclaration:
+    """What ``@scheduler.job`` says about a function: its stable name and the defaults of its jobs."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    max_retries: int = 0
+    backoff: BackoffPolicy = BackoffPolicy.NONE
+    backoff_base: timedelta = timedelta(0)
+    jitter: float = 0.0
+    timeout: timedelta | None = None
+    priority: Priority = Priority.NORMAL
+    tags: tuple[str, ...] = ()
+    resource: str | None = None
+    no_retry_for: tuple[type[BaseException], ...] = ()
+    lane: Lane | None = None
+    queue: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.name, *self.aliases):
+            if (
+                not isinstance(name, str)
+                or not name.strip()
+                or len(name) > NAME_LIMIT
+                or not name.isprintable()
+            ):
+                raise InvalidJob(
+                    f"a job's name must be printable and have 1 to {NAME_LIMIT} characters, not {name!r}"
+                )
+        if self.max_retries < 0:
+            raise InvalidJob(
+                f"max_retries of {self.name!r} must not be negative, but is {self.max_retries!r}"
+            )
+        for error in self.no_retry_for:
+            if not (isinstance(error, type) and issubclass(error, BaseException)):
+                raise InvalidJob(f"no_retry_for of {self.name!r} takes exception classes, not {error!r}")
+
+
+def declaration_of(target: object) -> JobDeclaration | None:
+    """What ``@scheduler.job`` said about *target*, a function or a method; None if nothing."""
+    declaration = getattr(target, DECLARATION, None)
+    return declaration if isinstance(declaration, JobDeclaration) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What `circuit_breaker` says about a function or class: the service, and how its calls are judged."""
+
+    service: str
+    guard: Guard
+
+
+def protect(target: Any, protection: Protection) -> None:
+    """Leave *protection* on a function or class."""
+    setattr(target, _PROTECTION, protection)
+
+
+def protection_of(target: Any) -> Protection | None:
+    """What `circuit_breaker` said about a function or method, or else about its class."""
+    function = getattr(target, "__func__", target)
+    own = getattr(function, _PROTECTION, None)
+    if isinstance(own, Protection):
+        return own
+    owner = _class_of(target)
+    inherited = getattr(owner, _PROTECTION, None) if owner is not None else None
+    return inherited if isinstance(inherited, Protection) else None
+
+
+def breaker_of(target: Any) -> str | None:
+    """The service that *target* depends on; None if none was named."""
+    protection = protection_of(target)
+    return None if protection is None else protection.service
+
+
+def _class_of(target: Any) -> type | None:
+    if inspect.ismethod(target):
+        receiver = target.__self__
+        return receiver if isinstance(receiver, type) else type(receiver)
+    written = getattr(target, "__qualname__", "")
+    if "." not in written or "<locals>" in written:
+        return None
+    path = written.split(".")[:-1]
+    scope: Any = getattr(target, "__globals__", {})
+    owner: type | None = None
+    for name in path:
+        inner = scope.get(name)
+        if not isinstance(inner, type):
+            return None
+        owner, scope = inner, vars(inner)
+    return owner
+
+
+# --- what follows from the function itself ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReference:
+    """A target: its name in the database, and the function it means in this process."""
+
+    name: str
+    function: Callable[..., Any]
+    is_coroutine: bool
+    lane: Lane
+    #: The class whose instance the method needs, and the method's name; None for all else.
+    owner: type | None = None
+    method: str | None = None
+    #: The target lives in ``__main__``: only nodes started from the same script can run it.
+    in_main: bool = False
+    declaration: JobDeclaration | None = None
+
+    @classmethod
+    def to(
+        cls,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        owner: type | None = None,
+        method: str | None = None,
+        declaration: JobDeclaration | None = None,
+    ) -> TargetReference:
+        """The reference to *function*, which runs in its natural lane or in its declared one."""
+        is_coroutine = inspect.iscoroutinefunction(function)
+        return cls(
+            name=name,
+            function=function,
+            is_coroutine=is_coroutine,
+            lane=_lane(name, is_coroutine, declaration),
+            owner=owner,
+            method=method,
+            in_main=name.startswith(f"{MAIN}:"),
+            declaration=declaration,
+        )
+
+    @classmethod
+    def found(cls, name: str, found: Found, declaration: JobDeclaration | None) -> TargetReference:
+        """The reference to what a lookup of *name* has *found*."""
+        owner = found.holder if found.is_instance_method else None
+        method = found.attribute if owner else None
+        return cls.to(name, found.value, owner=owner, method=method, declaration=declaration)
+
+    def invocation(self) -> Invocation:
+        """What a worker calls."""
+        return Invocation(
+            target=self.name,
+            function=self.function,
+            is_coroutine=self.is_coroutine,
+            lane=self.lane,
+            owner=self.owner,
+            method=self.method,
+            parameters=ParameterTypes.of(self.function, skip_first=self.owner is not None),
+            no_retry_for=self.declaration.no_retry_for if self.declaration else (),
+        )
+
+
+def _lane(name: str, is_coroutine: bool, declaration: JobDeclaration | None) -> Lane:
+    natural = Lane.ASYNC if is_coroutine else Lane.THREAD
+    if declaration is None or declaration.lane is None:
+        return natural
+    if declaration.lane not in (natural, Lane.PROCESS):
+        kind = "async def" if is_coroutine else "a plain function"
+        raise InvalidJob(
+            f"{name} is {kind} and cannot run in the {declaration.lane} lane; leave lane out, or use lane='process'"
+        )
+    return Lane(declaration.lane)
+
+
+class Arguments:
+    """Checks that arguments fit a target's signature."""
+
+    def __init__(self, reference: TargetReference) -> None:
+        self._name = reference.name
+        self._receiver = (None,) if reference.owner is not None else ()
+        try:
+            self._signature: inspect.Signature | None = _signature(reference.function)
+        except (TypeError, ValueError):  # some functions written in C have none
+            self._signature = None
+
+    def require(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise ``InvalidJob`` where calling the target with these arguments would be a TypeError."""
+        if self._signature is None:
+            return
+        try:
+            self._signature.bind(*self._receiver, *args, **kwargs)
+        except TypeError as error:
+            raise InvalidJob(f"the arguments do not fit {self._name}{self._signature}: {error}") from None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        # A name that exists for type checkers only must not hide the parameters.
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+    else:
+        return inspect.signature(function)
+
+
+# --- the registry ----------------------------------------------------------------------------------
 
 
 class TargetRegistry:
@@ -123,7 +342,7 @@ class TargetRegistry:
     def _reference(self, target: Any) -> TargetReference:
         declaration = declaration_of(target)
         if declaration is not None:
-            # The decorator may belong to another scheduler of this process; its word counts here too.
+            # The decorator may belong to another scheduler of this process; it counts here too.
             _, known = self._declared.get(declaration.name, (None, None))
             if known is not declaration:
                 self.declare(getattr(target, "__func__", target), declaration)
@@ -140,7 +359,7 @@ class TargetRegistry:
                 f"pass the function that the module exports (and use functools.wraps in decorators)"
             )
         self._require_origin_allowed(name, found)
-        return found.reference(name, None)
+        return TargetReference.found(name, found, None)
 
     def _require_allowed(self, name: str) -> None:
         if not self._policy.allows(name):
@@ -172,7 +391,7 @@ class TargetRegistry:
             if target not in self._declared:  # importing it may have declared it
                 found = find(target, module, target.partition(":")[2])
                 self._require_origin_allowed(target, found)
-                return found.reference(target, declaration_of(found.value))
+                return TargetReference.found(target, found, declaration_of(found.value))
         return _declared_reference(target, *self._declared[target])
 
     def _import(self, target: str) -> types.ModuleType:
@@ -202,8 +421,8 @@ def _declared_reference(name: str, target: Any, declaration: JobDeclaration) -> 
     """
     The reference of a declared function.
 
-    Where its module exports it wrapped in a further decorator, the outermost one runs; where the
-    module does not export it at all (declared inside an application factory), it runs as it is.
+    If its module exports it wrapped in another decorator, the wrapper runs. If the module does not
+    export it at all (it was declared inside an application factory), it runs as it is.
     """
     if inspect.ismethod(target):
         module, qualname = address(target)
@@ -212,7 +431,7 @@ def _declared_reference(name: str, target: Any, declaration: JobDeclaration) -> 
     require_storable(target)
     found = None if LOCALS in qualname else find_in_loaded(module, qualname)
     if found is not None and declaration_of(found.value) is declaration:
-        return found.reference(name, declaration)
+        return TargetReference.found(name, found, declaration)
     if "." in qualname.rpartition(f"{LOCALS}.")[2]:
         raise InvalidTarget(
             f"{module}:{qualname} is a method of a class that no worker can find; move the class to module level"

@@ -56,7 +56,7 @@ class BatchStore(Protocol):
         ...
 
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches that may still get children, oldest first; `ratchet.api.batches.leases` says who asks."""
+        """Batches that may still get children, oldest first; `ratchet.api.batches.open_batches` says who asks."""
         ...
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:

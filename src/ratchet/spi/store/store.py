@@ -41,6 +41,7 @@ class Capabilities:
         migrates_itself: bool = False,
         bulk: int = 1000,
         sends: bool = False,
+        commit_wakes: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection on which users can write too
         self.within = within  # insert(within=…) joins a caller's transaction
@@ -50,6 +51,9 @@ class Capabilities:
         self.migrates_itself = migrates_itself  # creates and upgrades its own schema when it is first used
         self.bulk = bulk  # the most jobs in one transaction of a large bulk submission
         self.sends = sends  # the store is a `SendingStore` too
+        self.commit_wakes = (
+            commit_wakes  # a commit wakes other processes by itself; its coordinator sends nothing
+        )
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 

@@ -70,6 +70,8 @@ class SqliteDialect(Dialect):
             several_processes=path is not None,
             concurrent_writers=False,
             wakeups="data_version" if path is not None else None,
+            migrates_itself=True,
+            commit_wakes=path is not None,
         )
         self._place = Place(path, options.sqlite_busy_timeout.total_seconds())
         self._connections = Connections(
