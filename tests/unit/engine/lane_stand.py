@@ -12,7 +12,7 @@ from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
-from ratchet.engine.decide import Judge
+from ratchet.engine.decide import Decider
 from ratchet.engine.run import Run
 from ratchet.engine.task import JobTask, TaskTools
 from ratchet.model.claim import ClaimedJob, JobBody, JobClaim
@@ -71,7 +71,7 @@ def tools_for(function: Callable[..., Any], *, is_coroutine: bool = False) -> Ta
         store=cast(JobStore, object()),
         clock=SystemClock(),
         ids=new_id,
-        judge=Judge(retry_policy=DefaultRetryPolicy(), sanitizer=DefaultErrorSanitizer(), max_crashes=3),
+        decider=Decider(retry_policy=DefaultRetryPolicy(), sanitizer=DefaultErrorSanitizer(), max_crashes=3),
         invocations=OneFunction(function, is_coroutine=is_coroutine),
         instances=DefaultInstanceResolver(),
         sanitizer=DefaultErrorSanitizer(),

@@ -13,8 +13,8 @@ from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
-from ratchet.engine.run import Run, Stop
-from ratchet.model.decision import Crashed, Interrupted, Raised, Returned, TimedOut
+from ratchet.engine.run import Stop
+from ratchet.model.decision import Crashed, Interrupted, Raised, Returned, StoppedLate, TimedOut
 from ratchet.model.errors import JobInterrupted
 from tests.unit.engine import process_jobs
 from tests.unit.engine.lane_stand import Remembering, run_of, task_for, tools_for
@@ -115,7 +115,6 @@ class TestThreadLane:
     def test_code_that_swallows_the_interruption_is_replaced(self) -> None:
         """A thread that does not stop gives its slot to another, and is settled when it ends at last."""
         release = threading.Event()
-        lingered: list[Run] = []
 
         def stubborn() -> None:
             while not release.is_set():
@@ -124,7 +123,7 @@ class TestThreadLane:
                 except JobInterrupted:
                     pass
 
-        lane, completer, tools = thread_lane(stubborn, slots=1, on_lingered=lingered.append)
+        lane, completer, tools = thread_lane(stubborn, slots=1)
         first, second = run_of(tools), run_of(tools)
         lane.accept([first])
         while not first.interruptible:
@@ -137,10 +136,10 @@ class TestThreadLane:
             time.sleep(0.001)
         assert lane.stuck == 1
         release.set()
-        completer.wait_for(1)
+        completer.wait_for(2)
         lane.stop(5)
-        assert list(completer.outcomes) == [second.job_id]
-        assert lingered == [first]
+        assert completer.count == 2
+        assert completer.outcomes == {first.job_id: StoppedLate(), second.job_id: Returned()}
         assert lane.stuck == 0
 
     def test_what_has_not_started_can_be_withdrawn(self) -> None:

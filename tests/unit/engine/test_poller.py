@@ -151,11 +151,11 @@ class TestRest:
         polls = {node.node_id: begin for node in stand.nodes}
         while (now := stand.clock.now()) < begin + 6 * SECOND:
             node = min(stand.nodes, key=lambda each: polls[each.node_id])
-            departs = min(each.assembly.coordinator.departures.rest(now) for each in stand.nodes)
-            if now + departs < polls[node.node_id]:
-                stand.clock.advance(departs)
+            next_start = min(each.assembly.coordinator.planned_starts.rest(now) for each in stand.nodes)
+            if now + next_start < polls[node.node_id]:
+                stand.clock.advance(next_start)
                 for each in stand.nodes:
-                    each.assembly.coordinator.departures.run_once(stand.clock.now())
+                    each.assembly.coordinator.planned_starts.run_once(stand.clock.now())
                     stand.work(each)
                 continue
             stand.clock.advance(max(polls[node.node_id] - now, timedelta()))
@@ -377,14 +377,14 @@ class TestPlannedStarts:
         """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
         stand = Stand(ahead=AHEAD)
         (node,) = stand.nodes
-        departures = node.assembly.coordinator.departures
+        starts = node.assembly.coordinator.planned_starts
         stand.store.set_limit("gateway", rate=10, period=SECOND, now=stand.clock.now())
         stand.submit(15, resource="gateway")
         stand.poll()
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 10
         stand.clock.advance(0.95 * SECOND)
         stand.poll()
-        planned = departures.count(Lane.THREAD)
+        planned = starts.count(Lane.THREAD)
         assert planned > 0
         assert stand.store.counts()[JobStatus.RUNNING] == planned
         assert node.assembly.watch.run_once(stand.clock.now()) == 0
@@ -392,9 +392,9 @@ class TestPlannedStarts:
         assert node.assembly.coordinator.idle
         assert stand.store.counts()[JobStatus.PENDING] == 5
         stand.clock.advance(SECOND)
-        assert departures.run_once(stand.clock.now()) == 0
+        assert starts.run_once(stand.clock.now()) == 0
         stand.poll()
         stand.clock.advance(AHEAD)
-        departures.run_once(stand.clock.now())
+        starts.run_once(stand.clock.now())
         stand.work(node)
         assert stand.store.counts()[JobStatus.SUCCEEDED] > 10

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from ratchet.api.context import entered
 from ratchet.engine.lanes.process_child import Call, serve
-from ratchet.engine.lanes.slots import SlotLane, Wiring
+from ratchet.engine.lanes.slots import Prefetch, SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
 from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised, Returned
@@ -38,6 +38,7 @@ class ProcessLane(SlotLane):
 
     def __init__(self, **wiring: Unpack[Wiring]) -> None:
         super().__init__(**wiring)
+        self._prefetch = Prefetch(window=0.0, limit=0)  # it claims only what it can start now
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
         self._leaders: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -55,11 +56,8 @@ class ProcessLane(SlotLane):
                 self._leaders.append(leader)
                 leader.start()
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         self.accept([run])
-
-    def wanted(self) -> int:
-        return max(0, self.slots - len(self._running) - len(self._buffer))
 
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
