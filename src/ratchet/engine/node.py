@@ -183,9 +183,7 @@ class Node:
             if heart.pace.is_slow and heart.must_beat and self._beating is not None:
                 self._beating.wake()
             rest = assembly.poller.rest.total_seconds()
-            cluster = self._parts.cluster
-            woken = cluster is not None and getattr(cluster, "connected", True)
-            return rest if woken else min(rest, UNWOKEN_PAUSE)
+            return rest if rest <= UNWOKEN_PAUSE or self._is_woken() else UNWOKEN_PAUSE
 
         def complete() -> float:
             assembly.completer.wait(1.0)
@@ -269,6 +267,11 @@ class Node:
         if cluster is not None:
             cluster.register_wakeup_listener(self.wake)
             cluster.start()
+
+    def _is_woken(self) -> bool:
+        """True while wakeups of other processes arrive."""
+        cluster = self._parts.cluster
+        return cluster is not None and getattr(cluster, "connected", True)
 
     def _room(self) -> None:
         """A lane needs more jobs, or jobs may be claimed again: poll now."""
