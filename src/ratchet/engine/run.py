@@ -126,8 +126,8 @@ class Run:
 
     @property
     def context(self) -> JobContext:
-        # Made when somebody asks, and forgotten in the end (`forget_context`): run and context refer to each other, and only the
-        # garbage collector would free them. Most jobs never ask.
+        # Made on demand, and forgotten in the end (`forget_context`): run and context refer to each other, so only
+        # the garbage collector would free them. Most jobs never ask for it.
         if self._context is None:
             with self._lock:
                 if self._context is None:
@@ -269,7 +269,7 @@ class Run:
             self.interruptible = True
 
     def leave(self) -> None:
-        """From here on nobody sends an interruption any more."""
+        """From here on no interruption is sent any more."""
         with self._lock:
             self.interruptible = False
 
@@ -279,7 +279,7 @@ class Run:
         Keep interruptions out of the engine's own code on the job's thread.
 
         One that arrives between taking a connection or a lock and noting that it was taken would
-        leave it taken for ever. It is raised here instead, before the block or after it.
+        leave it taken forever. It is raised here instead, before the block or after it.
         """
         exposed = self._hide()
         try:
@@ -319,10 +319,10 @@ class Run:
             yield
         finally:
             self._set_interruptible(False)
-            self._raise_if_stopped()  # also in place of an error: nothing may arrive later
+            self._raise_if_stopped()  # also in place of an error: no interruption may come later
 
     def _hide(self) -> bool:
-        """True if the calling thread is the job's own and could be interrupted until now; others never are."""
+        """True if the calling thread is the job's own and could be interrupted until now. Other threads never can."""
         return self.thread_id == threading.get_ident() and self._set_interruptible(False)
 
     def _set_interruptible(self, value: bool) -> bool:
@@ -335,8 +335,9 @@ class Run:
         """
         Raise what was held back while the thread was hidden.
 
-        One that was sent before may still be under way to this thread: it arrives here. If it does not, it was raised
-        long ago, and whatever is done now is done about it: a job that cleans up, a breaker that counts.
+        An interruption that was sent before may not have been raised in this thread yet: then it is raised here. If
+        none comes, it was raised earlier, and the code that runs now handles it (a job that cleans up, a breaker
+        that counts) and is left alone.
         """
         if self.stop is None:
             return
@@ -344,7 +345,7 @@ class Run:
             told, self.told = self.told, True
         if not told:
             raise JobInterrupted(self.stop.value)
-        for _ in range(100):  # a thread looks for it whenever a loop turns
+        for _ in range(100):  # Python raises it at a turn of a loop
             pass
 
     def forget_context(self) -> None:

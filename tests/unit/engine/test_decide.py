@@ -1,4 +1,4 @@
-"""The failure pipeline, table by table."""
+"""What follows from each outcome, and the failure pipeline table by table."""
 
 from __future__ import annotations
 
@@ -12,21 +12,36 @@ from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.engine.decide import STILL_RUNNING_LIMIT, Decider
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.decision import (
+    BadCheckpoint,
+    ClaimLost,
+    Committed,
+    Completion,
+    CompletionAnswer,
+    Confirm,
     CountCrash,
     Crashed,
+    ErrorRecord,
+    Expire,
+    Expired,
     Fail,
     HandBack,
     Interrupted,
+    KeepHeld,
     NotStarted,
+    Park,
     Postponed,
     Raised,
     Reschedule,
     Retry,
     Returned,
+    Settle,
+    StoppedLate,
     Succeed,
+    TargetMissing,
     TimedOut,
+    Unstorable,
 )
-from ratchet.model.errors import do_not_retry
+from ratchet.model.errors import TargetNotAllowed, UnstorableData, do_not_retry
 from ratchet.model.status import BackoffPolicy
 from tests.unit.engine.lane_stand import claimed
 
@@ -159,11 +174,48 @@ class TestOtherOutcomes:
             (Interrupted("the node is shutting down"), HandBack()),
             (NotStarted(), HandBack()),
             (Crashed("gone"), CountCrash(detail="gone", max_crashes=3)),
+            (TargetMissing("no module app"), Park(reason="no module app")),
+            (Expired(), Expire()),
+            (ClaimLost(stopped=True), Settle()),
+            (ClaimLost(stopped=False), KeepHeld()),
+            (StoppedLate(), Settle()),
         ],
     )
     def test_decisions(self, outcome: Any, decision: Any) -> None:
         """What is no failure never reaches the pipeline."""
         assert decider().decide(outcome, claimed(max_retries=3), now=NOW) == decision
+
+    def test_what_the_job_committed_itself_is_confirmed(self) -> None:
+        """The completion and its answer are those of the job's own transaction."""
+        job = claimed()
+        completion = Completion(claim=job.claim, decision=Succeed())
+        answer = CompletionAnswer(job_id=job.claim.job_id, won=True)
+        decision = decider().decide(Committed(completion, answer), job, now=NOW)
+        assert decision == Confirm(completion=completion, answer=answer)
+
+    def test_a_target_that_is_not_allowed_is_never_retried(self) -> None:
+        """A dead letter at once, whatever the policy and the counter say."""
+        policy = Asked()
+        decision = decider(policy).decide(
+            Raised(TargetNotAllowed("app:run")), claimed(max_retries=9), now=NOW
+        )
+        assert isinstance(decision, Fail)
+        assert (decision.reason, policy.asked) == ("target not allowed", [])
+
+    def test_a_bad_checkpoint_is_a_failure_like_any_other(self) -> None:
+        """It is retried as long as the job has retries."""
+        outcome = BadCheckpoint(ValueError("a set is no JSON"))
+        assert isinstance(decider().decide(outcome, claimed(max_retries=1), now=NOW), Retry)
+        assert isinstance(decider().decide(outcome, claimed(), now=NOW), Fail)
+
+    def test_data_that_no_store_takes_leaves_only_the_name_of_the_error(self) -> None:
+        """A dead letter without the text that was refused."""
+        decision = decider().decide(Unstorable(UnstorableData("bad \ud800")), claimed(max_retries=9), now=NOW)
+        assert isinstance(decision, Fail)
+        assert decision.reason == "unstorable data"
+        assert decision.error == ErrorRecord(
+            message="UnstorableData: the store refused what the run left behind", type="UnstorableData"
+        )
 
     def test_a_counted_postponement_is_a_failure_with_its_own_delay(self) -> None:
         """RetryLater(count=True) consumes an attempt and waits as long as it says."""

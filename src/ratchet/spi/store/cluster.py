@@ -54,8 +54,8 @@ class NodeStore(Protocol):
         Only if its beat still is *seen_beat* and it is not DEAD: otherwise None, and nothing is
         written. Every RUNNING job of the node: crashes + 1, execution row CRASHED (uncounted), new
         fence; to PENDING with its old due time, to a suspect stream from the second crash on, or at
-        *max_crashes* FAILED as a dead letter with everything a `Fail` brings. Lingering keys, permits
-        and locks of the node are freed.
+        *max_crashes* FAILED as a dead letter with everything a `Fail` brings. Keys and permits that were
+        held for code still running on the node are freed, and so are its locks.
 
         A process that is stopped may have a transaction open. The jobs that it has changed there are
         left (``held_up``): nobody waits for them, and all others are taken at once. A store that can
@@ -74,7 +74,7 @@ class NodeStore(Protocol):
         ...
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees the keys and permits of code still running, removes the row."""
         ...
 
     def purge_nodes(self, *, before: datetime) -> int:

@@ -112,10 +112,10 @@ class JobBatchStatusStore(Protocol):
         """
         Return RUNNING jobs of *node_id* whose claim id is not among *known*: their answer was lost.
 
-        They never started, so this counts as nothing. Keys and permits that linger for runs of this
+        They never started, so this counts as nothing. Keys and permits that are held for runs of this
         node under other tokens are freed as by `settle`: such a run was canceled before the node
         knew that it had it. The caller passes every token it has sent and not yet given up, and
-        those of runs whose code still lingers.
+        those of runs whose code is still running.
         """
         ...
 
