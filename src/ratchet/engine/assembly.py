@@ -72,10 +72,10 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
 
 
-#: So many transactions' worth of outcomes may wait for their commit before a node claims no more.
+#: A node claims no more while the outcomes of more than so many transactions wait for their commit.
 UNWRITTEN = 4
 
-#: Targets that a node names in its row, at most.
+#: How many targets a node names in its row, at most.
 TARGETS_TOLD = 200
 
 LaneFactory = Callable[["Assembly"], Sequence[JobLane]]

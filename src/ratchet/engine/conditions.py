@@ -42,7 +42,8 @@ class ConditionCheck:
         """
         The counters that conditions ask about.
 
-        Read here, where a lost connection is the store's failure: below it would be the condition's.
+        Read here, where a lost connection is a failure of the store. Inside a condition it would count as the
+        condition's failure.
         """
         if all(edge.condition is None or edge.condition.kind in ("result", "job_result") for edge in edges):
             return None
@@ -124,7 +125,7 @@ def within_limit(work: Callable[[], Any], limit: float) -> Any:
         except BaseException as error:
             failure.append(error)
 
-    # A thread of its own, so that a predicate that hangs costs its branch and not the worker.
+    # On a thread of its own, so that a predicate that hangs costs its branch and does not block the worker.
     thread = threading.Thread(target=ask, name="ratchet-condition", daemon=True)
     thread.start()
     thread.join(limit)

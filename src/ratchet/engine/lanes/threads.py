@@ -121,10 +121,10 @@ class ThreadLane(SlotLane):
 
     def _invoke(self, run: Run, call: Prepared, me: int) -> Outcome:
         """
-        The call, shielded: an interruption that arrives late is caught here and nowhere else.
+        Make the call; an interruption that arrives late is caught here and nowhere else.
 
-        At most one is ever sent (`Run.guarded` under `interruptible`), so after it was caught, or
-        after `leave` and a look at what was sent, the thread is safe again.
+        At most one is ever sent (`Run.guarded` under `interruptible`). Once it was caught, or withdrawn
+        after `leave`, the thread is safe again.
         """
         outcome: Outcome | None = None
         while True:
