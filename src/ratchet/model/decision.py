@@ -51,7 +51,7 @@ class Postponed(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """The run was told to stop because its node is shutting down."""
+    """The run was told to stop. If its job was canceled or lost, `Run.ended_with` makes this a `ClaimLost`."""
 
     reason: str
     stopped: bool = True
