@@ -49,7 +49,7 @@ class TestCancelAtEveryStep:
 
 def _catch(scheduler: Any, monkeypatch: pytest.MonkeyPatch, step: str, cancel: Any) -> None:
     """Call *cancel* when the engine reaches *step*."""
-    from ratchet.engine.decide import Judge
+    from ratchet.engine.decide import Decider
     from ratchet.engine.task import JobTask
 
     store_class = type(scheduler._core.store)
@@ -77,7 +77,7 @@ def _catch(scheduler: Any, monkeypatch: pytest.MonkeyPatch, step: str, cancel: A
         case "call":
             around(JobTask, "invoke", before=True)
         case "decide":
-            around(Judge, "decide", before=True)
+            around(Decider, "decide", before=True)
         case "before the commit":
             around(store_class, "complete", before=True)
         case "after the commit":

@@ -21,7 +21,7 @@ from ratchet.stores.memory import MemoryStore
 from tests.support.lanes import run_of, thread_lane
 from tests.support.store_urls import KINDS, fresh_url
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 @pytest.fixture(params=["memory", *KINDS])
@@ -46,7 +46,7 @@ class Place:
 
     def __call__(self, *_: object) -> None:
         self.reached.set()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not self.go.is_set():
             assert time.monotonic() < deadline
             time.sleep(0.001)
@@ -58,11 +58,11 @@ def interrupted_at(place: Place, job: Callable[[], object], *, goes_on: bool = T
     lane, completer, tools = thread_lane(job, slots=1)
     run = run_of(tools)
     lane.accept([run])
-    assert place.reached.wait(PATIENCE)
+    assert place.reached.wait(TIMEOUT)
     lane.interrupt(run, Stop.CANCELED)
     if goes_on:
         place.go.set()
-    completer.wait_for(1, PATIENCE)
+    completer.wait_for(1, TIMEOUT)
     lane.stop(5)
     return completer.outcomes[run.job_id]
 
@@ -140,16 +140,16 @@ def test_other_threads_of_a_job_do_not_expose_it() -> None:
     def ask() -> None:
         with undisturbed():
             asks.set()
-            answered.wait(PATIENCE)
+            answered.wait(TIMEOUT)
 
     def job() -> None:
         context = copy_context()
         helper = threading.Thread(target=lambda: context.run(ask))
         helper.start()
-        assert asks.wait(PATIENCE)
+        assert asks.wait(TIMEOUT)
         with undisturbed():
             answered.set()
-            helper.join(PATIENCE)
+            helper.join(TIMEOUT)
             place()
 
     assert isinstance(interrupted_at(place, job), Interrupted)

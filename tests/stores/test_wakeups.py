@@ -97,7 +97,7 @@ class TestBroadcast:
             ended = time.monotonic()
             until(lambda: heard.times[-1] >= ended)
             time.sleep(0.05)
-            assert len(heard) - before <= (ended - began) / broadcast.GAP + 3
+            assert len(heard) - before <= (ended - began) / broadcast.SEND_GAP + 3
             assert ended - began < 2
 
     def test_own_messages_are_no_news(self, rig: Rig) -> None:

@@ -86,7 +86,7 @@ class TestPosting:
 
     def wait_for_rest(self, coordinator: BroadcastCoordinator) -> None:
         """Until the sending thread has nothing to do."""
-        until(lambda: coordinator._telling is not None and coordinator._telling._poster is not None)
+        until(lambda: coordinator._sending is not None and coordinator._sending._poster is not None)
 
     def test_no_thread_has_to_wake_up_for_it(self, box: Letterbox, coordinator: BroadcastCoordinator) -> None:
         """The message is on its way when the call returns, each time that nothing else is being sent."""
@@ -109,11 +109,11 @@ class TestPosting:
 
     def test_a_message_behind_a_posted_one_is_not_forgotten(self, box: Letterbox) -> None:
         """Both came before the thread looked: it reads the answer to the one, and comes back for the other."""
-        telling = broadcast.Telling(box, lambda telling: True, broadcast.Outage("%s", ""))
-        telling._sender = box
-        telling.posted = telling.pending = True
-        telling._send()
-        assert (telling.posted, telling.pending, telling._bell.is_set()) == (False, True, True)
+        sending = broadcast.SendingThread(box, lambda sending: True, broadcast.Outage("%s", ""))
+        sending._sender = box
+        sending.posted = sending.pending = True
+        sending._send()
+        assert (sending.posted, sending.pending, sending._asked.is_set()) == (False, True, True)
 
     def test_a_connection_that_died_unused(self, box: Letterbox, coordinator: BroadcastCoordinator) -> None:
         """The message is sent again: by the thread where it could not be posted, on a new one where no answer came."""
@@ -134,8 +134,8 @@ class TestPosting:
 
     def test_stop_and_the_end_of_the_thread(self, box: Letterbox, monkeypatch: pytest.MonkeyPatch) -> None:
         """However they coincide with a call, a message follows every call."""
-        monkeypatch.setattr(broadcast, "LINGER", 0.0)
-        monkeypatch.setattr(broadcast, "GAP", 0.0)
+        monkeypatch.setattr(broadcast, "IDLE_LIMIT", 0.0)
+        monkeypatch.setattr(broadcast, "SEND_GAP", 0.0)
         coordinator = BroadcastCoordinator(box)
         for _ in range(100):
             before = box.sent
@@ -151,7 +151,7 @@ class TestSendingThread:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A process that submitted once keeps neither thread nor connection; its next submission is told all the same."""
-        monkeypatch.setattr(broadcast, "LINGER", 0.05)
+        monkeypatch.setattr(broadcast, "IDLE_LIMIT", 0.05)
         pipe = Pipe()
         coordinator = BroadcastCoordinator(pipe)
         for turn in (1, 2):
@@ -161,8 +161,8 @@ class TestSendingThread:
 
     def test_no_submission_falls_between_two_threads(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """However the end of one thread and a call coincide, a message follows every call."""
-        monkeypatch.setattr(broadcast, "LINGER", 0.0)
-        monkeypatch.setattr(broadcast, "GAP", 0.0)
+        monkeypatch.setattr(broadcast, "IDLE_LIMIT", 0.0)
+        monkeypatch.setattr(broadcast, "SEND_GAP", 0.0)
         pipe = Pipe()
         coordinator = BroadcastCoordinator(pipe)
         for _ in range(500):
@@ -208,8 +208,8 @@ class TestSendingThread:
 
     def test_it_gives_up_after_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """With the medium gone for long, the message is dropped and the thread ends; a later one is tried again."""
-        monkeypatch.setattr(broadcast, "GIVE_UP", 0.3)
-        monkeypatch.setattr(broadcast, "LINGER", 0.05)
+        monkeypatch.setattr(broadcast, "DROP_AFTER", 0.3)
+        monkeypatch.setattr(broadcast, "IDLE_LIMIT", 0.05)
         pipe = Pipe()
         pipe.broken = True
         coordinator = BroadcastCoordinator(pipe)

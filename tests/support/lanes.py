@@ -13,7 +13,7 @@ from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
-from ratchet.engine.decide import Judge
+from ratchet.engine.decide import Decider
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
@@ -75,7 +75,7 @@ def tools_for(function: Callable[..., Any], *, is_coroutine: bool = False) -> Ta
         store=cast(JobStore, object()),
         clock=SystemClock(),
         ids=new_id,
-        judge=Judge(retry_policy=DefaultRetryPolicy(), sanitizer=DefaultErrorSanitizer(), max_crashes=3),
+        decider=Decider(retry_policy=DefaultRetryPolicy(), sanitizer=DefaultErrorSanitizer(), max_crashes=3),
         invocations=OneFunction(function, is_coroutine=is_coroutine),
         instances=DefaultInstanceResolver(),
         sanitizer=DefaultErrorSanitizer(),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
-from ratchet.model.breaker import Breaker, BreakerState, Guard, Outcome
+from ratchet.model.breaker import Breaker, BreakerState, Guard, ServiceCall
 from ratchet.model.clock import Clock
 from ratchet.model.errors import StoreError
 from ratchet.spi.store.permits import BreakerStore
@@ -62,15 +62,15 @@ class StoreBreakers:
 
     def execute(self, service: str, call: Callable[[], T], *, guard: Guard | None = None) -> T:
         """What *call* returns or raises, counted."""
-        seen, judge = self._guarded(service, guard)
+        seen, rules = self._guarded(service, guard)
         started_at = self._clock.now()
         try:
             value = call()
         except BaseException as error:
-            if judge.counts(error) and seen.note(Outcome(started_at, True), self._clock):
+            if rules.counts(error) and seen.note(ServiceCall(started_at, True), self._clock):
                 self._share(seen)
             raise
-        if seen.note(Outcome(started_at, False), self._clock):
+        if seen.note(ServiceCall(started_at, False), self._clock):
             self._share(seen)
         return value
 
@@ -78,15 +78,15 @@ class StoreBreakers:
         self, service: str, call: Callable[[], Awaitable[T]], *, guard: Guard | None = None
     ) -> T:
         """What awaiting *call* returns or raises, counted; the event loop does not wait for the store."""
-        seen, judge = self._guarded(service, guard)
+        seen, rules = self._guarded(service, guard)
         started_at = self._clock.now()
         try:
             value = await call()
         except BaseException as error:
-            if judge.counts(error) and seen.note(Outcome(started_at, True), self._clock):
+            if rules.counts(error) and seen.note(ServiceCall(started_at, True), self._clock):
                 await asyncio.to_thread(self._share, seen)
             raise
-        if seen.note(Outcome(started_at, False), self._clock):
+        if seen.note(ServiceCall(started_at, False), self._clock):
             await asyncio.to_thread(self._share, seen)
         return value
 
@@ -120,7 +120,7 @@ class StoreBreakers:
                 # the service's outcomes of a moment are lost, no job is
                 logger.warning("the outcomes of %s cannot be stored: %s", seen.name, error)
 
-    def _merge(self, seen: _Service, outcomes: list[Outcome]) -> None:
+    def _merge(self, seen: _Service, outcomes: list[ServiceCall]) -> None:
         settings = seen.guard.settings
         for _ in range(_TRIES):
             record = self._store.breaker(seen.name)
@@ -183,7 +183,7 @@ class _Service:
         self._lock = threading.Lock()
         self._version = 0
         self._ahead = self.known  # with the outcomes that are not shared yet
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[ServiceCall] = []
         self._shared_at: float | None = None
 
     def is_stale(self, now: float) -> bool:
@@ -198,7 +198,7 @@ class _Service:
                 self.known, self._version = stored, version
                 self._ahead = stored.after(self._outcomes, self.guard.settings, now)
 
-    def note(self, outcome: Outcome, clock: Clock) -> bool:
+    def note(self, outcome: ServiceCall, clock: Clock) -> bool:
         """Count one more; True where it is time to share: it may decide something, or a second has passed."""
         with self._lock:
             before, now = self._ahead, clock.now()
@@ -210,7 +210,7 @@ class _Service:
                 return True
             return self._shared_at is None or clock.monotonic() - self._shared_at >= _SHARE_EVERY
 
-    def take(self, now: float) -> list[Outcome]:
+    def take(self, now: float) -> list[ServiceCall]:
         """All outcomes that are not shared yet."""
         with self._lock:
             taken, self._outcomes = self._outcomes, []

@@ -69,9 +69,10 @@ class AdaptivePollingStrategy:
         return self._normal(observation)
 
     def _remember(self, observation: PollObservation) -> None:
-        self._fills.append(min(1.0, max(0, observation.found) / max(1, observation.requested)))
-        self._full_in_a_row = self._full_in_a_row + 1 if observation.is_full else 0
-        if not observation.is_empty:
+        fill = min(1.0, max(0, observation.found) / max(1, observation.requested))
+        self._fills.append(fill)
+        self._full_in_a_row = self._full_in_a_row + 1 if fill == 1.0 else 0
+        if fill > 0:
             self._empty_in_a_row = 0
             self._last_found_at = observation.at
         elif not self._woken:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from ratchet.engine.completer import Ended, Ending
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.events import EventBus
-from ratchet.engine.run import Run
+from ratchet.engine.run import Run, RunEnd
 from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import Rescue
@@ -19,11 +18,14 @@ from ratchet.model.decision import (
     CanceledJob,
     Completion,
     CompletionAnswer,
+    Confirm,
     CountCrash,
     Fail,
     HandBack,
+    Park,
     Reschedule,
     Retry,
+    Settle,
     Succeed,
 )
 from ratchet.model.events import (
@@ -45,7 +47,8 @@ from ratchet.model.status import JobStatus, JobType, Priority
 logger = logging.getLogger("ratchet.engine")
 
 
-_COMING_BACK = (Retry, Reschedule, HandBack, CountCrash)  # a union would be made anew for each job
+# A union would be built again for every job.
+_COMING_BACK = (Retry, Reschedule, HandBack, CountCrash)
 
 
 class Reading(Protocol):
@@ -86,7 +89,7 @@ class Announcer:
     def started(self, run: Run) -> None:
         """A run's target is about to be called."""
         self.targets.add(run.target)
-        if self._bus.wants(JobStarted):
+        if self._bus.has_listeners and self._bus.wants(JobStarted):
             self._bus.publish(JobStarted(**self._facts(run, JobStatus.RUNNING)))
 
     def timed_out(self, run: Run) -> None:
@@ -95,19 +98,22 @@ class Announcer:
         if timeout is not None and self._bus.wants(JobTimedOut):
             self._bus.publish(JobTimedOut(**self._facts(run, JobStatus.RUNNING), timeout=timeout))
 
-    def answered(self, ended: Ended, answer: CompletionAnswer | None) -> None:
-        """The store has answered."""
-        run = ended.run
-        self._coordinator.release(run, lingers=run.lingering and ended.ending is not Ending.SETTLE)
+    def answered(self, end: RunEnd) -> None:
+        """What was decided about a run has been carried out."""
+        run, decision, completion, answer = end.run, end.decision, end.completion, end.answer
+        still_running = run.still_running and not isinstance(decision, Settle)
+        self._coordinator.release(run, still_running=still_running)
         if run.job.claim.crashes >= SUSPECT_AFTER:
             self._wake()  # a node runs one suspect at a time: the next may start now
-        if ended.ending is Ending.PARK:
-            logger.warning(
-                "job %s: %s; it is parked until a node that can import it comes", run.job_id, ended.outcome
-            )
-        if not run.lingering or ended.ending is Ending.SETTLE:
+        if not still_running:
             self._permits_freed(run)
-        if answer is None or ended.completion is None:
+        if answer is None or completion is None:
+            if isinstance(decision, Park):
+                logger.warning(
+                    "job %s: %s; it is parked until a node that can import it comes",
+                    run.job_id,
+                    decision.reason,
+                )
             self._notice([run.job_id])
             return
         if not answer.won:
@@ -118,14 +124,14 @@ class Announcer:
             return
         if run.batch_id is not None:
             self._child_ended(run.batch_id)
-        self._publish(run, ended.completion, answer)
+        self._publish(run, completion, answer)
         self.canceled(answer.canceled)
         self._batches(answer.finished_batches)
         self._notice([run.job_id])
-        if answer.released or ended.completion.callback is not None:
+        if answer.released or completion.callback is not None:
             self._wake()
             self._spread()
-        elif _comes_back(ended.completion) or ended.ending is Ending.COMMITTED:
+        elif _comes_back(completion) or isinstance(decision, Confirm):
             # A transaction of the job's own may have submitted others.
             self._wake()
 
@@ -154,7 +160,7 @@ class Announcer:
         self._spread()  # this node may be full
 
     def _permits_freed(self, run: Run) -> None:
-        """Jobs may be waiting for what this run has held, here or on a node that sleeps: nobody knows when it comes."""
+        """Jobs here or on other nodes may wait for what this run has held, and their nodes cannot know when it is free."""
         if run.job.body.resource is not None or run.job.body.limit_key is not None:
             self._wake()
             self._spread()
@@ -177,7 +183,7 @@ class Announcer:
     def _publish(self, run: Run, completion: Completion, answer: CompletionAnswer) -> None:
         match completion.decision:
             case Succeed():
-                if self._bus.wants(JobCompleted):
+                if self._bus.has_listeners and self._bus.wants(JobCompleted):
                     duration = run.elapsed(self._clock.monotonic())
                     self._bus.publish(
                         JobCompleted(**self._facts(run, JobStatus.SUCCEEDED), duration=duration)

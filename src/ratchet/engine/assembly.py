@@ -14,7 +14,7 @@ from ratchet.engine.announcer import Announcer
 from ratchet.engine.batches import BatchProgress, BatchRecovery
 from ratchet.engine.completer import Completer
 from ratchet.engine.coordinator import Coordinator
-from ratchet.engine.decide import Judge
+from ratchet.engine.decide import Decider
 from ratchet.engine.events import EventBus
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
@@ -72,10 +72,10 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
 
 
-#: So many transactions' worth of outcomes may wait for their commit before a node claims no more.
+#: A node claims no more while the outcomes of more than so many transactions wait for their commit.
 UNWRITTEN = 4
 
-#: Targets that a node names in its row, at most.
+#: How many targets a node names in its row, at most.
 TARGETS_TOLD = 200
 
 LaneFactory = Callable[["Assembly"], Sequence[JobLane]]
@@ -96,7 +96,7 @@ class Assembly:
         options = parts.options
         self.parts = parts
         self.identity = NodeIdentity(parts.ids, options.node_name)
-        judge = Judge(
+        decider = Decider(
             retry_policy=parts.retry_policy,
             sanitizer=parts.sanitizer,
             max_crashes=options.max_crashes,
@@ -108,7 +108,7 @@ class Assembly:
             store=parts.store,
             clock=parts.clock,
             ids=parts.ids,
-            judge=judge,
+            decider=decider,
             invocations=parts.invocations,
             instances=parts.instances,
             sanitizer=parts.sanitizer,
@@ -121,7 +121,7 @@ class Assembly:
         )
         self.task = JobTask(self.tools)
         self.coordinator = Coordinator(
-            {}, self.tools, parts.clock, lambda: self.completer.backlog, UNWRITTEN * options.completion_batch
+            {}, self.tools, parts.clock, most_unwritten=UNWRITTEN * options.completion_batch
         )
         self.batch_progress = BatchProgress(
             batches=parts.store,
@@ -157,6 +157,7 @@ class Assembly:
             batch=options.completion_batch,
             alert_window=options.dlq_alert_window,
         )
+        self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):
             self.coordinator.lanes[lane.lane] = lane
         self.poller = self._poller(is_open, ahead)

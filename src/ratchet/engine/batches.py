@@ -1,4 +1,4 @@
-"""What the engine does for batches: progress reports, and a look for batches that were left behind."""
+"""What the engine does for batches: progress reports, and the recovery of batches that were left behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger("ratchet.engine")
 #: A node reports one batch at most this often, and once more when it is complete.
 REPORT_INTERVAL = 1.0
 REPORT_LIMIT = 10.0
-#: Why the jobs of a batch were canceled whose submitter died.
+#: The reason with which a batch is canceled whose submitter died.
 ABANDONED = "abandoned"
 
 
@@ -35,8 +35,8 @@ class BatchProgress:
     """
     Calls a batch's ``on_progress`` function with its counters, on the node that ended a child.
 
-    A report is news, not a promise: at most once a second per node and batch, and lost with the
-    node. What must not be missed hangs on the batch as a follower.
+    Reports are not guaranteed: there is at most one a second per node and batch, and a node that dies
+    makes none. What must not be missed belongs in a job that follows the batch.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class BatchProgress:
         self._instances = instances
         self._clock = clock
         self._lock = threading.Lock()
-        # by the numbers of ids: each child asks, and Python hashes a UUID ten times slower
+        # By the numbers of the ids: this is asked for every child, and hashing a UUID takes ten times as long.
         self._changed: dict[int, UUID] = {}
         self._reported: dict[UUID, float] = {}
-        self._silent: set[int] = set()  # batches that nobody wants to hear of
+        self._unreported: set[int] = set()  # batches without an ``on_progress`` function
 
     def child_ended(self, batch_id: UUID) -> None:
         """A child of this batch ended on this node."""
-        # One that is due already will be read after this child's end was committed.
-        if (number := batch_id.int) not in self._silent and number not in self._changed:
+        # If a report is due already, it will be read after this child's end, which is committed.
+        if (number := batch_id.int) not in self._unreported and number not in self._changed:
             with self._lock:
                 self._changed[number] = batch_id
 
@@ -84,9 +84,9 @@ class BatchProgress:
     def _report(self, batch_id: UUID, at: float) -> int:
         record = self._batches.batch(batch_id)
         if record is None or record.progress_target is None:
-            self._silent.add(batch_id.int)
-            if len(self._silent) > 10_000:
-                self._silent.clear()
+            self._unreported.add(batch_id.int)
+            if len(self._unreported) > 10_000:
+                self._unreported.clear()
             return 0
         self._reported[batch_id] = at
         if record.finished_at is not None:
@@ -102,11 +102,11 @@ class BatchProgress:
 
 class BatchRecovery:
     """
-    Ends what was left behind: batches that are complete but not finished, and those whose submitter is gone.
+    Ends batches that were left behind: those that are complete but not finished, and those whose submitter is gone.
 
     A batch that is stored in chunks is under its submitter's lease (see `ratchet.api.batches.open_batches`). When
-    that has run out nobody will ever seal the batch, so it is canceled. The lease is taken over first:
-    a submitter that was only slow is then refused, instead of sealing a batch that is being canceled.
+    the lease has run out, nobody will seal the batch any more, so it is canceled. The lease is taken over first,
+    so that a submitter that was only slow is refused and does not seal a batch that is being canceled.
     """
 
     def __init__(

@@ -34,22 +34,23 @@ class ConditionCheck:
     def verdicts(self, run: Run, decision: Succeed | Fail) -> tuple[Verdict, ...]:
         """One verdict per conditional edge, lower order first."""
         edges = self._tools.store.conditions_of(run.job_id)
-        ended = self._ended(run, decision)
+        result = self._result(run, decision)
         batch = self._batch_of(edges, run)
-        return tuple(self._verdict(edge, ended, batch) for edge in edges)
+        return tuple(self._verdict(edge, result, batch) for edge in edges)
 
     def _batch_of(self, edges: Sequence[Edge], run: Run) -> BatchRecord | None:
         """
         The counters that conditions ask about.
 
-        Read here, where a lost connection is the store's failure: below it would be the condition's.
+        Read here, where a lost connection is a failure of the store. Inside a condition it would count as the
+        condition's failure.
         """
         if all(edge.condition is None or edge.condition.kind in ("result", "job_result") for edge in edges):
             return None
         # The parent job of a batch is no item of it; it has the batch's own id.
         return self._tools.store.batch(run.batch_id if run.batch_id is not None else run.job_id)
 
-    def _ended(self, run: Run, decision: Succeed | Fail) -> JobResult:
+    def _result(self, run: Run, decision: Succeed | Fail) -> JobResult:
         succeeded = isinstance(decision, Succeed)
         return JobResult(
             job_id=run.job_id,
@@ -63,33 +64,33 @@ class ConditionCheck:
             duration=run.elapsed(self._tools.clock.monotonic()),
         )
 
-    def _verdict(self, edge: Edge, ended: JobResult, batch: BatchRecord | None) -> Verdict:
+    def _verdict(self, edge: Edge, result: JobResult, batch: BatchRecord | None) -> Verdict:
         condition = edge.condition
         try:
-            taken = condition is not None and self._holds(condition, ended, batch)
+            taken = condition is not None and self._holds(condition, result, batch)
         except BaseException as error:
             text = condition.predicate or condition.kind if condition is not None else "condition"
             failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}: {error}")
             failure.__cause__ = error
             return Verdict(
-                child_id=edge.child_id, kind=VerdictKind.ERROR, error=self._tools.judge.record(failure)
+                child_id=edge.child_id, kind=VerdictKind.ERROR, error=self._tools.decider.record(failure)
             )
         return Verdict(child_id=edge.child_id, kind=VerdictKind.TAKEN if taken else VerdictKind.NOT_TAKEN)
 
-    def _holds(self, condition: Condition, ended: JobResult, batch: BatchRecord | None) -> bool:
+    def _holds(self, condition: Condition, result: JobResult, batch: BatchRecord | None) -> bool:
         match condition.kind:
             case "result":
-                return ended.succeeded and bool(self._ask(condition, ended.result))
+                return result.succeeded and bool(self._ask(condition, result.result))
             case "job_result":
-                return bool(self._ask(condition, ended))
+                return bool(self._ask(condition, result))
             case kind:
-                return self._holds_for_batch(kind, condition, ended, batch)
+                return self._holds_for_batch(kind, condition, result, batch)
 
     def _holds_for_batch(
-        self, kind: str, condition: Condition, ended: JobResult, record: BatchRecord | None
+        self, kind: str, condition: Condition, result: JobResult, record: BatchRecord | None
     ) -> bool:
         if record is None:
-            raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {ended.job_id} has none")
+            raise ConditionFailed(f"the condition {kind!r} needs a batch, and job {result.job_id} has none")
         context = batch_context(record)
         argument: Any = None if condition.argument is None else json.loads(condition.argument)
         match kind:
@@ -124,7 +125,7 @@ def within_limit(work: Callable[[], Any], limit: float) -> Any:
         except BaseException as error:
             failure.append(error)
 
-    # A thread of its own, so that a predicate that hangs costs its branch and not the worker.
+    # On a thread of its own, so that a predicate that hangs costs its branch and does not block the worker.
     thread = threading.Thread(target=ask, name="ratchet-condition", daemon=True)
     thread.start()
     thread.join(limit)

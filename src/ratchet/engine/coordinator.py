@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
-from ratchet.engine.departures import Departures
 from ratchet.engine.lanes.lane import JobLane
+from ratchet.engine.planned_starts import PlannedStarts
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import TaskTools
 from ratchet.model.claim import SUSPECT_AFTER, ClaimedJob
@@ -16,7 +16,7 @@ from ratchet.model.status import Lane
 
 #: How long after an unanswered claim the store may still make it.
 LOST_CLAIM_WATCH = 60.0
-#: Seconds that a run may wait for its start, and is not handed back.
+#: A run that may start later is not handed back while it waits for that; but for so many seconds at most.
 LONGEST_DELAY = 1.0
 
 
@@ -37,38 +37,46 @@ class Coordinator:
         most_unwritten: int = 2_000,
     ) -> None:
         self.lanes = dict(lanes)
-        self._unwritten = unwritten
+        self.unwritten = unwritten  # how many runs have ended here and are not written to the store yet
         self._most_unwritten = most_unwritten
         self._is_behind = False
         self._tools = tools
         self._clock = clock
-        self._held: dict[
-            int, Run
-        ] = {}  # by the number of the job's id: hashes and comparisons of ids are Python's
+        # By the number of the job's id: UUID hashes and compares in Python code.
+        self._held: dict[int, Run] = {}
         self._asking: set[UUID] = set()
-        self._lingering: dict[UUID, Run] = {}  # by claim: ended for the store, but their code still runs
-        self._lost: dict[UUID, float] = {}  # claims without an answer: they may be made even later
+        self._still_running: dict[UUID, Run] = {}  # by claim: ended for the store, but their code still runs
+        self._lost: dict[UUID, float] = {}  # claims without an answer: the store may still make them
         self._lock = threading.Lock()
-        self.departures = Departures(lambda lane, run: self.lanes[lane].depart(run), clock.monotonic)
+        self.planned_starts = PlannedStarts(
+            lambda lane, run: self.lanes[lane].accept_planned(run), clock.monotonic
+        )
 
     # --- claiming ---
 
     def wanted(self, lane: Lane) -> int:
         """
-        How many more jobs to claim for a lane: less what waits for its start, and will then want a slot.
+        How many more jobs to claim for a lane. Runs whose start is planned count: they will need a slot.
 
-        Nothing while outcomes come faster than the store takes them: what has ended here and is not written
-        there would be run again after a crash, and there is no end to how much that could be.
+        None while runs end faster than the store takes their outcomes. What has ended here and is not written
+        there would run again after a crash, and without this limit that could be any number of jobs.
         """
-        if self._unwritten() > self._most_unwritten:
-            self._is_behind = True  # whoever writes the rest from now on sees it, and says so
+        if self.unwritten() > self._most_unwritten:
+            self._is_behind = (
+                True  # set before the next look: whoever writes the rest sees it (`has_caught_up`)
+            )
         if self._is_behind and not self.has_caught_up():
             return 0
-        return self.lanes[lane].wanted() - self.departures.count(lane)
+        wanted = self.lanes[lane].wanted()
+        return wanted - self.planned_starts.count(lane) if self.planned_starts.waiting else wanted
+
+    def has_planned_start(self, lane: Lane) -> bool:
+        """True while a run of this lane waits for its planned start."""
+        return bool(self.planned_starts.waiting) and self.planned_starts.count(lane) > 0
 
     def has_caught_up(self) -> bool:
-        """True once when so much has been written that jobs may be claimed again."""
-        if self._is_behind and self._unwritten() <= self._most_unwritten // 2:
+        """True once, when enough has been written to claim jobs again."""
+        if self._is_behind and self.unwritten() <= self._most_unwritten // 2:
             self._is_behind = False
             return True
         return False
@@ -90,7 +98,7 @@ class Coordinator:
             self._lost[claim_id] = self._clock.monotonic()
 
     def has_lost_claims(self) -> bool:
-        """True after a claim or a hand-back without an answer: what it left must be looked for."""
+        """True after a claim or a hand-back without an answer: the store must be searched for what it left."""
         return bool(self._lost)
 
     def looked_for_lost_claims(self) -> None:
@@ -111,33 +119,33 @@ class Coordinator:
         self.lanes[lane].accept([run for run in runs if run.job.claim.start_at is None])
         for run in runs:
             if run.job.claim.start_at is not None:
-                # its wait for a slot begins with its start; but a clock that went back must not hold it for long
+                # Its wait for a slot begins with its start; but a clock that was put back must not hold it for long.
                 delay = (run.job.claim.start_at - self._clock.now()).total_seconds()
                 run.accepted += min(max(delay, 0.0), LONGEST_DELAY)
-                self.departures.add(lane, run, run.job.claim.start_at)
+                self.planned_starts.add(lane, run, run.job.claim.start_at)
 
-    def release(self, run: Run, *, lingers: bool = False) -> None:
-        """The store has answered: this run is no longer ours, except for its key while its code *lingers*."""
+    def release(self, run: Run, *, still_running: bool = False) -> None:
+        """The store has answered: this run is no longer ours, but for its key while its code is *still_running*."""
         with self._lock:
             if self._held.get(number := run.job_id.int) is run:
                 del self._held[number]
-            if lingers:
-                self._lingering[run.job.claim.claim_id] = run
+            if still_running:
+                self._still_running[run.job.claim.claim_id] = run
                 return
-            if self._lingering:
-                self._lingering.pop(run.job.claim.claim_id, None)
-        run.part()
+            if self._still_running:
+                self._still_running.pop(run.job.claim.claim_id, None)
+        run.forget_context()
 
     # --- asking ---
 
     def tokens(self) -> list[UUID]:
-        """Every claim token that may stand in the store under this node's name with good reason."""
+        """Every claim token under which the store may rightly hold something for this node."""
         with self._lock:
             held = {run.job.claim.claim_id for run in self._held.values()}
-            return list(held | self._asking | self._lingering.keys())
+            return list(held | self._asking | self._still_running.keys())
 
     def held(self) -> list[Run]:
-        """Every run that is not settled yet."""
+        """Every run whose end the store has not answered yet."""
         with self._lock:
             return list(self._held.values())
 
@@ -146,7 +154,7 @@ class Coordinator:
         return [run for lane in self.lanes.values() for run in lane.running()]
 
     def has_suspect(self) -> bool:
-        """True while this node runs a job that was there in two crashes."""
+        """True while this node runs a job that was running in two crashes."""
         return any(run.job.claim.crashes >= SUSPECT_AFTER for run in self.held())
 
     @property
@@ -201,7 +209,7 @@ class Coordinator:
 
     def withdraw(self, before: float) -> list[Run]:
         """Unstarted runs that were accepted before *before*; they are no longer held."""
-        runs = self.departures.withdraw(before)
+        runs = self.planned_starts.withdraw(before)
         runs += [run for lane in self.lanes.values() for run in lane.withdraw(before)]
         for run in runs:
             self.release(run)

@@ -1,8 +1,8 @@
 """
-What follows from an outcome: the failure pipeline, as one pure function.
+What follows from the end of a run, as one pure function: every outcome has one case.
 
-The order is the specification's: count the attempt, `do_not_retry` and `no_retry_for`, the retry
-policy, the attempt counter, the delay.
+A failure is asked in the order of the specification: count the attempt, `do_not_retry` and `no_retry_for`, the
+retry policy, the attempt counter, the delay.
 """
 
 from __future__ import annotations
@@ -16,36 +16,48 @@ from datetime import datetime, timedelta
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.decision import (
+    BadCheckpoint,
+    ClaimLost,
+    Committed,
+    Confirm,
     CountCrash,
     Crashed,
-    Decision,
     ErrorRecord,
+    Expire,
+    Expired,
     Fail,
     HandBack,
     Interrupted,
+    KeepHeld,
     NotStarted,
     Outcome,
+    Park,
     Postponed,
     Raised,
     Reschedule,
     Retry,
     Returned,
+    RunDecision,
+    Settle,
+    StoppedLate,
     Succeed,
+    TargetMissing,
     TimedOut,
+    Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, do_not_retry_reason
+from ratchet.model.errors import JobTimeout, TargetNotAllowed, do_not_retry_reason
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.retry_policy import RetryPolicy
 
 logger = logging.getLogger("ratchet.engine")
 
-#: A retry of a run whose code has not ended waits for it, but not forever.
-LINGER_LIMIT = timedelta(seconds=60)
+#: A retry waits for earlier code of its job that is still running, but no longer than this.
+STILL_RUNNING_LIMIT = timedelta(seconds=60)
 
 
-class Judge:
-    """Turns outcomes into decisions; holds what the pipeline consults and nothing that changes."""
+class Decider:
+    """Turns outcomes into decisions. It holds what the failure pipeline asks, and nothing that changes."""
 
     def __init__(
         self,
@@ -64,16 +76,18 @@ class Judge:
         self._traceback_limit = traceback_limit
         self._dice = dice or random.Random()
 
-    def decide(self, outcome: Outcome, job: ClaimedJob, *, now: datetime) -> Decision:
+    def decide(self, outcome: Outcome, job: ClaimedJob, *, now: datetime) -> RunDecision:
         """The decision for one run of *job* that ended with *outcome* at *now*."""
         match outcome:
             case Returned(result, truncated):
                 return Succeed(result=result, truncated=truncated)
-            case Raised(error):
+            case Raised(TargetNotAllowed() as error):
+                return self._dead_letter(self.record(error), "target not allowed")
+            case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout, stopped):
                 error = JobTimeout(f"the run exceeded its timeout of {format_duration(timeout)}")
-                return self._failure(error, job, now, timed_out=True, lingers=not stopped)
+                return self._failure(error, job, now, timed_out=True, still_running=not stopped)
             case Postponed(delay, counted, reason):
                 if counted:
                     return self._failure(_Postponement(reason or "not ready yet"), job, now, delay=delay)
@@ -82,11 +96,18 @@ class Judge:
                 return HandBack()
             case Crashed(detail):
                 return CountCrash(detail=detail, max_crashes=self._max_crashes)
-
-    def failure(self, error: BaseException, reason: str) -> Fail:
-        """A dead letter without a pipeline: for errors that no retry could mend."""
-        record = self.record(error)
-        return Fail(error=record, reason=reason, error_hash=error_hash(record))
+            case TargetMissing(reason):
+                return Park(reason=reason)
+            case Expired():
+                return Expire()
+            case ClaimLost(stopped):
+                return Settle() if stopped else KeepHeld()
+            case StoppedLate():
+                return Settle()
+            case Committed(completion, answer):
+                return Confirm(completion=completion, answer=answer)
+            case Unstorable(error):
+                return self._dead_letter(_bare_record(error), "unstorable data")
 
     def record(self, error: BaseException) -> ErrorRecord:
         """*error* as it may be stored: sanitized once, capped, with its traceback."""
@@ -105,18 +126,22 @@ class Judge:
         now: datetime,
         *,
         timed_out: bool = False,
-        lingers: bool = False,
+        still_running: bool = False,
         delay: timedelta | None = None,
-    ) -> Decision:
+    ) -> Fail | Retry:
         attempt = job.claim.attempt
         record = self.record(error)
         refusal = self._refusal(error, job, attempt)
         if refusal is not None:
-            return Fail(error=record, reason=refusal, error_hash=error_hash(record), timed_out=timed_out)
+            return self._dead_letter(record, refusal, timed_out=timed_out)
         wait = delay if delay is not None else self._delay(error, job, attempt)
-        if lingers:
-            wait = max(wait, LINGER_LIMIT)
+        if still_running:
+            wait = max(wait, STILL_RUNNING_LIMIT)
         return Retry(at=now + wait, error=record, timed_out=timed_out)
+
+    @staticmethod
+    def _dead_letter(record: ErrorRecord, reason: str, *, timed_out: bool = False) -> Fail:
+        return Fail(error=record, reason=reason, error_hash=_error_hash(record), timed_out=timed_out)
 
     def _refusal(self, error: BaseException, job: ClaimedJob, attempt: int) -> str | None:
         """Why there is no further attempt; None if there is one."""
@@ -160,9 +185,15 @@ class _Postponement(Exception):
     """RetryLater(count=True): a failure with a delay of its own."""
 
 
-def error_hash(record: ErrorRecord) -> str:
+def _error_hash(record: ErrorRecord) -> str:
     """What makes two errors the same alert: class and message."""
     return hashlib.sha256(f"{record.type}\n{record.message}".encode(errors="replace")).hexdigest()
+
+
+def _bare_record(error: Exception) -> ErrorRecord:
+    """Nothing of the run but the name of the error: for data that no store takes."""
+    name = type(error).__name__
+    return ErrorRecord(message=f"{name}: the store refused what the run left behind", type=name)
 
 
 def class_names(cls: type) -> tuple[str, str]:

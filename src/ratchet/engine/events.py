@@ -1,8 +1,8 @@
 """
 Events: listeners of this process, called on one thread, in commit order, at most once.
 
-A listener that raises is logged and does not disturb the others. The queue is bounded: when
-listeners cannot keep up, the oldest rule of observers applies and events are dropped, with a count.
+A listener that raises is logged and does not disturb the others. The queue is bounded: while
+listeners cannot keep up, new events are dropped and counted.
 """
 
 from __future__ import annotations
@@ -30,22 +30,17 @@ class EventBus:
         self._queue: deque[Event] = deque()
         self._dispatching = threading.Lock()
         self.dropped = 0
+        self.has_listeners = False
         self.on_event: Callable[[], None] = lambda: None
 
     def subscribe(self, kind: type[E], listener: Callable[[E], object]) -> None:
         """Call *listener* for every event of *kind* and of what derives from it."""
         self._listeners.setdefault(kind, []).append(listener)
-
-    def unsubscribe(self, kind: type[Event], listener: Listener) -> None:
-        """Call it no more."""
-        if listener in self._listeners.get(kind, ()):
-            self._listeners[kind].remove(listener)
+        self.has_listeners = True
 
     def wants(self, kind: type[Event]) -> bool:
-        """True if anybody listens; events nobody hears are not even made."""
-        return bool(self._listeners) and any(
-            listeners and issubclass(kind, heard) for heard, listeners in self._listeners.items()
-        )
+        """True if anybody listens for *kind*; an event that nobody hears need not be made."""
+        return any(issubclass(kind, heard) for heard in self._listeners)
 
     def publish(self, event: Event) -> None:
         """Queue *event*; never blocks and never raises."""

@@ -20,8 +20,8 @@ from ratchet.spi.store.transitions import JobBatchStatusStore
 
 logger = logging.getLogger("ratchet.engine")
 
-#: The part of the time that beats which read every claim of the node may take, and how many seconds they may be
-#: apart for that.
+#: Beats that read every claim of the node may take this share of the time. Where they are slow, they are further
+#: apart for that, by so many seconds at most.
 READING_SHARE = 0.02
 READING_LATEST = 60.0
 
@@ -41,8 +41,8 @@ class Heartbeat:
     """
     Beats, and compares what the store says this node holds with what it knows.
 
-    It is also the watch by which this node judges others (`mark`, `unbroken_since`, `watched_until`): time
-    in which its own beats did not go through is no time in which it may have seen theirs.
+    It also keeps the time by which this node judges others (`mark`, `unbroken_since`, `watched_until`). While
+    its own beats do not go through, it may not see theirs either, so that time does not count.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class Heartbeat:
         self._lateness = 0.0
         self.false_rescues = 0
         self.replaces: str | None = None  # the incarnation that was declared dead last
-        #: While another node is quiet: how often to beat at least, so that its silence can be judged.
-        self.vigil: timedelta | None = None
+        #: While a beat of another node is missing: how often to beat at least, so that its silence can be judged.
+        self.judging_interval: timedelta | None = None
 
     @property
     def interval(self) -> timedelta:
         """Time from the last beat to the next."""
         usual = self.pace.current.heartbeat
-        return usual if self.vigil is None else min(usual, self.vigil)
+        return usual if self.judging_interval is None else min(usual, self.judging_interval)
 
     @property
-    def is_pressing(self) -> bool:
-        """True if there is work under a silence that was declared for a node without any."""
+    def must_beat(self) -> bool:
+        """True if this node has work, but has declared the longer silence of a node without any."""
         return self.pace.is_slow and not self._coordinator.idle
 
     def mark(self) -> Mark:
@@ -97,18 +97,18 @@ class Heartbeat:
         """
         Since when no two beats in a row were further apart than *longest_gap* seconds; None before the first.
 
-        Whoever asks for the first time hears of the last beat: what was before was not watched for this.
+        The first question about a gap is answered with the last beat: earlier ones were not compared with it.
         """
         if self._last is None:
             return None
         return self._unbroken.setdefault(longest_gap, Mark(self._last, self._lateness))
 
     def watched_until(self, mark: Mark, seconds: float) -> float:
-        """When (monotonic) this node will have watched for *seconds* since *mark*, if no beat is late from here on."""
+        """When (monotonic) this node will have watched for *seconds* since *mark*, if no beat is late from now on."""
         return mark.at + seconds + (self._lateness - mark.lateness)
 
     def register(self, now: datetime) -> None:
-        """Become known to the cluster; also the place to learn the database's time."""
+        """Become known to the cluster, and learn the database's time."""
         self._sample()
         self.pace.reset()
         liveness, info = self.pace.current, self._info()
@@ -134,8 +134,8 @@ class Heartbeat:
         """
         One beat; False if this node was declared dead and had to start over.
 
-        As a rule it reads every claim of this node. Where a store has to read over much that has ended to find them,
-        because no vacuum may remove it, most beats ask for the jobs only that this node knows of.
+        As a rule it reads every claim of this node. Where that is slow, because the store has to read many dead rows
+        that cannot be vacuumed yet, most beats ask only for the jobs that this node knows of.
         """
         known_before = self._coordinator.held()
         has_lost = self._coordinator.has_lost_claims()
@@ -169,7 +169,7 @@ class Heartbeat:
         try:
             answer = self._nodes.beat(self._identity.node_id, now=now, change=change, known=known)
         except BaseException:
-            # Whether it was written is unknown: as if the shorter silence were, until a beat says otherwise.
+            # Whether it was written is unknown. The shorter silence is assumed until a beat goes through.
             self.pace.reset()
             self._declared = None
             raise
@@ -178,7 +178,7 @@ class Heartbeat:
         return answer
 
     def _note_gap(self, at: float) -> None:
-        """A beat that came late breaks a series, or at least does not count as time in which others were watched."""
+        """A late beat is no time in which others were watched; a very late one breaks the series."""
         if self._last is not None:
             gap = at - self._last
             self._lateness += max(0.0, gap - self._expected.total_seconds())

@@ -58,7 +58,7 @@ class JobLogHandler(logging.Handler):
             text = self.format(record)
         except Exception as error:
             text = f"(this line could not be formatted: {type(error).__name__})"
-        # Cut first, so that a huge line costs little; what is cut off cannot leak.
+        # Cut first, so that sanitizing a huge line costs little; what is cut off cannot leak.
         return self._sanitizer.sanitize_text(text[: self._line_limit * 2])[: self._line_limit]
 
 
@@ -72,7 +72,7 @@ class LogWriter:
         self._lock = threading.Lock()
 
     def run_once(self, now: datetime) -> int:
-        """Store what is waiting; how many lines. A store that is away leaves them waiting."""
+        """Store what is waiting; how many lines. They go on waiting while the store is away."""
         entries = self._handler.entries
         if not entries:
             return 0

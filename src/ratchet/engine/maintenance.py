@@ -22,11 +22,12 @@ LOCK = "ratchet.maintenance"
 LEASE = timedelta(minutes=5)
 BATCH = 500
 ROUNDS = 20
-#: Rows of dead nodes are kept this long, for people who ask what happened.
+#: Rows of dead nodes are kept this long, so that people can see what happened.
 DEAD_NODES_KEPT = timedelta(days=1)
-#: Streams, one for each combination of queue, lane, gates and keys, are kept this long without a job, and then once more.
+#: A stream (one combination of queue, lane, gates and keys) without jobs is set aside after this long, and deleted
+#: after as long again.
 UNUSED_STREAMS_KEPT = timedelta(days=3)
-#: Whether every waiting job has its stream is a look at all of them: not with each round.
+#: Finding unused streams reads all waiting jobs, so it is not done in every round.
 STREAMS_REST = timedelta(hours=1)
 LONGEST_REST = timedelta(hours=1)
 
@@ -54,8 +55,8 @@ class Housekeeping:
     """
     Moves old jobs to the archive and deletes what is older still.
 
-    One node at a time, under a lock that it renews; in small batches, so that nobody waits for it. A round that
-    found nothing it may touch is not repeated soon: an idle cluster writes nothing.
+    One node does it at a time, under a lock that it renews, and in small batches, so that no other transaction waits
+    for long. A round that found nothing to do is not repeated soon: an idle cluster writes nothing.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Housekeeping:
         self._streams_at: datetime | None = None
 
     def run_once(self, now: datetime) -> int:
-        """One round of everything; how many rows were moved or deleted. 0 also if another node is at it."""
+        """One round of everything; how many rows were moved or deleted. 0 also while another node does it."""
         if self._resting_until is not None and now < self._resting_until:
             return 0
         if not self._has_work(now):
@@ -99,14 +100,14 @@ class Housekeeping:
         return [keep for keep in keeps if keep is not None]
 
     def _rest(self) -> timedelta:
-        """After a round that found nothing: what is old but may not go yet would be looked at every minute."""
+        """How long to wait after a round that found nothing. What is old but may not go yet is not read every minute."""
         return min([LONGEST_REST, *(keep / 10 for keep in self._keeps())])
 
     def _has_work(self, now: datetime) -> bool:
         """
-        A look before the lock: is anything old enough to have something about it that goes?
+        A look before the lock is taken: is any job old enough to be archived or to lose a part?
 
-        Not a search by time, which reads every job there is to find that none is old.
+        It asks for the oldest job only. A search by time would read every job to find that none is old.
         """
         if (keeps := self._keeps()) and _is_before(self._store.oldest_created_at(), now - min(keeps)):
             return True
@@ -149,7 +150,7 @@ class Housekeeping:
 
 
 class _Lease:
-    """The lock of one round; a node that was frozen meanwhile finds that it holds it no longer, and stops."""
+    """The lock of one round. A node that was frozen in the meantime no longer holds it, and stops."""
 
     def __init__(self, locks: LockStore, holder: str, token: UUID, clock: Clock) -> None:
         self._locks = locks
@@ -165,7 +166,7 @@ class _Lease:
         return held
 
     def renew(self) -> bool:
-        """False if somebody else has it now; asks the store only when a good part of the time is over."""
+        """False if another node has it now. Asks the store only when a quarter of the lease is over."""
         return self._clock.monotonic() < self._renew_at or self.take(self._clock.now())
 
     def release(self) -> None:

@@ -58,7 +58,7 @@ class ManualNode:
         self.assembly.expiry.run_once(now)
         self.assembly.batch_recovery.run_once(now)
         self.assembly.recurring.run_once(now)
-        self.assembly.poller.woken()  # what the caller has submitted since, nobody announced
+        self.assembly.poller.woken()  # nothing announces what the caller has submitted
         self.assembly.poller.run_once(now)
         performed = 0
         for lane in self.assembly.coordinator.lanes.values():

@@ -46,7 +46,7 @@ class Node:
 
     Services drive the passive parts: poller, completer, heartbeat with orphan recovery, watch,
     sweeps, schedules, events. `stop` hands back what has not started, waits for the rest, then
-    interrupts it; code that does not end keeps its claim, and the node goes on beating for it.
+    interrupts it; code that does not stop keeps its claim, and the node goes on beating for it.
     """
 
     def __init__(self, parts: NodeParts) -> None:
@@ -59,7 +59,7 @@ class Node:
         self._beating: Service | None = None
         self._polling: Service | None = None
         self._watching: Service | None = None
-        self._lingers = False
+        self._has_running_code = False
         self._on_ended: Callable[[], None] = lambda: None
 
     # --- life ---
@@ -101,7 +101,7 @@ class Node:
             if ended:
                 self._shut_down()
             else:
-                self._linger()
+                self._beat_until_ended()
             self._phase = Phase.STOPPED
             return ended
 
@@ -117,7 +117,7 @@ class Node:
 
     @property
     def assembly(self) -> Assembly:
-        """The parts, for those who look closely."""
+        """The parts of this node, for tests and supervisors."""
         return self._assembly
 
     # --- from outside ---
@@ -141,16 +141,16 @@ class Node:
     @property
     def is_idle(self) -> bool:
         """True if nothing is claimed and nothing waits to be written."""
-        return self._assembly.coordinator.idle and not self._assembly.completer.backlog
+        return self._assembly.coordinator.idle and not self._assembly.completer.backlog()
 
     def pulse(self) -> float | None:
-        """When the poll loop last came round (monotonic): a supervisor beats only for a node that turns."""
+        """When the last poll ended (monotonic): a supervisor beats only for a node that still polls."""
         return None if self._polling is None else self._polling.last_step_at
 
     def when_ended(self, action: Callable[[], None]) -> None:
-        """Call *action* when code that lingers has ended at last; at once if there is none."""
+        """Call *action* when code that did not stop has ended at last; at once if there is none."""
         with self._lock:
-            if self._lingers:
+            if self._has_running_code:
                 self._on_ended = action
                 return
         action()
@@ -167,7 +167,6 @@ class Node:
             "executor": self._parts.executor,
             "on_started": assembly.announcer.started,
             "on_room": self._room,
-            "on_lingered": assembly.completer.settle,
             "max_prefetch": options.max_prefetch,
             "prefetch_window": options.prefetch_window.total_seconds(),
         }
@@ -175,18 +174,16 @@ class Node:
 
     def _start_services(self, assembly: Assembly) -> None:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
-        heart, departures = assembly.heartbeat, assembly.coordinator.departures
+        heart, starts = assembly.heartbeat, assembly.coordinator.planned_starts
         beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
         usual = heart.interval.total_seconds()
 
         def poll() -> float:
             assembly.poller.run_once(clock.now())
-            if heart.is_pressing and self._beating is not None:
+            if heart.pace.is_slow and heart.must_beat and self._beating is not None:
                 self._beating.wake()
             rest = assembly.poller.rest.total_seconds()
-            cluster = self._parts.cluster
-            woken = cluster is not None and getattr(cluster, "connected", True)
-            return rest if woken else min(rest, UNWOKEN_PAUSE)
+            return rest if rest <= UNWOKEN_PAUSE or self._is_woken() else UNWOKEN_PAUSE
 
         def complete() -> float:
             assembly.completer.wait(1.0)
@@ -196,12 +193,12 @@ class Node:
             return 0.0
 
         def heartbeat() -> float:
-            """Beat, then judge others, never the other way round; in between, only look."""
+            """Beat first, then judge others. Between two beats, only look at them."""
             begun, orphans = clock.monotonic(), assembly.orphans
             if (
                 begun >= beaten["at"] + heart.interval.total_seconds()
                 or orphans.rest() <= 0
-                or heart.is_pressing
+                or heart.must_beat
             ):
                 heart.run_once(clock.now())
                 beaten["at"] = begun
@@ -209,7 +206,7 @@ class Node:
             else:
                 orphans.look()
             due = beaten["at"] + heart.interval.total_seconds()
-            look = min(usual, orphans.stride) / 2
+            look = min(usual, orphans.shortest_interval) / 2
             return max(0.0, min(due - clock.monotonic(), look, max(orphans.rest(), SHORTEST_LOOK)))
 
         def watch() -> float:
@@ -229,9 +226,9 @@ class Node:
             assembly.recurring.run_once(clock.now())
             return assembly.recurring.rest(clock.now())
 
-        def depart() -> float:
-            departures.run_once(clock.now())
-            return departures.rest(clock.now()).total_seconds()
+        def start_planned() -> float:
+            starts.run_once(clock.now())
+            return starts.rest(clock.now()).total_seconds()
 
         def tell() -> float:
             self._parts.bus.run_once()
@@ -244,19 +241,19 @@ class Node:
 
         self._polling = service("poller", poll)
         self._completing = service("completer", complete)
-        # After an outage everybody is observed anew: who comes back later than a beat looks dead again.
+        # After an outage every node is observed anew: one that comes back later than a beat looks dead again.
         self._beating = service("heartbeat", heartbeat, min(LONGEST_PAUSE, usual / 2))
         self._watching = service("watch", watch)
         telling = service("events", tell)
-        departing = service("departures", depart)
-        departures.on_added = departing.wake
+        starting = service("planned-starts", start_planned)
+        starts.on_added = starting.wake
         self._parts.bus.on_event = telling.wake
         self._services = [
             self._completing,
             self._beating,
             self._watching,
             telling,
-            departing,
+            starting,
             service("expiry", sweep),
             service("housekeeping", clean),
             service("schedules", fire),
@@ -271,8 +268,13 @@ class Node:
             cluster.register_wakeup_listener(self.wake)
             cluster.start()
 
+    def _is_woken(self) -> bool:
+        """True while wakeups of other processes arrive."""
+        cluster = self._parts.cluster
+        return cluster is not None and getattr(cluster, "connected", True)
+
     def _room(self) -> None:
-        """A lane has run dry while there may be more, or may be given more again: poll now."""
+        """A lane needs more jobs, or jobs may be claimed again: poll now."""
         if self._polling is not None and self._phase is Phase.RUNNING:
             self._polling.wake()
 
@@ -341,8 +343,8 @@ class Node:
         except StoreError as error:
             logger.warning("the node could not deregister (%s); others will notice its silence", error)
 
-    def _linger(self) -> None:
-        """Some code does not end. Its claims are kept and the node goes on beating, as draining, until it does."""
+    def _beat_until_ended(self) -> None:
+        """Some code does not stop. Its claims are kept and the node goes on beating, as draining, until it ends."""
         logger.warning(
             "%d jobs did not stop; this process goes on beating for them",
             len(self._assembly.coordinator.held()),
@@ -353,8 +355,8 @@ class Node:
                 time.sleep(0.1)
             with self._lock:
                 self._shut_down()
-                self._lingers = False
+                self._has_running_code = False
                 self._on_ended()
 
-        self._lingers = True
-        threading.Thread(target=wait_and_leave, name="ratchet-linger", daemon=True).start()
+        self._has_running_code = True
+        threading.Thread(target=wait_and_leave, name="ratchet-last-runs", daemon=True).start()

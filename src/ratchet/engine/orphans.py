@@ -32,17 +32,18 @@ class Rescuing(Protocol):
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]: ...
 
 
-#: The part of the time that looks for strays may take, and how many seconds they may be apart for that.
-STRAYS_SHARE = 0.02
-STRAYS_LATEST = 15.0
+#: Looking for claims of dead nodes may take this share of the time. Where it is slow, it is done less often for
+#: that, but at least every so many seconds.
+UNOWNED_SHARE = 0.02
+UNOWNED_LATEST = 15.0
 
 
 class OrphanRecovery:
     """
     Declares a node dead when its beat has not moved for its silence, by this node's own watch.
 
-    No clocks are compared. The watch runs only while this node's own beats go through without a
-    gap: a database restart silences everybody, and afterwards everybody is observed anew. A
+    No clocks are compared. Time counts only while this node's own beats go through without a
+    gap: a database restart silences every node, and afterwards every node is observed anew. A
     requeued job may still be running on a node that is slow rather than dead. That is safe:
     requeueing moves the fence, so the slow node's result is refused.
     """
@@ -66,15 +67,15 @@ class OrphanRecovery:
         self._seen: dict[str, tuple[int, Mark]] = {}
         self._dead: dict[str, int] = {}
         self._due: float | None = None
-        self._stride: timedelta | None = None
-        self._strays_at = float("-inf")
+        self._shortest_interval: timedelta | None = None
+        self._unowned_at = float("-inf")
         self.rescued = 0
 
     def look(self) -> list[NodeRecord]:
         """
         Observe the beats of all nodes that are not dead, and judge nobody.
 
-        A read: a beat that is seen sooner to have stopped is rescued sooner.
+        It only reads. The sooner a node's last beat is seen, the sooner its silence is over.
         """
         found = self._nodes.nodes(counting=False)
         self._dead = {node.node_id: node.beat for node in found if node.state is NodeState.DEAD}
@@ -82,27 +83,27 @@ class OrphanRecovery:
         self._observe(nodes)
         others = [node for node in nodes if node.node_id != self._identity.node_id]
         self._due = min((self._silent_at(node) for node in others), default=None)
-        self._stride = min((node.beat_interval for node in others), default=None)
-        self._heartbeat.vigil = min(
+        self._shortest_interval = min((node.beat_interval for node in others), default=None)
+        self._heartbeat.judging_interval = min(
             (node.beat_interval for node in others if self._is_quiet(node)), default=None
         )
         return nodes
 
     @property
-    def stride(self) -> float:
-        """Seconds within which a node that was seen should beat again, at the most frequent; endless if none is there."""
-        return float("inf") if self._stride is None else self._stride.total_seconds()
+    def shortest_interval(self) -> float:
+        """The shortest beat interval, in seconds, of the other nodes; infinite if there are none."""
+        return float("inf") if self._shortest_interval is None else self._shortest_interval.total_seconds()
 
     def rest(self) -> float:
-        """Seconds until a node that beats no more will have been silent for long enough; endless if none is there."""
+        """Seconds until the first of the other nodes counts as dead if it does not beat; infinite if there are none."""
         return float("inf") if self._due is None else max(0.0, self._due - self._clock.monotonic())
 
     def run_once(self, now: datetime) -> int:
         """
         Look at all nodes once; how many were rescued.
 
-        Right after a beat of this node's own that went through: where writes are held up for
-        everybody, nobody is judged before they flow again.
+        To be called right after a beat of this node's own that went through: while all writes are held up,
+        no node may be judged.
         """
         nodes = self.look()
         at = self._clock.monotonic()
@@ -110,25 +111,25 @@ class OrphanRecovery:
         for node in nodes:
             if node.node_id != self._identity.node_id and self._silent_at(node) <= at:
                 rescued += self._rescue(node, self._seen[node.node_id][0], now)
-        self._hand_back_strays(now)
+        self._hand_back_unowned(now)
         return rescued
 
-    def _hand_back_strays(self, now: datetime) -> None:
+    def _hand_back_unowned(self, now: datetime) -> None:
         """
-        Return what a dead node still holds.
+        Return what dead nodes still hold.
 
-        That is what its rescue could not have, because a transaction of the dead was still open, and what
-        it has claimed after its end: a frozen node that wakes may do so before its next beat tells it.
-        Nobody watches it any more, so its claims are looked for by themselves. Late ones count as no crash.
-        The look reads over what cannot be vacuumed yet, so it may take a small part of the time only.
+        That is what a rescue could not have because a transaction of the dead node was still open, and what a
+        node has claimed after it was declared dead: one that was frozen may claim before its next beat tells it.
+        Nobody watches a dead node any more, so this looks for claims, not for nodes. They count as no crash.
+        The store may have to read many dead rows for it, so it may take a small share of the time only.
         """
         begun = self._clock.monotonic()
-        if begun < self._strays_at:
+        if begun < self._unowned_at:
             return
-        strays = self._nodes.strays()
+        unowned = self._nodes.strays()
         ended = self._clock.monotonic()
-        self._strays_at = ended + min((ended - begun) / STRAYS_SHARE, STRAYS_LATEST)
-        for node_id in strays:
+        self._unowned_at = ended + min((ended - begun) / UNOWNED_SHARE, UNOWNED_LATEST)
+        for node_id in unowned:
             if node_id in self._dead:
                 self._take_back(node_id, self._dead[node_id], now)
             back = self._nodes.hand_back_unknown(node_id, (), now=now)
@@ -153,7 +154,7 @@ class OrphanRecovery:
         return self._heartbeat.watched_until(max(since, unbroken), node.silence.total_seconds())
 
     def _is_quiet(self, node: NodeRecord) -> bool:
-        """True if a beat is missing. Whoever beats more slowly than that node has to keep up with it to judge it."""
+        """True if a beat is missing. To judge a node, this one has to beat at least as often."""
         _, since = self._seen[node.node_id]
         return self._clock.monotonic() - since.at > 1.5 * node.beat_interval.total_seconds()
 
@@ -161,7 +162,7 @@ class OrphanRecovery:
         """
         Rescue a node whose process has ended, which its supervisor saw; True if this call did.
 
-        Its silence need not be waited for. Whoever else noticed first has done the same.
+        There is no need to wait for its silence. False if another node was first.
         """
         return any(
             self._rescue(node, node.beat, now) > 0
@@ -184,7 +185,7 @@ class OrphanRecovery:
                 max_crashes=self._max_crashes,
                 now=now,
             )
-        except Conflict as error:  # others may be had
+        except Conflict as error:  # the work of other nodes may be free
             logger.warning("the work of %s cannot be taken back yet: %s", node_id, error)
             return None
         if rescue is None:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from ratchet.model.options import Liveness
 
-#: Beats without work before the pace slows down, each time.
-PATIENCE = 3
+#: After so many beats without work the pace slows down, and again after as many more.
+IDLE_BEATS = 3
 
 
 class Pace:
@@ -15,26 +15,22 @@ class Pace:
     The interval and the silence in force; busy nodes keep the usual ones.
 
     With *slowest* a node without work beats ever more slowly, down to that, and declares a silence that is
-    longer in proportion: nothing that runs depends on its beats. The first job brings the usual pace back
+    longer in proportion: no running job depends on its beats. The first job brings the usual pace back
     at once. Without *slowest* it never changes.
     """
 
     def __init__(self, usual: Liveness, slowest: timedelta | None = None) -> None:
         self.usual = usual
         self.current = usual
+        self.is_slow = False  # the node beats more slowly than usual
         self._slowest = usual.heartbeat if slowest is None else max(slowest, usual.heartbeat)
         self._idle_beats = 0
-
-    @property
-    def is_slow(self) -> bool:
-        """True while the node beats more slowly than usual."""
-        return self.current != self.usual
 
     def wanted(self, *, busy: bool) -> Liveness:
         """The pace to declare with the next beat; it is in force once that beat went through (`declared`)."""
         if busy:
             return self.usual
-        if self._idle_beats + 1 < PATIENCE or self.current.heartbeat >= self._slowest:
+        if self._idle_beats + 1 < IDLE_BEATS or self.current.heartbeat >= self._slowest:
             return self.current
         return self._stretched(min(2 * self.current.heartbeat, self._slowest))
 
@@ -42,10 +38,12 @@ class Pace:
         """A beat that declared *liveness* went through."""
         self._idle_beats = 0 if busy or liveness != self.current else self._idle_beats + 1
         self.current = liveness
+        self.is_slow = liveness != self.usual
 
     def reset(self) -> None:
-        """Begin anew at the usual pace: nobody knows what the row says."""
+        """Go back to the usual pace: what the node's row says is unknown."""
         self.current = self.usual
+        self.is_slow = False
         self._idle_beats = 0
 
     def _stretched(self, heartbeat: timedelta) -> Liveness:
@@ -56,7 +54,7 @@ def longest_gap(heartbeat: timedelta, silence: timedelta) -> float:
     """
     Seconds between two beats of an observer beyond which it may not judge a node of this pace.
 
-    Where writes are held up for everybody, another node's beat may be older than this one's by an
-    interval: what is called late must leave that much of the silence.
+    Where all writes are held up, another node's beat may be older than this one's by an
+    interval. A beat must count as late soon enough to leave that much of the silence.
     """
     return min(2 * heartbeat, max(silence - heartbeat, 1.5 * heartbeat)).total_seconds()

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
-from ratchet.model.claim import ClaimedJob, ClaimRequest, party_of
+from ratchet.model.claim import NO_PARTY, ClaimedJob, ClaimRequest
 from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
@@ -24,19 +24,19 @@ logger = logging.getLogger("ratchet.engine")
 #: How often a node looks for suspects, and for parked targets that it can import.
 SUSPECT_INTERVAL = 1.0
 PARKED_INTERVAL = 10.0
-#: Wakeup after wakeup may keep a poller from looking at the other lanes for so many seconds.
-UNLOOKED = 0.05
-#: Where a lane has enough: it tells the poller when it has not.
-SATED_REST = timedelta(milliseconds=500)
-#: A lane whose next job is known to be due later is not asked before, for at most this many seconds.
-NAP = 0.25
-#: So long before its start a threaded node claims a job behind a rate: it is not late then when the claim is.
+#: Wakeup after wakeup may keep the poller from looking at the other lanes for so many seconds.
+LONGEST_WITHOUT_LOOK = 0.05
+#: The rest while a lane has enough: it wakes the poller when it needs more.
+FULL_REST = timedelta(milliseconds=500)
+#: A due time that was read is trusted for so many seconds: until then the lane is not asked before it.
+DUE_TRUSTED = 0.25
+#: A node with threads claims a job behind a rate this long before its start, so that a late claim makes no late start.
 AHEAD = timedelta(milliseconds=200)
-#: Where all that a lane wants waits for its start already.
-CROWDED_REST = timedelta(milliseconds=20)
-#: A poll that found nothing is followed by another one no sooner: what was due, other nodes are taking.
+#: The rest while a lane wants nothing more because of runs that wait for their planned start.
+PLANNED_REST = timedelta(milliseconds=20)
+#: The shortest rest after a poll that found nothing: other nodes are taking what was due.
 SHORTEST_REST = timedelta(milliseconds=5)
-#: What was claimed is let start before this thread goes on looking: it would only be in its way.
+#: The rest after a claim, so that the claimed jobs can start before this thread goes on looking.
 HAND_OVER = timedelta(milliseconds=1)
 
 
@@ -48,12 +48,12 @@ class Poller:
     """
     Asks the store for work.
 
-    `run_once` polls; `delay` says how long to rest then. While batches come back full there is no
+    `run_once` polls; `rest` says how long to rest then. While batches come back full there is no
     rest, and a rest ends early when the next job is due or a wakeup arrives.
 
-    A wakeup costs one claim, for the lane that the news is for; where nobody said which, for the one that had
-    work last. Then one look at all lanes together says which others have something due, and until when the
-    rest may nap. When the claim has brought jobs, that look waits until they have started.
+    A wakeup costs one claim, for the lane that it names; a wakeup that names no lane is for the one that had
+    work last. Then one look at all lanes together says which others have jobs due, and when the next ones are
+    due. When the claim has brought jobs, that look waits until they have started.
     """
 
     def __init__(
@@ -82,27 +82,28 @@ class Poller:
         self._boost_interval = boost_interval
         self._is_open = is_open
         self._ahead = ahead
-        self._crowded = False
+        self._waits_for_planned = False  # a lane wants nothing because of planned starts
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
         self._suspects_at: float | None = None
-        self._put_off: timedelta | None = None  # until the look for suspects that this poll left out
+        self._suspects_in: timedelta | None = None  # until the look for suspects that this poll left out
         self._rest = timedelta()
-        # the party whose job was claimed last: turns go on there
-        self._served: dict[tuple[Lane, bool], str] = {}
-        self._naps: dict[Lane, Nap] = {}
+        self._served: dict[
+            tuple[Lane, bool], str
+        ] = {}  # the party whose job was claimed last: the next is served now
+        self._next_due: dict[Lane, NextDue] = {}
         self._wakeups = 0
-        self._polled_wakeups = -1  # the first poll is as good as woken
-        self._hints: frozenset[Lane] = frozenset()  # lanes that wakeups were for
-        self._favourite: Lane | None = None  # the lane that had work last
-        self._hungry: set[Lane] = set()  # lanes that got all that they asked for: there may be more
-        self._unlooked_since: float | None = None  # when a look was first left for later
-        self._handed = Tally()  # what was handed over since the last look
+        self._polled_wakeups = -1  # the first poll counts as woken
+        self._named: frozenset[Lane] = frozenset()  # lanes that wakeups named
+        self._last_busy_lane: Lane | None = None
+        self._may_have_more: set[Lane] = set()  # lanes that got all that they asked for
+        self._look_put_off_since: float | None = None
+        self._unobserved = Tally()  # what was claimed since the strategy was last told
 
     def woken(self, lane: Lane | None = None) -> None:
         """A wakeup arrived: there may be new work, for *lane* if that is known."""
-        if lane is not None and lane not in self._hints:
-            self._hints |= {lane}  # one that gets lost between two threads costs a look, nothing else
+        if lane is not None and lane not in self._named:
+            self._named |= {lane}  # a name that gets lost between two threads costs a look, no job
         self._wakeups += 1
         self._strategy.woken()
 
@@ -112,61 +113,62 @@ class Poller:
             self._rest = timedelta(seconds=1)
             return 0
         at, wakeups = self._clock.monotonic(), self._wakeups
-        napping = {lane: nap for lane, nap in self._naps.items() if nap.lasts(now, at, wakeups)}
-        awake = [lane for lane in self._coordinator.lanes if lane not in napping]
-        room = {lane: wanted for lane in awake if (wanted := self._coordinator.wanted(lane)) > 0}
-        self._crowded = any(
-            self._coordinator.departures.count(lane) > 0 for lane in awake if lane not in room
+        resting = {lane: due for lane, due in self._next_due.items() if due.holds(now, at, wakeups)}
+        asked = [lane for lane in self._coordinator.lanes if lane not in resting]
+        room = {lane: wanted for lane in asked if (wanted := self._coordinator.wanted(lane)) > 0}
+        self._waits_for_planned = any(
+            self._coordinator.has_planned_start(lane) for lane in asked if lane not in room
         )
         first = self._first(room, now, wakeups)
         self._polled_wakeups = wakeups
         if not room:
-            self._naps = napping
-            self._rest = self._until_naps_end(self._sated_rest(SATED_REST), now)
+            self._next_due = resting
+            self._rest = self._until_due(self._full_rest(FULL_REST), now)
             return 0
         tally = Tally()
         for lane in first:
             self._claim_for(lane, room[lane], now, tally)
-        self._put_off = None
+        self._suspects_in = None
         if tally.found and not tally.full and self._may_look_later(at):
-            return self._hand_over(tally, napping)
+            return self._hand_over(tally, resting)
         looked = [lane for lane in room if lane not in first] if tally.full else list(room)
-        naps = self._look(looked, first, room, now, wakeups, tally)
+        read = self._look(looked, first, room, now, wakeups, tally)
         if tally.full:
-            return self._go_on(tally, napping | naps)
+            return self._go_on(tally, resting | read)
         if tally.found:
-            return self._hand_over(tally, napping)
-        self._naps = napping | naps
-        self._settle(self._observed(tally), naps, now)
+            return self._hand_over(tally, resting)
+        self._next_due = resting | read
+        self._rest_until_due(self._observed(tally), read, now)
         return 0
 
     def _first(self, room: Collection[Lane], now: datetime, wakeups: int) -> list[Lane]:
         """
-        The lanes to claim for without a look: what a wakeup was for, what is known to be due, where there may be
-        more; and on news of which nobody said for whom, the one that had work last.
+        The lanes to claim for without a look: those that a wakeup named, that have a job due, or that may have more.
+
+        After a wakeup that names no lane, it is the one that had work last.
         """
-        hints, self._hints = self._hints, frozenset()
-        known = {lane for lane, nap in self._naps.items() if nap.due_at is not None and nap.due_at <= now}
-        first = [lane for lane in room if lane in hints or lane in known or lane in self._hungry]
+        named, self._named = self._named, frozenset()
+        due = {lane for lane, read in self._next_due.items() if read.is_due(now)}
+        first = [lane for lane in room if lane in named or lane in due or lane in self._may_have_more]
         if not first and wakeups != self._polled_wakeups:
-            return [lane for lane in room if self._favourite in (lane, None)][:1]
+            return [lane for lane in room if self._last_busy_lane in (lane, None)][:1]
         return first
 
     def _claim_for(self, lane: Lane, wanted: int, now: datetime, tally: Tally) -> None:
         jobs = self._claim(lane, wanted, now)
         tally.add(len(jobs), wanted)
         if jobs:
-            self._favourite = lane
+            self._last_busy_lane = lane
         if len(jobs) < wanted:
-            self._hungry.discard(lane)
+            self._may_have_more.discard(lane)
         else:
-            self._hungry.add(lane)
+            self._may_have_more.add(lane)
 
     def _may_look_later(self, at: float) -> bool:
         """True unless wakeup after wakeup has kept it from looking at the other lanes for too long."""
-        if self._unlooked_since is None:
-            self._unlooked_since = at
-        return at - self._unlooked_since < UNLOOKED
+        if self._look_put_off_since is None:
+            self._look_put_off_since = at
+        return at - self._look_put_off_since < LONGEST_WITHOUT_LOOK
 
     def _look(
         self,
@@ -176,66 +178,66 @@ class Poller:
         now: datetime,
         wakeups: int,
         tally: Tally,
-    ) -> dict[Lane, Nap]:
+    ) -> dict[Lane, NextDue]:
         """
-        Look at *lanes*, and now and then for suspects, in one question; claim what is due.
+        Look at *lanes*, and now and then for suspects, with one query; claim what is due.
 
-        How long the others may nap: until the next job is due, a gate opens, a rate lets another one start.
+        Returns when the other lanes have something to claim: a job is due, a gate opens, a rate lets one start.
         """
-        self._unlooked_since = None
+        self._look_put_off_since = None
         self._refresh_parked()
         requests = [self._request(lane, 1) for lane in lanes]
-        wary = self._suspects_are_due()
-        if wary:
+        with_suspects = self._suspects_are_due()
+        if with_suspects:
             requests += [self._request(lane, 1, suspects=True) for lane in room]
         if not requests:
             return {}
         dues = self._claims.next_due_of(requests, now=now)
         read_at = self._clock.monotonic()
-        naps: dict[Lane, Nap] = {}
+        read: dict[Lane, NextDue] = {}
         for lane, due in zip(lanes, dues, strict=False):
             if due is not None and due <= now and lane not in claimed:
                 self._claim_for(lane, room[lane], now, tally)
             else:
-                naps[lane] = Nap(due, read_at, wakeups)
+                read[lane] = NextDue(due, read_at, wakeups)
                 if lane not in claimed:
                     tally.add(0, room[lane])
-        if wary:
+        if with_suspects:
             suspect = [
                 lane
                 for lane, due in zip(room, dues[len(lanes) :], strict=True)
                 if due is not None and due <= now
             ]
             tally.add(self._claim_suspect(suspect, now), 0)
-        return naps
+        return read
 
-    def _hand_over(self, tally: Tally, napping: dict[Lane, Nap]) -> int:
-        """Jobs were found, but not as many as asked for: look for others once these have started."""
-        self._naps = napping
-        self._handed += tally
+    def _hand_over(self, tally: Tally, next_due: dict[Lane, NextDue]) -> int:
+        """Jobs were found, but fewer than asked for: look for others once these have started."""
+        self._next_due = next_due
+        self._unobserved += tally
         self._rest = HAND_OVER
         return tally.found
 
-    def _go_on(self, tally: Tally, naps: dict[Lane, Nap]) -> int:
+    def _go_on(self, tally: Tally, next_due: dict[Lane, NextDue]) -> int:
         """A batch was full: there may be more."""
-        self._naps = naps
+        self._next_due = next_due
         self._observed(tally)
         self._rest = timedelta()
         return tally.found
 
-    def _settle(self, delay: timedelta, naps: Mapping[Lane, Nap], now: datetime) -> None:
-        """Nothing more to claim: rest as the strategy says, until the next job is due."""
-        if len(self._naps) < len(self._coordinator.lanes):
-            delay = self._sated_rest(min(delay, SATED_REST))
-        self._rest = self._until_naps_end(delay, now)
-        if any(nap.due_at is not None and nap.due_at <= now for nap in naps.values()):
+    def _rest_until_due(self, delay: timedelta, read: Mapping[Lane, NextDue], now: datetime) -> None:
+        """Nothing more to claim: rest as the strategy says, or until the next job is due."""
+        if len(self._next_due) < len(self._coordinator.lanes):
+            delay = self._full_rest(min(delay, FULL_REST))
+        self._rest = self._until_due(delay, now)
+        if any(due.is_due(now) for due in read.values()):
             self._rest = max(self._rest, SHORTEST_REST)
-        if self._put_off is not None:
-            self._rest = min(self._rest, self._put_off)
+        if self._suspects_in is not None:
+            self._rest = min(self._rest, self._suspects_in)
 
     def _observed(self, tally: Tally) -> timedelta:
-        """What the strategy says to a poll, and what was handed over before its look was made."""
-        whole, self._handed = self._handed + tally, Tally()
+        """The delay that the strategy chooses after this poll and what was claimed since it was last told."""
+        whole, self._unobserved = self._unobserved + tally, Tally()
         return self._strategy.next_delay(
             PollObservation(
                 found=whole.found,
@@ -260,17 +262,17 @@ class Poller:
             self._coordinator.unanswered(request.claim_id)
             raise
         if jobs:
-            self._served[lane, suspects] = party_of(jobs[-1].body.fairness_key)
+            self._served[lane, suspects] = jobs[-1].body.fairness_key or NO_PARTY
             self._coordinator.accept(lane, jobs)
         self._coordinator.answered(request.claim_id)
         return jobs
 
     def _suspects_are_due(self) -> bool:
-        """True if it is time to look for a job that was there in two crashes, and none is running here."""
+        """True if it is time to look for a job that was running in two crashes, and no such job runs here."""
         at = self._clock.monotonic()
         if self._suspects_at is not None and at - self._suspects_at < SUSPECT_INTERVAL:
-            # What woke this poll may be a suspect: it waits for the look that is due, not for the next poll.
-            self._put_off = timedelta(seconds=SUSPECT_INTERVAL - (at - self._suspects_at))
+            # What woke this poll may be a suspect: the rest ends when the look is due.
+            self._suspects_in = timedelta(seconds=SUSPECT_INTERVAL - (at - self._suspects_at))
             return False
         if self._coordinator.has_suspect():
             return False
@@ -278,10 +280,10 @@ class Poller:
         return True
 
     def _claim_suspect(self, lanes: Iterable[Lane], now: datetime) -> int:
-        """At most one, of the first of *lanes* that gives one."""
+        """Claim one suspect at most, of the first of *lanes* that has one; how many."""
         for lane in lanes:
             if self._coordinator.wanted(lane) > 0 and self._claim(lane, 1, now, suspects=True):
-                self._suspects_at = None  # where one was, another may wait for its end: look at once then
+                self._suspects_at = None  # another one may wait for its end: look again at once then
                 return 1
         return 0
 
@@ -318,18 +320,18 @@ class Poller:
             return False
         return True
 
-    def _sated_rest(self, rest: timedelta) -> timedelta:
-        """Lanes that have enough say when they have not; but not for what waits for its start outside of them."""
-        return min(rest, CROWDED_REST) if self._crowded else rest
+    def _full_rest(self, rest: timedelta) -> timedelta:
+        """Lanes that have enough wake the poller when they need more; but no lane knows of planned starts."""
+        return min(rest, PLANNED_REST) if self._waits_for_planned else rest
 
-    def _until_naps_end(self, delay: timedelta, now: datetime) -> timedelta:
-        """Not beyond the moment at which the next job is due."""
-        dues = [nap.due_at for nap in self._naps.values() if nap.due_at is not None]
-        return min([delay, *(max(due - now, timedelta(milliseconds=1)) for due in dues)])
+    def _until_due(self, delay: timedelta, now: datetime) -> timedelta:
+        """*delay*, or less if a job is due before that."""
+        dues = [due.at for due in self._next_due.values() if due.at is not None]
+        return min([delay, *(max(at - now, timedelta(milliseconds=1)) for at in dues)])
 
 
 class Tally:
-    """What the claims of a poll asked for and found, and whether one of them got all that it asked for."""
+    """How many jobs the claims of a poll asked for and found; ``full``: one of them got all that it asked for."""
 
     __slots__ = ("found", "full", "requested")
 
@@ -348,18 +350,22 @@ class Tally:
         return Tally(self.found + other.found, self.requested + other.requested, full=self.full or other.full)
 
 
-class Nap:
-    """What was found out about a lane: when its next job is due (None: nobody knows), and when that was read."""
+class NextDue:
+    """When the next job of a lane is due (None: nothing is known to come), and when that was read."""
 
-    __slots__ = ("_read_at", "_wakeups", "due_at")
+    __slots__ = ("_read_at", "_wakeups", "at")
 
-    def __init__(self, due_at: datetime | None, read_at: float, wakeups: int) -> None:
-        self.due_at = due_at
+    def __init__(self, at: datetime | None, read_at: float, wakeups: int) -> None:
+        self.at = at
         self._read_at = read_at
         self._wakeups = wakeups
 
-    def lasts(self, now: datetime, at: float, wakeups: int) -> bool:
-        """True while the lane need not be asked: no wakeup since then, nothing due, and not for long."""
-        if wakeups != self._wakeups or at - self._read_at >= NAP:
+    def is_due(self, now: datetime) -> bool:
+        """True if a job is due."""
+        return self.at is not None and self.at <= now
+
+    def holds(self, now: datetime, at: float, wakeups: int) -> bool:
+        """True while the lane need not be asked: read lately, no wakeup since then, and nothing due."""
+        if wakeups != self._wakeups or at - self._read_at >= DUE_TRUSTED:
             return False
-        return self.due_at is None or self.due_at > now
+        return not self.is_due(now)

@@ -28,7 +28,7 @@ logger = logging.getLogger("ratchet.engine")
 #: A fire time that is at most this late is on time.
 GRACE = timedelta(seconds=5)
 BATCH = 100
-#: Fire times that one transaction records, and how many missed ones are recorded one by one at all.
+#: How many fire times one transaction records, and how many missed ones are recorded one by one.
 PORTION = 1000
 MOST_RECORDED = 100_000
 
@@ -54,7 +54,7 @@ class RecurringRuns:
         return created
 
     def rest(self, now: datetime) -> float:
-        """How many seconds nothing will be due, at most one: schedules may change at any time."""
+        """Seconds until the next fire time, at most one: schedules may change at any time."""
         upcoming = [
             r.next_fire_at for r in self._store.schedules() if r.next_fire_at is not None and not r.paused
         ]
@@ -78,7 +78,7 @@ class RecurringRuns:
                 next_fire_at=rest[0].fire_at if rest else upcoming,
                 now=now,
             )
-            if answer is None:  # another node goes on with it, or somebody changed the schedule
+            if answer is None:  # another node was first, or the schedule has changed
                 break
             created += len([fire for fire in answer if _is_run(fire)])
         return created
@@ -151,7 +151,7 @@ def run_spec(spec: ScheduleSpec, fire_at: datetime, ids: IdSource) -> JobSpec:
 
 
 def _spread(spec: ScheduleSpec, fire_at: datetime) -> timedelta:
-    """One fire time's share of the jitter: the same on every node, so that whoever fires decides the same."""
+    """One fire time's share of the jitter: the same on every node, so that it does not matter which one fires."""
     if not spec.jitter:
         return timedelta()
     digest = hashlib.sha256(f"{spec.name}\n{fire_at.isoformat()}".encode()).digest()

@@ -10,10 +10,23 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from ratchet.api.context import JobContext, JobTransaction
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.composition import Signal
-from ratchet.model.decision import Completion, CompletionAnswer
+from ratchet.model.decision import (
+    ClaimLost,
+    Committed,
+    Completion,
+    CompletionAnswer,
+    Expired,
+    Outcome,
+    RunDecision,
+    StoppedLate,
+    TargetMissing,
+    TimedOut,
+)
 from ratchet.model.errors import JobInterrupted, StaleClaim
 from ratchet.model.job import Progress
 from ratchet.model.payload import decode_value, encode_value
@@ -55,10 +68,10 @@ class Run:
         "interrupted_at",
         "interruptible",
         "job",
-        "lingering",
         "log_lines",
         "started",
         "started_at",
+        "still_running",
         "stop",
         "thread_id",
         "told",
@@ -75,7 +88,7 @@ class Run:
         self.stop: Stop | None = None
         self.interrupted_at: float | None = None
         self.finished = False
-        self.lingering = False
+        self.still_running = False  # its code goes on although its attempt has ended (`give_up`)
         self.interruptible = False
         self.told = False  # an interruption was sent to the thread, or raised in it
         self.thread_id: int | None = None
@@ -113,8 +126,8 @@ class Run:
 
     @property
     def context(self) -> JobContext:
-        # Made when somebody asks, and forgotten in the end (`part`): run and context refer to each other, and only the
-        # garbage collector would free them. Most jobs never ask.
+        # Made on demand, and forgotten in the end (`forget_context`): run and context refer to each other, so only
+        # the garbage collector would free them. Most jobs never ask for it.
         if self._context is None:
             with self._lock:
                 if self._context is None:
@@ -213,13 +226,32 @@ class Run:
             return True
 
     def give_up(self) -> bool:
-        """Take that right away from code that does not stop; its end is awaited with `settle`."""
+        """Take that right away from code that does not stop; when it ends at last, that is a `StoppedLate`."""
         with self._lock:
             if self.finished:
                 return False
             self.finished = True
-            self.lingering = True
+            self.still_running = True
             return True
+
+    def ended_with(self, outcome: Outcome) -> Outcome:
+        """
+        What happened, all in all, to a run whose code ended with *outcome*.
+
+        A job's own commit counts, whatever its code did after it. So does losing the claim: the store would
+        refuse any other outcome.
+        """
+        if self.stop is None and self.committed is None:
+            return outcome
+        if isinstance(outcome, TargetMissing | StoppedLate):
+            return outcome
+        if self.committed is not None:
+            return Committed(*self.committed)
+        if self.stop is Stop.EXPIRED:
+            return Expired()
+        if self.stop in (Stop.CANCELED, Stop.LOST) and not isinstance(outcome, TimedOut):
+            return ClaimLost(stopped=not self.still_running)
+        return outcome
 
     def guarded(self, action: Callable[[], None]) -> bool:
         """Run *action* only while the target's code runs; the worker cannot leave it meanwhile."""
@@ -237,7 +269,7 @@ class Run:
             self.interruptible = True
 
     def leave(self) -> None:
-        """From here on nobody sends an interruption any more."""
+        """From here on no interruption is sent any more."""
         with self._lock:
             self.interruptible = False
 
@@ -247,7 +279,7 @@ class Run:
         Keep interruptions out of the engine's own code on the job's thread.
 
         One that arrives between taking a connection or a lock and noting that it was taken would
-        leave it taken for ever. It is raised here instead, before the block or after it.
+        leave it taken forever. It is raised here instead, before the block or after it.
         """
         exposed = self._hide()
         try:
@@ -287,10 +319,10 @@ class Run:
             yield
         finally:
             self._set_interruptible(False)
-            self._raise_if_stopped()  # also in place of an error: nothing may arrive later
+            self._raise_if_stopped()  # also in place of an error: no interruption may come later
 
     def _hide(self) -> bool:
-        """True if the calling thread is the job's own and could be interrupted until now; others never are."""
+        """True if the calling thread is the job's own and could be interrupted until now. Other threads never can."""
         return self.thread_id == threading.get_ident() and self._set_interruptible(False)
 
     def _set_interruptible(self, value: bool) -> bool:
@@ -303,8 +335,9 @@ class Run:
         """
         Raise what was held back while the thread was hidden.
 
-        One that was sent before may still be under way to this thread: it arrives here. If it does not, it was raised
-        long ago, and whatever is done now is done about it: a job that cleans up, a breaker that counts.
+        An interruption that was sent before may not have been raised in this thread yet: then it is raised here. If
+        none comes, it was raised earlier, and the code that runs now handles it (a job that cleans up, a breaker
+        that counts) and is left alone.
         """
         if self.stop is None:
             return
@@ -312,13 +345,27 @@ class Run:
             told, self.told = self.told, True
         if not told:
             raise JobInterrupted(self.stop.value)
-        for _ in range(100):  # a thread looks for it whenever a loop turns
+        for _ in range(100):  # Python raises it at a turn of a loop
             pass
 
-    def part(self) -> None:
+    def forget_context(self) -> None:
         """The store has its outcome, and its code has ended: let go of what refers to the run."""
         self._context = None
 
     def elapsed(self, now: float) -> timedelta:
         """How long the target has been running."""
         return timedelta(seconds=max(0.0, now - (self.started if self.started is not None else now)))
+
+
+class RunEnd(Struct):
+    """
+    A run that has ended: what happened, what follows from it, and what the store is told and has answered.
+
+    ``decision`` is None until it is decided. ``completion`` and ``answer`` are None where the job is not completed.
+    """
+
+    run: Run
+    outcome: Outcome
+    decision: RunDecision | None = None
+    completion: Completion | None = None
+    answer: CompletionAnswer | None = None

@@ -22,8 +22,8 @@ class Service:
     Calls *step* again and again on a thread of its own until stopped.
 
     *step* returns how long to rest, in seconds; `wake` ends a rest. An error is logged and followed
-    by a growing pause, never by the end of the thread: a worker that silently stops is worse than
-    one that complains.
+    by a growing pause. It never ends the thread: a worker that stops silently is worse than one that
+    complains.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Service:
                 self._wakeup.wait(rest)
 
     def _complain(self, error: Exception) -> None:
-        """A database that is away is said once in a while and without a traceback."""
+        """Log the error; for a database that is away only now and then, and without a traceback."""
         if isinstance(error, StoreUnavailable):
             if self.failures == 1 or self.failures % 20 == 0:
                 logger.warning("%s: %s (will go on trying)", self.name, error)

@@ -2,7 +2,8 @@
 The twelve steps of one job, in order.
 
 A lane calls `prepare` (steps 1 to 8), invokes what it returns in its own way (step 9: on its
-thread, awaited on the event loop, in a process) and hands the outcome to `finish` (10 to 12).
+thread, awaited on the event loop, in a process) and gives the outcome to the completer, which calls `decide`
+(step 10) and writes what follows (steps 11 and 12).
 No step runs inside a transaction: a connection is not held while a job runs.
 """
 
@@ -18,25 +19,32 @@ from typing import Any, Protocol, TypeAlias, cast
 from ratchet.api.context import JobContext, JobTransaction
 from ratchet.api.targets.registry import protection_of
 from ratchet.engine.conditions import ConditionCheck
-from ratchet.engine.decide import Judge, error_hash
-from ratchet.engine.run import Run, Stop
+from ratchet.engine.decide import Decider
+from ratchet.engine.run import Run, RunEnd, Stop
 from ratchet.engine.transaction import run_in_transaction
 from ratchet.model.breaker import Guard
 from ratchet.model.callbacks import callback_for
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
+    BadCheckpoint,
     Completion,
+    Confirm,
+    CountCrash,
     Decision,
-    ErrorRecord,
     Fail,
+    HandBack,
     Interrupted,
     NotStarted,
     Outcome,
     Postponed,
     Raised,
+    Reschedule,
+    Retry,
     Returned,
     Succeed,
+    TargetMissing,
     TimedOut,
+    Unstorable,
     Verdict,
 )
 from ratchet.model.errors import (
@@ -44,7 +52,6 @@ from ratchet.model.errors import (
     JobTimeout,
     RetryLater,
     StoreUnavailable,
-    TargetNotAllowed,
     TargetNotFound,
 )
 from ratchet.model.identifiers import IdSource
@@ -69,9 +76,8 @@ logger = logging.getLogger("ratchet.engine")
 
 Middleware: TypeAlias = Callable[[JobContext], AbstractContextManager[Any]]
 
-
-class Absent(Exception):
-    """The job's target cannot be imported on this node: the job is parked, not failed."""
+# A union would be built again for every job.
+_COMPLETIONS = (Succeed, Retry, Fail, Reschedule, HandBack, CountCrash)
 
 
 class Prepared:
@@ -101,7 +107,7 @@ class TaskTools:
         store: JobStore,
         clock: Clock,
         ids: IdSource,
-        judge: Judge,
+        decider: Decider,
         invocations: InvocationResolver,
         instances: InstanceResolver,
         sanitizer: ErrorSanitizer,
@@ -116,7 +122,7 @@ class TaskTools:
         self.transitions: JobStatusStore = store
         self.clock = clock
         self.ids = ids
-        self.judge = judge
+        self.decider = decider
         self.invocations = invocations
         self.instances = instances
         self.sanitizer = sanitizer
@@ -168,12 +174,12 @@ class JobTask:
         try:
             # 7 May this target run here? 8 Find it, and what it is called with.
             invocation = self._tools.invocations.resolve(body.target)
-            function = invocation.bind(self._tools.instances)
+            function = invocation.function
+            if invocation.owner is not None:
+                function = invocation.bind(self._tools.instances)
             args, kwargs = self._arguments(run, invocation)
         except TargetNotFound as error:
-            return Raised(Absent(str(error)))
-        except TargetNotAllowed as error:
-            return Raised(error)
+            return TargetMissing(str(error))
         except StoreUnavailable:
             # The results of its parents could not be read: that is no failure of the job.
             return NotStarted()
@@ -228,71 +234,51 @@ class JobTask:
             return Interrupted(str(error) or "interrupted")
         return Raised(error)
 
-    def finish(self, run: Run, outcome: Outcome) -> Completion:
-        """Step 10, decided: what the store is asked to commit. Steps 11 and 12 happen with that commit."""
-        now = self._tools.clock.now()
-        decision = self._tools.judge.decide(outcome, run.job, now=now)
-        if isinstance(outcome, Raised) and isinstance(outcome.error, TargetNotAllowed):
-            decision = self._tools.judge.failure(outcome.error, "target not allowed")
-        return self.completion(run, decision, lingers=run.lingering, now=now)
+    def decide(self, end: RunEnd) -> None:
+        """
+        Step 10: what follows from the outcome, and what the store is asked to commit.
 
-    def completion(
-        self, run: Run, decision: Decision, *, lingers: bool = False, now: datetime | None = None
-    ) -> Completion:
-        """*decision* with everything that must commit with it."""
-        body = run.job.body
-        now = now if now is not None else self._tools.clock.now()
-        callback = None
-        verdicts: tuple[Verdict, ...] = ()
-        if isinstance(decision, Succeed | Fail):
-            if body.on_success is not None or body.on_failure is not None:
-                callback = callback_for(run.job, decision, self._tools.ids(), now)
-            if body.has_conditions:
-                verdicts = self._tools.conditions.verdicts(run, decision)
+        Raises `StoreUnavailable` or `Conflict` where the conditions on the job's branches cannot be read;
+        *end* is then undecided, and may be decided again.
+        """
+        run, now = end.run, self._tools.clock.now()
         state = None
         if run.touched_state is not None:
             try:
                 state = run.encoded_state()
             except Exception as error:
-                if isinstance(decision, Succeed):
-                    return self.completion_without_state(
-                        run, self._tools.judge.decide(Raised(error), run.job, now=now)
-                    )
+                if isinstance(end.outcome, Returned):
+                    end.outcome = BadCheckpoint(error)
+        decision = self._tools.decider.decide(end.outcome, run.job, now=now)
+        if isinstance(decision, _COMPLETIONS):
+            end.completion = self._completion(run, end.outcome, decision, state, now)
+        elif isinstance(decision, Confirm):
+            end.completion, end.answer = decision.completion, decision.answer
+        end.decision = decision
+
+    def _completion(
+        self, run: Run, outcome: Outcome, decision: Decision, state: str | None, now: datetime
+    ) -> Completion:
+        """*decision* with everything that must commit with it."""
+        claim, body, started_at = run.job.claim, run.job.body, run.started_at
+        if isinstance(outcome, Unstorable):
+            return Completion(claim=claim, decision=decision, started_at=started_at, finished_at=now)
+        callback = None
+        verdicts: tuple[Verdict, ...] = ()
+        if isinstance(decision, (Succeed, Fail)):
+            if body.on_success is not None or body.on_failure is not None:
+                callback = callback_for(run.job, decision, self._tools.ids(), now)
+            if body.has_conditions and not isinstance(outcome, BadCheckpoint):
+                verdicts = self._tools.conditions.verdicts(run, decision)
         return Completion(
-            claim=run.job.claim,
+            claim=claim,
             decision=decision,
-            started_at=run.started_at,
-            finished_at=now if run.started_at is not None else None,
+            started_at=started_at,
+            finished_at=now if started_at is not None else None,
             verdicts=verdicts,
             callback=callback,
             state=state,
-            lingers=lingers,
-        )
-
-    def plain_failure(self, run: Run, error: Exception) -> Completion:
-        """A failure that carries nothing of the run but the error's name: for data that no store takes."""
-        text = f"{type(error).__name__}: the store refused what the run left behind"
-        record = ErrorRecord(message=text, type=type(error).__name__)
-        decision = Fail(error=record, reason="unstorable data", error_hash=error_hash(record))
-        return Completion(
-            claim=run.job.claim,
-            decision=decision,
-            started_at=run.started_at,
-            finished_at=self._tools.clock.now(),
-        )
-
-    def completion_without_state(self, run: Run, decision: Decision) -> Completion:
-        """The failure that an unstorable checkpoint turns a success into."""
-        now = self._tools.clock.now()
-        callback = None
-        if isinstance(decision, Fail) and run.job.body.on_failure is not None:
-            callback = callback_for(run.job, decision, self._tools.ids(), now)
-        return Completion(
-            claim=run.job.claim,
-            decision=decision,
-            started_at=run.started_at,
-            finished_at=now,
-            callback=callback,
+            lingers=run.still_running,
         )
 
     def _call(self, run: Run, call: Prepared) -> Any:

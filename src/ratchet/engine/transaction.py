@@ -91,7 +91,7 @@ def _complete(
 
 
 def _was_committed(run: Run, tools: TaskTools) -> bool:
-    """Whether the commit whose answer was lost has happened: the run's own execution row tells."""
+    """Whether a commit whose answer was lost has happened: then the run has its own execution row."""
     return any(
         execution.claim_id == run.job.claim.claim_id and execution.status == ExecutionStatus.SUCCEEDED
         for execution in tools.store.executions(run.job_id)

@@ -86,7 +86,7 @@ class ResultWaiter:
                     self._thread = None
                     return
             if not known.issuperset(waited):
-                pause = FIRST_PAUSE  # somebody new: look soon and often again
+                pause = FIRST_PAUSE  # a new job is waited for: look soon and often again
             known = set(waited)
             try:
                 self._deliver(self._ask(waited))

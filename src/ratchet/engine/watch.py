@@ -58,7 +58,7 @@ class RunWatch:
         claims = [run.job.claim for run in runs]
         try:
             if claims and self._transitions.hand_back(claims, now=now) < len(claims):
-                # Some were canceled while they waited: their keys wait for code that never started.
+                # Some were canceled while they waited: their keys are held for code that never started.
                 self._transitions.settle(claims, now=now)
         except BaseException:
             for claim in claims:
@@ -70,7 +70,7 @@ class RunWatch:
 
     def _look_at(self, run: Run, at: float) -> int:
         if run.interrupted_at is not None:
-            # A node that stops keeps the claim of code that does not: nobody else may run it meanwhile.
+            # A node that shuts down keeps the claims of code that does not stop: no other node may run them meanwhile.
             if run.stop is Stop.DRAINED or at - run.interrupted_at < self._grace:
                 return 0
             return self._give_up(run)
@@ -81,7 +81,7 @@ class RunWatch:
         return 0
 
     def _give_up(self, run: Run) -> int:
-        """It does not stop: its attempt ends without it, and its slot goes to another worker."""
+        """It does not stop: its attempt ends all the same, and its slot goes to another worker."""
         if run.committed is not None or not run.give_up():
             return 0
         logger.warning(

@@ -1,8 +1,8 @@
 """
-A circuit breaker as a value: what it has seen of a service, and what follows from one more outcome.
+A circuit breaker as a value: what it has seen of a service, and what follows from one more call.
 
 Nothing here knows a store or a clock. A breaker that is OPEN lets nothing through until its time has
-come; then a counted number of jobs, the probes, may try (see `Probes`), and their outcomes decide.
+come; then a limited number of jobs, the probes, may try (see `Probes`), and how they end decides.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ DEFAULT_SETTINGS: Final = BreakerSettings(0.5, 100, 5, timedelta(seconds=30), 3)
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """How one target's calls are judged: the service's settings, and which exceptions speak of the service."""
+    """How one target's calls are counted: the service's settings, and which exceptions are failures of the service."""
 
     settings: BreakerSettings = DEFAULT_SETTINGS
     record: tuple[type[BaseException], ...] = ()  # only these count; empty: every Exception
@@ -77,7 +77,7 @@ class Guard:
         return isinstance(error, self.record or Exception)
 
 
-class Outcome(Struct, frozen=True):
+class ServiceCall(Struct, frozen=True):
     """One call of the service: when it began, and whether it failed."""
 
     started_at: datetime
@@ -99,7 +99,7 @@ class Breaker(Struct, frozen=True, kw_only=True):
     until: datetime | None = None  # where it is not CLOSED: when probes begin; None: never
     window: str = ""  # the latest outcomes, while CLOSED
     passed: int = 0  # probes that have succeeded
-    since: datetime | None = None  # calls that began before this say nothing any more
+    since: datetime | None = None  # calls that began before this no longer count
 
     @classmethod
     def of(cls, record: BreakerRecord | None) -> Breaker:
@@ -129,28 +129,28 @@ class Breaker(Struct, frozen=True, kw_only=True):
         """True while nothing at all is let through."""
         return self.state is BreakerState.OPEN and (self.until is None or self.until > now)
 
-    def after(self, outcomes: Iterable[Outcome], settings: BreakerSettings, now: datetime) -> Breaker:
-        """The breaker when these have been seen, one after the other."""
+    def after(self, calls: Iterable[ServiceCall], settings: BreakerSettings, now: datetime) -> Breaker:
+        """The breaker after these *calls*, one after the other."""
         breaker = self
-        for outcome in outcomes:
-            breaker = breaker._after(outcome, settings, now)
+        for call in calls:
+            breaker = breaker._after(call, settings, now)
         return breaker
 
-    def _after(self, outcome: Outcome, settings: BreakerSettings, now: datetime) -> Breaker:
+    def _after(self, call: ServiceCall, settings: BreakerSettings, now: datetime) -> Breaker:
         if self.state is not BreakerState.CLOSED:
-            return self._after_probe(outcome, settings, now)
-        if self.since is not None and outcome.started_at < self.since:
+            return self._after_probe(call, settings, now)
+        if self.since is not None and call.started_at < self.since:
             return self
-        window = (self.window + (FAILED if outcome.failed else PASSED))[-settings.window :]
+        window = (self.window + (FAILED if call.failed else PASSED))[-settings.window :]
         too_many = window.count(FAILED) >= settings.failure_rate * len(window)
-        if outcome.failed and too_many and len(window) >= settings.minimum_calls:
+        if call.failed and too_many and len(window) >= settings.minimum_calls:
             return opened(settings, now)
         return msgspec.structs.replace(self, window=window)
 
-    def _after_probe(self, outcome: Outcome, settings: BreakerSettings, now: datetime) -> Breaker:
-        if self.until is None or outcome.started_at < self.until:
-            return self  # it was on its way before: no probe
-        if outcome.failed:
+    def _after_probe(self, call: ServiceCall, settings: BreakerSettings, now: datetime) -> Breaker:
+        if self.until is None or call.started_at < self.until:
+            return self  # it began before the probes: it says nothing new
+        if call.failed:
             return opened(settings, now)
         passed = self.passed + 1
         if passed >= settings.probes:

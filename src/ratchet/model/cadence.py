@@ -1,13 +1,14 @@
 """
-The cadence of a rate, as a value: how many jobs may start, and at which moment each.
+The cadence of a rate, as a value: how many jobs may start, and when each of them may.
 
-No window of one period, wherever it begins, has more than ``rate`` starts. A time and a number are enough to know
-that. ``next_at`` is when all starts so far are paid for, at one step (the period by the rate) each: of the starts
-since any moment *x* there are never more than there are steps between *x* and ``next_at``. Time that passes beyond
-it without a start is credit, at most ``rate`` starts, which may be taken at once; but they too move ``next_at`` on,
-one step each, and so are paid for before the next one. Then, while jobs wait, starts are one step apart. Once the
-credit is used up, the number says how many steps ``next_at`` is after the last start: a period after that one nothing
-is left in any window, and the credit is whole again.
+No window of one period, wherever it begins, has more than ``rate`` starts. Two values are enough to ensure that, a
+time and a number. Each start costs one step (the period divided by the rate), and ``next_at`` is the time when all
+starts so far are paid for: since any moment *x* there are never more starts than steps between *x* and ``next_at``.
+
+Time that passes after ``next_at`` without a start becomes credit, for at most ``rate`` starts, which may be made at
+once. They too move ``next_at`` on by one step each, so they are paid for before the next start. After that, while jobs
+wait, starts are one step apart. Once the credit is used up, the number says how many steps ``next_at`` is after the
+last start: one period after that start no window has a start left in it, and the credit is full again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from msgspec.structs import replace
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 
-#: Whoever plans starts makes them a few milliseconds late, and other nodes' clocks differ by as much. What is planned
-#: is therefore spread over a little more than a period: by a fiftieth of it, at most by so much.
+#: Planned starts are made a few milliseconds late, and the clocks of nodes differ by as much. They are therefore
+#: spread over a little more than a period: a fiftieth of it more, and at most 50 ms.
 SLACK: Final = 50
 _MOST_SLACK: Final = timedelta(milliseconds=50)
 
 
 class Cadence(Struct, frozen=True, kw_only=True):
-    """What a rate lets through at one moment, to be started then or planned for so far *ahead*."""
+    """What a rate lets through at one moment, to start at once or within the time *ahead*."""
 
     rate: int
     period: timedelta
@@ -38,7 +39,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def full(cls, rate: int, period: timedelta, now: datetime) -> Cadence:
-        """Of a rate that nobody has used."""
+        """The cadence of a rate that has not been used yet."""
         return cls(rate=rate, period=period, level=rate, next_at=now, now=now)
 
     @classmethod
@@ -51,7 +52,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
         now: datetime,
         ahead: timedelta = timedelta(),
     ) -> Cadence:
-        """As it is at *now* for a claim that may plan so far *ahead*; a clock that is behind brings nothing."""
+        """The stored cadence at *now*, for a claim that may plan *ahead*; a clock that is behind adds no credit."""
         kept = cls(rate=rate, period=period, level=level, next_at=next_at, now=now, ahead=ahead)
         step = kept.step
         if level < 0 and now >= next_at + (rate + level) * step:
@@ -93,7 +94,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
         return replace(self, level=-min(max(steps, 1), self.rate), next_at=begin)
 
     def resized(self, rate: int, period: timedelta) -> Cadence:
-        """Of another rate: with the credit that fits, and what is not yet paid for, at most a period of it."""
+        """The cadence after a change of the rate: the credit that fits it, and what is not paid for yet, at most a period."""
         if (rate, period) == (self.rate, self.period):
             return self
         changed = replace(self, rate=rate, period=period, level=min(self.credit, rate))
@@ -101,7 +102,7 @@ class Cadence(Struct, frozen=True, kw_only=True):
         return replace(changed, next_at=self.now + min(owed, period))
 
     def opens_at(self, taken: int = 0) -> datetime:
-        """When another job may be claimed after so many others; now or earlier where it may already."""
+        """When another job may be claimed after *taken* others; now or earlier if it may be claimed already."""
         if taken < self.credit:
             return self.now
         return max(self.next_at, self.now) + taken * self.step - self.ahead / 2

@@ -11,7 +11,7 @@ from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.payload import encode
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 
-#: A callback is at least once and has retries of its own; the job's outcome no longer depends on it.
+#: A callback runs at least once and has retries of its own; the outcome of its job does not depend on it.
 RETRIES = 3
 BACKOFF = timedelta(seconds=5)
 

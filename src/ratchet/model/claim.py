@@ -13,9 +13,13 @@ from ratchet.model.status import BackoffPolicy, JobType, Lane, Priority
 SUSPECT_AFTER = 2
 
 
+#: The party of jobs without a fairness key; the first in order.
+NO_PARTY = ""
+
+
 def party_of(fairness_key: str | None) -> str:
-    """The party that takes turns under this key; jobs without a key are one party together, the first in order."""
-    return fairness_key or ""
+    """The party that takes turns under this key; jobs without a key are one party together."""
+    return fairness_key or NO_PARTY
 
 
 class ClaimRequest(Struct, frozen=True, kw_only=True):
@@ -35,10 +39,11 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     suspects: bool = False  # claim from suspect streams instead of ordinary ones
     parked_targets: frozenset[str] = frozenset()  # parked targets that this node can import
     after: str | None = (
-        None  # the party (`party_of`) that was served last: the next one begins; None: the first
+        None  # the party (`party_of`) that was served last: the next one begins. None: the first
     )
-    # how long before its start a job behind a rate may be claimed: its claim says then when it may (`start_at`)
-    ahead: timedelta = timedelta()
+    ahead: timedelta = (
+        timedelta()
+    )  # how long before its start (`start_at`) a job behind a rate may be claimed
 
 
 class JobClaim(Struct, frozen=True, kw_only=True, gc=False):
@@ -61,7 +66,7 @@ class JobClaim(Struct, frozen=True, kw_only=True, gc=False):
     crashes: int
     max_retries: int
     timeout: timedelta | None = None
-    start_at: datetime | None = None  # a rate lets it start then, and not before; None: at once
+    start_at: datetime | None = None  # the rate lets it start then, not before; None: at once
 
     @property
     def attempt(self) -> int:

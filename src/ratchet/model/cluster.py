@@ -94,7 +94,7 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
 
 
 def dead_process(node_id: str, nodes: Iterable[NodeRecord]) -> str | None:
-    """The process of a dead node, if it is known and none of these *nodes* of it lives: it may have become a new one."""
+    """The process of a dead node, if it is known. None if a living one of these *nodes* has the same process."""
     found = list(nodes)
     dead = {node.about.process for node in found if node.node_id == node_id and node.state is NodeState.DEAD}
     alive = {node.about.process for node in found if node.state is not NodeState.DEAD}
@@ -119,7 +119,7 @@ class Rescue(Struct, frozen=True, kw_only=True):
     """
     What a rescue did, in the one transaction that marked the node dead.
 
-    ``held_up``: jobs that it could not have, because an open transaction had changed them.
+    ``held_up``: jobs that it could not take, because an open transaction had changed them.
     """
 
     node_id: str
@@ -132,11 +132,11 @@ class Rescue(Struct, frozen=True, kw_only=True):
 
     @property
     def took(self) -> bool:
-        """True if there was work to take back, and some of it could be had."""
+        """True if it took work back."""
         return bool(self.requeued or self.suspects or self.dead_lettered)
 
     def followed_by(self, rest: Rescue) -> Rescue:
-        """Both as one: a later rescue has taken what this one had to leave."""
+        """Both as one: *rest* took what this one had to leave."""
         return Rescue(
             node_id=self.node_id,
             requeued=self.requeued + rest.requeued,
@@ -187,7 +187,7 @@ class LimitRecord(Struct, frozen=True, kw_only=True):
 
 
 class PermitRecord(Struct, frozen=True, kw_only=True):
-    """Who holds a permit of a resource: a run of a job on a node, or its code that has not ended yet."""
+    """Who holds a permit of a resource: a run of a job on a node, or code of it that is still running."""
 
     resource: str
     job_id: UUID

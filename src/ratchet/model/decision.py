@@ -1,6 +1,6 @@
 """
-What happened in a run (`Outcome`), what follows from it (`Decision`), and the one value in which
-a worker hands both to the store (`Completion`).
+What happened in a run (`Outcome`), what follows from it (`RunDecision`), and what the store is asked to commit
+(`Completion`).
 
 Everything that must commit with a job's new state is in its `Completion`: the store applies it
 whole, under the claim's fence, or not at all.
@@ -30,7 +30,7 @@ class Returned(Struct, frozen=True, gc=False):
 
 
 class Raised(Struct, frozen=True):
-    """The target raised. The exception itself travels, because its class decides about retries."""
+    """The target raised. The exception itself is kept, because its class decides about retries."""
 
     error: BaseException
 
@@ -51,7 +51,7 @@ class Postponed(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """The run was told to stop: the node drains, or the job was canceled or lost."""
+    """The run was told to stop. If its job was canceled or lost, `Run.ended_with` makes this a `ClaimLost`."""
 
     reason: str
     stopped: bool = True
@@ -67,7 +67,61 @@ class Crashed(Struct, frozen=True):
     detail: str
 
 
-Outcome: TypeAlias = Returned | Raised | TimedOut | Postponed | Interrupted | NotStarted | Crashed
+class TargetMissing(Struct, frozen=True):
+    """The target cannot be imported on this node; another node may have it."""
+
+    reason: str
+
+
+class Expired(Struct, frozen=True):
+    """The job's expiry passed before its first run began."""
+
+
+class ClaimLost(Struct, frozen=True):
+    """The job was canceled, or another node has it: this run no longer holds it. ``stopped``: its code has ended."""
+
+    stopped: bool = True
+
+
+class StoppedLate(Struct, frozen=True):
+    """Code that was given up because it did not stop has ended after all."""
+
+
+class Committed(Struct, frozen=True):
+    """The job committed its own success in ``ctx.transaction()``; what it did after that changes nothing."""
+
+    completion: Completion
+    answer: CompletionAnswer
+
+
+class BadCheckpoint(Struct, frozen=True):
+    """The target returned, but the checkpoint it left in ``ctx.state`` cannot be stored."""
+
+    error: Exception
+
+
+class Unstorable(Struct, frozen=True):
+    """The store refused even the failure of this run, because of the data in it."""
+
+    error: Exception
+
+
+Outcome: TypeAlias = (
+    Returned
+    | Raised
+    | TimedOut
+    | Postponed
+    | Interrupted
+    | NotStarted
+    | Crashed
+    | TargetMissing
+    | Expired
+    | ClaimLost
+    | StoppedLate
+    | Committed
+    | BadCheckpoint
+    | Unstorable
+)
 
 
 # --- decisions: what follows --------------------------------------------------------------------
@@ -128,7 +182,35 @@ class CountCrash(Struct, frozen=True, kw_only=True):
     max_crashes: int
 
 
+class Park(Struct, frozen=True, kw_only=True):
+    """RUNNING to PENDING, to wait for a node that can import the target; not counted."""
+
+    reason: str
+
+
+class Expire(Struct, frozen=True, kw_only=True):
+    """RUNNING to CANCELED, as expired."""
+
+
+class Settle(Struct, frozen=True, kw_only=True):
+    """No change of the job: it is no longer this run's. Only the run's key and permit are freed."""
+
+
+class KeepHeld(Struct, frozen=True, kw_only=True):
+    """No change at all yet: the job is no longer this run's, but the run's code still uses its key and permit."""
+
+
+class Confirm(Struct, frozen=True, kw_only=True):
+    """Nothing to write: the job has committed this completion itself."""
+
+    completion: Completion
+    answer: CompletionAnswer
+
+
+#: What a `Completion` carries: the decisions that a store commits in batches.
 Decision: TypeAlias = Succeed | Retry | Fail | Reschedule | HandBack | CountCrash
+#: What can follow from the end of a run.
+RunDecision: TypeAlias = Decision | Park | Expire | Settle | KeepHeld | Confirm
 
 
 class VerdictKind(StrEnum):
@@ -151,9 +233,9 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     """
     One run's end, with everything that commits with it.
 
-    ``callback`` is inserted as a job of its own. ``lingers``: the code of this run has not ended,
+    ``callback`` is inserted as a job of its own. ``lingers``: the code of this run is still running,
     so its business key and permit stay taken until `settle` is called for the claim or its node dies,
-    however often the job is run meanwhile and whenever it ends.
+    even if the job runs again or ends in the meantime.
     """
 
     claim: JobClaim

@@ -1,4 +1,4 @@
-"""The name of this process, by which nodes and database servers know whose connection one is."""
+"""The name of this process, by which nodes and database servers tell whose connection one is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import secrets
 import socket
 
-_LONGEST_HOST = 20  # characters: PostgreSQL keeps 63 of a name, MongoDB 128, and there are other words in it
+_LONGEST_HOST = 20  # characters: a server keeps 63 or 128 of a name, and it has other parts
 
 _names: dict[int, str] = {}  # a forked process is another one
 
 
 def process_name() -> str:
     """
-    Readable (host and pid), and unlike that of any other process: containers may share both.
+    Readable (host and pid), and unique: containers may share both.
 
-    A node tells it in its row. A connection that bears it can be ended when the process is dead and its
-    transaction is still open.
+    A node writes it in its row. Connections have it too, so that those of a dead process can be ended while a
+    transaction of it is still open.
     """
     pid = os.getpid()
     if pid not in _names:

@@ -26,7 +26,7 @@ class Bucket(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def full(cls, rate: int, period: timedelta, now: datetime) -> Bucket:
-        """A bucket that nobody has taken from."""
+        """A bucket from which nothing was taken."""
         return cls(rate=rate, period=period, level=rate * (period // _MICROSECOND), filled_at=now)
 
     @property
@@ -45,7 +45,7 @@ class Bucket(Struct, frozen=True, kw_only=True):
         return max(self.opens_at(), self.filled_at)
 
     def at(self, now: datetime) -> Bucket:
-        """With what it has gained until *now*; a clock that went back, or another node's that is behind, adds nothing."""
+        """The bucket at *now*; a clock that was put back, or that of another node that is behind, adds nothing."""
         passed = max(now - self.filled_at, timedelta())
         level = min(self.level + passed // _MICROSECOND * self.rate, self.start * self.rate)
         return replace(self, level=level, filled_at=max(now, self.filled_at))
@@ -55,6 +55,6 @@ class Bucket(Struct, frozen=True, kw_only=True):
         return replace(self, level=self.level - self.start)
 
     def opens_at(self, taken: int = 0) -> datetime:
-        """When another job may start after so many others; now or earlier where it may already."""
+        """When another job may start after *taken* others; now or earlier if it may start already."""
         missing = (taken + 1) * self.start - self.level
         return self.filled_at + max(-(-missing // self.rate), 0) * _MICROSECOND

@@ -144,8 +144,3 @@ def targets(source: JobStatus, trigger: Trigger) -> frozenset[JobStatus]:
 def sources(trigger: Trigger) -> frozenset[JobStatus]:
     """The states from which *trigger* is legal."""
     return frozenset(t.source for t in TRANSITIONS if t.trigger is trigger)
-
-
-def is_legal(source: JobStatus, target: JobStatus) -> bool:
-    """True where some trigger moves a job from *source* to *target*."""
-    return any(t.source is source and t.target is target for t in TRANSITIONS)

@@ -1,10 +1,10 @@
 """
 Wakeups over any medium that carries a message from one process to all others.
 
-What is hard about a `ClusterCoordinator` is the same for every medium, and is here: a submission never
-waits for the network, a burst of submissions is one message, connections come back by themselves, a
-forked child has its own, and a process that submits and ends at once is still heard. What a `Medium`
-brings is small.
+What is hard about a `ClusterCoordinator` is the same for every medium, and is done here: a submission never
+waits for the network, a burst of submissions is one message, lost connections are replaced, a forked
+child has its own, and the message of a process that submits and ends at once still goes out. What a
+`Medium` adds is small.
 """
 
 from __future__ import annotations
@@ -24,20 +24,24 @@ from ratchet.spi.medium import CannotListen, Medium, Poster, Receiver, Sender
 
 log = logging.getLogger("ratchet.wakeups")
 
-GAP = 0.005  # seconds between two messages of one process
-LULL = 0.002  # seconds between two calls of the listeners
-LINGER = 30.0  # seconds without a message after which the sending thread ends and its connection is closed
-GIVE_UP = 60.0  # seconds without a connection after which a message is dropped: pollers have looked by then
+SEND_GAP = 0.005  # seconds between two messages of one process
+LISTENER_GAP = 0.002  # seconds between two calls of the listeners
+IDLE_LIMIT = (
+    30.0  # seconds without a message after which the sending thread ends and its connection is closed
+)
+DROP_AFTER = (
+    60.0  # seconds without a connection after which a message is dropped: pollers have looked by then
+)
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
-PATIENCE = 5.0  # seconds that `stop` waits for a thread that hangs in the network
+STOP_TIMEOUT = 5.0  # seconds that `stop` waits for a thread that hangs in the network
 
-#: Threads inherited by a fork, with their connections: letting go of these would end the parent's sessions.
+#: Threads inherited by a fork, with their connections. To free these would end the parent's sessions.
 _abandoned: list[Any] = []
 
 
 class Listeners:
-    """Who wants to be called; one that raises is logged and keeps nobody else from being called."""
+    """The functions to call. One that raises is logged, and the others are called all the same."""
 
     def __init__(self) -> None:
         self._all: tuple[Callable[[], None], ...] = ()
@@ -48,7 +52,7 @@ class Listeners:
             self._all = (*self._all, listener)
 
     def call(self) -> None:
-        """Call everybody."""
+        """Call all of them."""
         for listener in self._all:
             try:
                 listener()
@@ -57,7 +61,7 @@ class Listeners:
 
 
 class Outage:
-    """Says once that something is gone, and once that it is back."""
+    """Logs once that something is gone, and once that it is back."""
 
     def __init__(self, gone: str, back: str) -> None:
         self._gone = gone
@@ -84,8 +88,8 @@ class BroadcastCoordinator:
 
     Sending needs no `start`: a process that only submits has a sending thread while it submits, and
     none half a minute later. Listeners are called when a message arrives and whenever `connected`
-    changes, because messages may have been missed. The process that sends does not count on hearing
-    itself: it wakes its own poller directly.
+    changes, because messages may have been missed. A process need not receive its own messages: it wakes
+    its own poller directly.
     """
 
     def __init__(self, medium: Medium) -> None:
@@ -97,35 +101,35 @@ class BroadcastCoordinator:
     def _forget(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._telling: Telling | None = None
-        self._hearing: Hearing | None = None
-        self._unheard = Outage(
+        self._sending: SendingThread | None = None
+        self._listening: ListeningThread | None = None
+        self._outage = Outage(
             "other processes cannot be woken for new work (%s); they find it when they poll",
             "other processes are woken for new work again",
         )
 
     def _check_fork(self) -> None:
         if self._process != os.getpid():
-            _abandoned.append((self._telling, self._hearing))
+            _abandoned.append((self._sending, self._listening))
             self._forget()
 
     @property
     def connected(self) -> bool:
         """True while messages of other processes arrive."""
-        hearing = self._hearing
-        return hearing is not None and hearing.connected and self._process == os.getpid()
+        listening = self._listening
+        return listening is not None and listening.connected and self._process == os.getpid()
 
     def notify_new_work(self, priority: Priority) -> None:
-        """Wake the other processes, whatever the priority; takes microseconds and never raises."""
+        """Wake the other processes, whatever the priority. Takes microseconds and never raises."""
         self._check_fork()
-        telling = self._telling
-        if telling is not None and telling.pending:
+        sending = self._sending
+        if sending is not None and sending.pending:
             return  # a message that has not been sent yet is about this job too
         with self._lock:
-            if self._telling is None:
-                self._telling = Telling(self._medium, self._retire, self._unheard)
-            if not self._telling.ask():
-                self._telling = None
+            if self._sending is None:
+                self._sending = SendingThread(self._medium, self._retire, self._outage)
+            if not self._sending.ask():
+                self._sending = None
 
     def register_wakeup_listener(self, listener: Callable[[], None]) -> None:
         """Call *listener* for every message; registering it again changes nothing."""
@@ -135,54 +139,54 @@ class BroadcastCoordinator:
         """Begin to listen; a second call does nothing."""
         self._check_fork()
         with self._lock:
-            if self._hearing is None:
-                self._hearing = Hearing(self._medium, self._listeners)
-                self._hearing.start()
+            if self._listening is None:
+                self._listening = ListeningThread(self._medium, self._listeners)
+                self._listening.start()
 
     def stop(self) -> None:
         """Send what is waiting, deliver nothing more, end threads and connections."""
         self._check_fork()
         with self._lock:
-            telling, self._telling = self._telling, None
-            hearing, self._hearing = self._hearing, None
-        if hearing is not None:
-            hearing.stop()
-        if telling is not None:
-            telling.stop()
+            sending, self._sending = self._sending, None
+            listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.stop()
+        if sending is not None:
+            sending.stop()
 
-    def _retire(self, telling: Telling) -> bool:
-        """True if *telling* may end: nobody has asked for anything."""
+    def _retire(self, sending: SendingThread) -> bool:
+        """True if *sending* may end: there is nothing to send."""
         with self._lock:
-            if telling.pending or telling.posted:
+            if sending.pending or sending.posted:
                 return False
-            if self._telling is telling:
-                self._telling = None
+            if self._sending is sending:
+                self._sending = None
             return True
 
     def _flush(self) -> None:
-        telling = self._telling
-        if telling is not None and self._process == os.getpid():
-            telling.stop(1.0)
+        sending = self._sending
+        if sending is not None and self._process == os.getpid():
+            sending.stop(1.0)
 
 
-class Telling:
+class SendingThread:
     """
-    The thread that sends: the first message at once, then at most one per few milliseconds.
+    The thread that sends: the first message at once, then at most one every few milliseconds.
 
-    It lives for as long as there is something to send, and a little longer. While it rests, whoever has news
-    posts the message itself, where the sender can do that, and the thread only reads the answer.
+    It lives while there is something to send, and a little longer. While it rests, the thread that submits
+    posts the message itself, where the sender can do that, and this thread only reads the answer.
     """
 
-    def __init__(self, medium: Medium, retire: Callable[[Telling], bool], outage: Outage) -> None:
+    def __init__(self, medium: Medium, retire: Callable[[SendingThread], bool], outage: Outage) -> None:
         self._medium = medium
         self._retire = retire
         self._outage = outage
-        self._bell = threading.Event()
+        self._asked = threading.Event()
         self._stopping = threading.Event()
         self._sender: Sender | None = None
         self._pause = FIRST_PAUSE
         self._thread = threading.Thread(target=self._run, name="ratchet-wakeups-send", daemon=True)
-        self._turn = threading.Lock()  # whose turn it is to use the sender
+        self._sender_lock = threading.Lock()
         self._posting: Poster | None = None  # the sender, if it can do that
         self._poster: Poster | None = None  # the same, while the thread rests
         self.pending = False
@@ -198,11 +202,11 @@ class Telling:
                 return False
         if not self._post():
             self.pending = True
-        self._bell.set()
+        self._asked.set()
         return True
 
     def _post(self) -> bool:
-        if not self._turn.acquire(blocking=False):
+        if not self._sender_lock.acquire(blocking=False):
             return False
         try:
             poster, self._poster = self._poster, None
@@ -211,60 +215,60 @@ class Telling:
             poster.post()
             self.posted = True
         except Exception:
-            return False  # the thread finds out what is wrong with it
+            return False  # the sending thread will find out what is wrong with the connection
         finally:
-            self._turn.release()
+            self._sender_lock.release()
         return True
 
-    def stop(self, timeout: float = PATIENCE) -> None:
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
         """Send what is waiting, unless the medium is out of reach, and end."""
         self._stopping.set()
-        self._bell.set()
+        self._asked.set()
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
             self._thread.join(timeout)
 
     def _run(self) -> None:
         try:
             while not self._is_over():
-                self._bell.clear()
+                self._asked.clear()
                 if self.pending or self.posted:
                     self._send()
         finally:
-            with self._turn:
+            with self._sender_lock:
                 self._drop_sender()
 
     def _is_over(self) -> bool:
         if self._stopping.is_set():
             return not (self.pending or self.posted) or self._outage.since is not None
-        return not self._bell.wait(LINGER) and self._retire(self)
+        return not self._asked.wait(IDLE_LIMIT) and self._retire(self)
 
     def _send(self) -> None:
         fresh = self._sender is None
         try:
-            with self._turn:
+            with self._sender_lock:
                 self._poster = None
-                self._speak()
+                self._send_or_collect()
         except Exception as error:
-            with self._turn:
+            with self._sender_lock:
                 self._drop_sender()
             self._try_again(error, at_once=not fresh)
         else:
             self._pause = FIRST_PAUSE
             self._outage.end()
-            self._stopping.wait(GAP)
+            self._stopping.wait(SEND_GAP)
             if not self._stopping.is_set():
                 self._poster = self._posting
 
-    def _speak(self) -> None:
+    def _send_or_collect(self) -> None:
         """Read the answer to what was posted, or send what is pending."""
         if self.posted:
             self.posted = False
             if self.pending:
-                self._bell.set()  # that one is still to be sent
+                self._asked.set()  # the pending one is sent next
             if self._posting is not None:
                 self._posting.collect()
             return
-        # Cleared before it is sent: whoever asks from now on may have work that this message comes too early for.
+        # Cleared before the message is sent: work that is submitted from now on may need another one.
         self.pending = False
         if self._sender is None:
             self._sender = sender = self._medium.sender()
@@ -272,14 +276,14 @@ class Telling:
         self._sender.send()
 
     def _try_again(self, error: Exception, *, at_once: bool) -> None:
-        # A connection that died while it was idle shows only now; a new one probably works.
+        # A connection that died while it was idle fails only when it is used; a new one probably works.
         if not at_once:
             self._outage.begin(error)
             self._stopping.wait(self._pause * random.uniform(0.7, 1.0))
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
-        if self._outage.since is None or time.monotonic() - self._outage.since < GIVE_UP:
+        if self._outage.since is None or time.monotonic() - self._outage.since < DROP_AFTER:
             self.pending = True
-            self._bell.set()
+            self._asked.set()
 
     def _drop_sender(self) -> None:
         self._poster = self._posting = None
@@ -288,8 +292,8 @@ class Telling:
             self._sender = None
 
 
-class Hearing:
-    """The thread that listens, and connects again for as long as it is not stopped."""
+class ListeningThread:
+    """The thread that listens, and connects again until it is stopped."""
 
     def __init__(self, medium: Medium, listeners: Listeners) -> None:
         self._medium = medium
@@ -315,7 +319,7 @@ class Hearing:
             if self._receiver is not None:
                 self._receiver.interrupt()
         if self._thread is not threading.current_thread():
-            self._thread.join(PATIENCE)
+            self._thread.join(STOP_TIMEOUT)
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
@@ -332,7 +336,7 @@ class Hearing:
                     pause = FIRST_PAUSE
                 self._attached(False)
                 self._outage.begin(error)
-                # not all at once: every node of the cluster has lost its connection now
+                # At random: every node of the cluster has lost its connection now.
                 self._stopping.wait(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -346,7 +350,7 @@ class Hearing:
             while not self._stopping.is_set():
                 if receiver.wait() and not self._stopping.is_set():
                     self._listeners.call()
-                    self._stopping.wait(LULL)
+                    self._stopping.wait(LISTENER_GAP)
         except CannotListen:
             self._attached(False)
             raise
@@ -367,6 +371,6 @@ _coordinators: weakref.WeakSet[BroadcastCoordinator] = weakref.WeakSet()
 
 @atexit.register
 def _flush_all() -> None:
-    # A script that submits and ends at once must not take the message with it into the grave.
+    # The message of a script that submits and ends at once must still be sent.
     for coordinator in list(_coordinators):
         coordinator._flush()

@@ -1,4 +1,4 @@
-"""A medium: what carries a message from one process to all others. It brings a `Sender` and a `Receiver`."""
+"""A medium: what carries a message from one process to all others, with a `Sender` and a `Receiver`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol, runtime_checkable
 
 
 class CannotListen(Exception):
-    """The medium delivers nothing to a connection like ours, and will not tomorrow; the message says what to change."""
+    """The medium cannot deliver to this connection, and trying again will not help; the message says what to change."""
 
 
 class Sender(Protocol):
-    """One connection, used by one thread at a time, that tells everybody."""
+    """One connection, used by one thread at a time, that sends to all receivers."""
 
     def send(self) -> None:
         """Tell all receivers that there is new work. Any exception: the connection is not used again."""
@@ -24,13 +24,13 @@ class Sender(Protocol):
 @runtime_checkable
 class Poster(Sender, Protocol):
     """
-    A sender that can do with less than a round trip: the thread that submits posts, another one reads the answer.
+    A sender that can split a round trip: the thread that submits posts the message, another one reads the answer.
 
-    On an idle system that saves the time until a thread has woken up.
+    On an idle system that saves the time that a sleeping thread takes to wake up.
     """
 
     def post(self) -> None:
-        """Put the message on its way, without waiting for anything; whoever else is using the connection has ended."""
+        """Send the message without waiting for the answer. Nobody else uses the connection at that time."""
         ...
 
     def collect(self) -> None:
@@ -43,9 +43,9 @@ class Receiver(Protocol):
 
     def wait(self) -> bool:
         """
-        True if somebody else has sent something; False after a while without, or after `interrupt`.
+        True if another process has sent a message; False after a while without one, or after `interrupt`.
 
-        Any exception: the connection is lost, also when it has merely gone silent. `CannotListen` ends it all.
+        Any exception: the connection is lost, also when it has only gone silent. `CannotListen`: listening ends for good.
         """
         ...
 
@@ -59,7 +59,7 @@ class Receiver(Protocol):
 
 
 class Medium(Protocol):
-    """Connects senders and receivers, in bounded time; its own messages need not be heard by a process itself."""
+    """Connects senders and receivers, in bounded time. A process need not receive its own messages."""
 
     def sender(self) -> Sender:
         """A new connection to send on."""

@@ -2,9 +2,9 @@
 The shield: keeps the interruption of a running job out of code that holds connections and locks.
 
 A timeout or a cancel is raised into the thread of the job, wherever that is at the moment. Between taking a
-connection and noting that it was taken, that would leave it taken for ever. A store therefore does whatever
-it does inside `undisturbed`, and a transaction that it lends inside `bracketed`: the interruption is
-raised before or after.
+connection and noting that it was taken, that would leave it taken forever. A store therefore does all of its
+work inside `undisturbed`, and lends a transaction inside `bracketed`: the interruption is raised before or
+after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 class Shield(Protocol):
-    """What the run of a job offers for that."""
+    """How the run of a job keeps its interruption out."""
 
     def shielded(self) -> AbstractContextManager[None]:
         """A block that no interruption of the run can break into; it is raised before or after."""
@@ -41,7 +41,7 @@ def undisturbed() -> AbstractContextManager[None]:
 
 
 def call_undisturbed(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What *work* returns, called in such a block; outside of jobs, where most submissions come from, there is none to enter."""
+    """What *work* returns, called in such a block. Outside of jobs, where most submissions come from, no block is entered."""
     shield = current_shield.get()
     if shield is None:
         return work(*args, **kwargs)

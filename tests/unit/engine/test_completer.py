@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from ratchet.engine.completer import Completer, Ended
-from ratchet.engine.run import Run, Stop
+from ratchet.engine.completer import Completer
+from ratchet.engine.run import Run, RunEnd, Stop
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.clock import ManualClock
-from ratchet.model.decision import Completion, CompletionAnswer, Interrupted, Returned, TimedOut
+from ratchet.model.decision import Completion, CompletionAnswer, Interrupted, Returned, StoppedLate, TimedOut
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, StoreUnavailable
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobSpec
@@ -47,13 +47,13 @@ class Stand:
     def __init__(self, jobs: int = 1, **spec: Any) -> None:
         self.store = Counting()
         self.clock = ManualClock()
-        self.answers: list[tuple[Ended, CompletionAnswer | None]] = []
+        self.answered: list[RunEnd] = []
         tools = tools_for(lambda: None)
         self.completer = Completer(
             transitions=self.store,
             task=task_for(tools),
             clock=self.clock,
-            on_answer=lambda ended, answer: self.answers.append((ended, answer)),
+            on_answer=self.answered.append,
         )
         now = self.clock.now()
         for _ in range(jobs):
@@ -96,7 +96,7 @@ class TestCompleter:
         culprit = stand.store.get(stand.runs[37].job_id)
         assert culprit is not None
         assert culprit.error_type == "UnstorableData"
-        assert len(stand.answers) == 100
+        assert len(stand.answered) == 100
 
     def test_a_database_that_is_away_loses_nothing(self) -> None:
         """What could not be written is kept, and written later, once."""
@@ -106,7 +106,7 @@ class TestCompleter:
             stand.completer.put(run, Returned())
         with pytest.raises(StoreUnavailable):
             stand.completer.run_once(stand.clock.now())
-        assert stand.answers == []
+        assert stand.answered == []
         assert stand.completer.run_once(stand.clock.now()) == 3
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 3
 
@@ -118,7 +118,8 @@ class TestCompleter:
         with pytest.raises(CommitUnknown):
             stand.completer.run_once(stand.clock.now())
         stand.completer.run_once(stand.clock.now())
-        ((_, answer),) = stand.answers
+        (end,) = stand.answered
+        answer = end.answer
         assert answer is not None
         assert (answer.won, answer.replayed) == (True, True)
         assert len(stand.store.executions(stand.runs[0].job_id)) == 1
@@ -146,7 +147,7 @@ class TestCodeThatDoesNotEnd:
         stand.completer.run_once(stand.clock.now())
         assert stand.status(run) is JobStatus.FAILED
         assert self._busy(stand)
-        stand.completer.settle(run)
+        stand.completer.put(run, StoppedLate())
         stand.completer.run_once(stand.clock.now())
         assert not self._busy(stand)
 
@@ -160,7 +161,7 @@ class TestCodeThatDoesNotEnd:
         stand.completer.put(run, Interrupted("canceled", stopped=False))
         stand.completer.run_once(stand.clock.now())
         assert self._busy(stand)
-        stand.completer.settle(run)
+        stand.completer.put(run, StoppedLate())
         stand.completer.run_once(stand.clock.now())
         assert not self._busy(stand)
 

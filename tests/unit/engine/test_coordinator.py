@@ -9,7 +9,7 @@ from ratchet.model.clock import ManualClock
 from ratchet.model.status import Lane
 
 
-class Hungry:
+class WantsSeven:
     """A lane that always wants seven."""
 
     def wanted(self) -> int:
@@ -18,7 +18,7 @@ class Hungry:
 
 class TestBackPressure:
     def coordinator(self, unwritten: list[int]) -> Coordinator:
-        lanes: Any = {Lane.THREAD: Hungry()}
+        lanes: Any = {Lane.THREAD: WantsSeven()}
         tools: Any = None
         return Coordinator(lanes, tools, ManualClock(), lambda: unwritten[0], most_unwritten=100)
 
@@ -49,7 +49,7 @@ class TestBackPressure:
     def test_what_was_written_meanwhile_is_seen(self) -> None:
         """The rest is written between the look and the note: nobody would wake the poller, so it claims at once."""
         found = iter([500, 0])
-        lanes: Any = {Lane.THREAD: Hungry()}
+        lanes: Any = {Lane.THREAD: WantsSeven()}
         tools: Any = None
         known = Coordinator(lanes, tools, ManualClock(), lambda: next(found), most_unwritten=100)
         assert known.wanted(Lane.THREAD) == 7

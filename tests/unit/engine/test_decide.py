@@ -1,4 +1,4 @@
-"""The failure pipeline, table by table."""
+"""What follows from each outcome, and the failure pipeline table by table."""
 
 from __future__ import annotations
 
@@ -9,24 +9,39 @@ import pytest
 
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
-from ratchet.engine.decide import LINGER_LIMIT, Judge
+from ratchet.engine.decide import STILL_RUNNING_LIMIT, Decider
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.decision import (
+    BadCheckpoint,
+    ClaimLost,
+    Committed,
+    Completion,
+    CompletionAnswer,
+    Confirm,
     CountCrash,
     Crashed,
+    ErrorRecord,
+    Expire,
+    Expired,
     Fail,
     HandBack,
     Interrupted,
+    KeepHeld,
     NotStarted,
+    Park,
     Postponed,
     Raised,
     Reschedule,
     Retry,
     Returned,
+    Settle,
+    StoppedLate,
     Succeed,
+    TargetMissing,
     TimedOut,
+    Unstorable,
 )
-from ratchet.model.errors import do_not_retry
+from ratchet.model.errors import TargetNotAllowed, UnstorableData, do_not_retry
 from ratchet.model.status import BackoffPolicy
 from tests.support.lanes import claimed
 
@@ -58,8 +73,8 @@ class Asked(DefaultRetryPolicy):
         return self._wait
 
 
-def judge(policy: Any = None) -> Judge:
-    return Judge(
+def decider(policy: Any = None) -> Decider:
+    return Decider(
         retry_policy=policy or DefaultRetryPolicy(), sanitizer=DefaultErrorSanitizer(), max_crashes=3
     )
 
@@ -68,7 +83,7 @@ class TestFailurePipeline:
     def test_do_not_retry_is_inherited_and_asked_first(self) -> None:
         """A marked class or a class that derives from it is a dead letter, and the policy is not consulted."""
         policy = Asked()
-        decision = judge(policy).decide(Raised(DeclinedForever()), claimed(max_retries=9), now=NOW)
+        decision = decider(policy).decide(Raised(DeclinedForever()), claimed(max_retries=9), now=NOW)
         assert isinstance(decision, Fail)
         assert decision.reason == "do_not_retry: card declined"
         assert policy.asked == []
@@ -76,7 +91,7 @@ class TestFailurePipeline:
     @pytest.mark.parametrize("named", ["builtins.LookupError", "LookupError", "KeyError"])
     def test_no_retry_for_names_the_class_or_a_base(self, named: str) -> None:
         """no_retry_for holds for derived classes, by qualified or plain name."""
-        decision = judge().decide(
+        decision = decider().decide(
             Raised(KeyError("x")), claimed(max_retries=9, no_retry_for=(named,)), now=NOW
         )
         assert isinstance(decision, Fail)
@@ -84,8 +99,8 @@ class TestFailurePipeline:
 
     def test_the_policy_can_forbid_but_not_grant(self) -> None:
         """A refusal ends it with retries left; consent does not go beyond max_retries."""
-        refused = judge(Asked(allows=False)).decide(Raised(ValueError()), claimed(max_retries=9), now=NOW)
-        beyond = judge(Asked()).decide(Raised(ValueError()), claimed(max_retries=2, attempts=2), now=NOW)
+        refused = decider(Asked(allows=False)).decide(Raised(ValueError()), claimed(max_retries=9), now=NOW)
+        beyond = decider(Asked()).decide(Raised(ValueError()), claimed(max_retries=2, attempts=2), now=NOW)
         assert isinstance(refused, Fail)
         assert refused.reason == "retry policy refused"
         assert isinstance(beyond, Fail)
@@ -94,14 +109,14 @@ class TestFailurePipeline:
     @pytest.mark.parametrize(("attempts", "retries"), [(0, True), (1, True), (2, False)])
     def test_attempts_are_counted_before_they_are_compared(self, attempts: int, retries: bool) -> None:
         """max_retries=2 means three runs in all."""
-        decision = judge().decide(Raised(ValueError()), claimed(max_retries=2, attempts=attempts), now=NOW)
+        decision = decider().decide(Raised(ValueError()), claimed(max_retries=2, attempts=attempts), now=NOW)
         assert isinstance(decision, Retry if retries else Fail)
 
     def test_the_policys_delay_wins_if_it_has_one(self) -> None:
         """Zero leaves it to the job's backoff."""
         job = claimed(max_retries=3, backoff=BackoffPolicy.FIXED, backoff_base=timedelta(seconds=7))
-        own = judge(Asked()).decide(Raised(ValueError()), job, now=NOW)
-        chosen = judge(Asked(wait=timedelta(minutes=1))).decide(Raised(ValueError()), job, now=NOW)
+        own = decider(Asked()).decide(Raised(ValueError()), job, now=NOW)
+        chosen = decider(Asked(wait=timedelta(minutes=1))).decide(Raised(ValueError()), job, now=NOW)
         assert isinstance(own, Retry)
         assert own.at == NOW + timedelta(seconds=7)
         assert isinstance(chosen, Retry)
@@ -117,28 +132,28 @@ class TestFailurePipeline:
             def delay(self, attempt: int, error: BaseException) -> timedelta:
                 raise RuntimeError("defect")
 
-        decision = judge(Broken()).decide(Raised(ValueError()), claimed(max_retries=1), now=NOW)
+        decision = decider(Broken()).decide(Raised(ValueError()), claimed(max_retries=1), now=NOW)
         assert decision == Retry(at=NOW, error=decision.error)  # type: ignore[union-attr]
 
     def test_a_timeout_flows_through_the_same_pipeline(self) -> None:
         """It is retried like any failure, and says that it was a timeout."""
-        decision = judge().decide(TimedOut(timedelta(seconds=5)), claimed(max_retries=1), now=NOW)
+        decision = decider().decide(TimedOut(timedelta(seconds=5)), claimed(max_retries=1), now=NOW)
         assert isinstance(decision, Retry)
         assert decision.timed_out
         assert "timeout of 5s" in decision.error.message
 
     def test_a_retry_waits_for_code_that_has_not_ended(self) -> None:
         """A thread that does not stop holds its retry back, for a minute at most."""
-        decision = judge().decide(
+        decision = decider().decide(
             TimedOut(timedelta(seconds=5), stopped=False), claimed(max_retries=1), now=NOW
         )
         assert isinstance(decision, Retry)
-        assert decision.at == NOW + LINGER_LIMIT
+        assert decision.at == NOW + STILL_RUNNING_LIMIT
 
     def test_errors_are_sanitized_and_capped(self) -> None:
         """Neither message nor traceback holds a credential, and both end somewhere."""
         secret = "postgresql://admin:s3cret@db/prod " + "x" * 50_000
-        decision = judge().decide(Raised(RuntimeError(secret)), claimed(), now=NOW)
+        decision = decider().decide(Raised(RuntimeError(secret)), claimed(), now=NOW)
         assert isinstance(decision, Fail)
         assert "s3cret" not in decision.error.message
         assert "s3cret" not in (decision.error.traceback or "")
@@ -159,15 +174,52 @@ class TestOtherOutcomes:
             (Interrupted("the node is shutting down"), HandBack()),
             (NotStarted(), HandBack()),
             (Crashed("gone"), CountCrash(detail="gone", max_crashes=3)),
+            (TargetMissing("no module app"), Park(reason="no module app")),
+            (Expired(), Expire()),
+            (ClaimLost(stopped=True), Settle()),
+            (ClaimLost(stopped=False), KeepHeld()),
+            (StoppedLate(), Settle()),
         ],
     )
     def test_decisions(self, outcome: Any, decision: Any) -> None:
         """What is no failure never reaches the pipeline."""
-        assert judge().decide(outcome, claimed(max_retries=3), now=NOW) == decision
+        assert decider().decide(outcome, claimed(max_retries=3), now=NOW) == decision
+
+    def test_what_the_job_committed_itself_is_confirmed(self) -> None:
+        """The completion and its answer are those of the job's own transaction."""
+        job = claimed()
+        completion = Completion(claim=job.claim, decision=Succeed())
+        answer = CompletionAnswer(job_id=job.claim.job_id, won=True)
+        decision = decider().decide(Committed(completion, answer), job, now=NOW)
+        assert decision == Confirm(completion=completion, answer=answer)
+
+    def test_a_target_that_is_not_allowed_is_never_retried(self) -> None:
+        """A dead letter at once, whatever the policy and the counter say."""
+        policy = Asked()
+        decision = decider(policy).decide(
+            Raised(TargetNotAllowed("app:run")), claimed(max_retries=9), now=NOW
+        )
+        assert isinstance(decision, Fail)
+        assert (decision.reason, policy.asked) == ("target not allowed", [])
+
+    def test_a_bad_checkpoint_is_a_failure_like_any_other(self) -> None:
+        """It is retried as long as the job has retries."""
+        outcome = BadCheckpoint(ValueError("a set is no JSON"))
+        assert isinstance(decider().decide(outcome, claimed(max_retries=1), now=NOW), Retry)
+        assert isinstance(decider().decide(outcome, claimed(), now=NOW), Fail)
+
+    def test_data_that_no_store_takes_leaves_only_the_name_of_the_error(self) -> None:
+        """A dead letter without the text that was refused."""
+        decision = decider().decide(Unstorable(UnstorableData("bad \ud800")), claimed(max_retries=9), now=NOW)
+        assert isinstance(decision, Fail)
+        assert decision.reason == "unstorable data"
+        assert decision.error == ErrorRecord(
+            message="UnstorableData: the store refused what the run left behind", type="UnstorableData"
+        )
 
     def test_a_counted_postponement_is_a_failure_with_its_own_delay(self) -> None:
         """RetryLater(count=True) consumes an attempt and waits as long as it says."""
-        decision = judge().decide(Postponed(timedelta(seconds=9), True), claimed(max_retries=1), now=NOW)
+        decision = decider().decide(Postponed(timedelta(seconds=9), True), claimed(max_retries=1), now=NOW)
         assert isinstance(decision, Retry)
         assert decision.at == NOW + timedelta(seconds=9)
 

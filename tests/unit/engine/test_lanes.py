@@ -9,8 +9,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from ratchet.engine.run import Run, Stop
-from ratchet.model.decision import Crashed, Interrupted, Raised, Returned, TimedOut
+from ratchet.engine.run import Stop
+from ratchet.model.decision import Crashed, Interrupted, Raised, Returned, StoppedLate, TimedOut
 from ratchet.model.errors import JobInterrupted
 from tests.support.lanes import loop_lane, process_lane, run_of, thread_lane
 from tests.support.waiting import until
@@ -83,7 +83,6 @@ class TestThreadLane:
     def test_code_that_swallows_the_interruption_is_replaced(self) -> None:
         """A thread that does not stop gives its slot to another, and is settled when it ends at last."""
         release = threading.Event()
-        lingered: list[Run] = []
 
         def stubborn() -> None:
             while not release.is_set():
@@ -92,7 +91,7 @@ class TestThreadLane:
                 except JobInterrupted:
                     pass
 
-        lane, completer, tools = thread_lane(stubborn, slots=1, on_lingered=lingered.append)
+        lane, completer, tools = thread_lane(stubborn, slots=1)
         first, second = run_of(tools), run_of(tools)
         lane.accept([first])
         until(lambda: first.interruptible)
@@ -103,10 +102,10 @@ class TestThreadLane:
         until(lambda: second.interruptible)
         assert lane.stuck == 1
         release.set()
-        completer.wait_for(1)
+        completer.wait_for(2)
         lane.stop(5)
-        assert list(completer.outcomes) == [second.job_id]
-        assert lingered == [first]
+        assert completer.count == 2
+        assert completer.outcomes == {first.job_id: StoppedLate(), second.job_id: Returned()}
         assert lane.stuck == 0
 
     def test_what_has_not_started_can_be_withdrawn(self) -> None:

@@ -204,7 +204,7 @@ class TestOrphanRecovery:
         observer.live(4)
         assert observer.cluster.rescued == ["neighbor"]
 
-    def test_looks_for_strays_take_a_small_part_of_the_time(self) -> None:
+    def test_looks_for_unowned_claims_take_a_small_part_of_the_time(self) -> None:
         """With every beat while they cost nothing; where dead rows make them slow, at most a fiftieth of the time."""
         observer = Observer()
         observer.live(20)

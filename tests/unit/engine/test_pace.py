@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from ratchet.engine.pace import PATIENCE, Pace
+from ratchet.engine.pace import IDLE_BEATS, Pace
 from ratchet.model.errors import StoreUnavailable
 from ratchet.model.options import Liveness
 from tests.unit.engine.test_orphans import EMBEDDED, WORKER, Observer
@@ -53,7 +53,7 @@ def test_a_node_without_work_slows_down_and_says_so() -> None:
     """Interval and silence grow in proportion, step by step, to the limit; each step is declared with its beat."""
     observer = Observer(EMBEDDED, MINUTE)
     observer.heartbeat.register(observer.clock.now())
-    beat(observer, 30 * PATIENCE)
+    beat(observer, 30 * IDLE_BEATS)
     assert [change.beat_interval.total_seconds() for change in observer.cluster.changes] == [10, 20, 40, 60]
     assert [change.silence.total_seconds() for change in observer.cluster.changes] == [30, 60, 120, 180]
     assert observer.heartbeat.interval == MINUTE
@@ -64,11 +64,11 @@ def test_work_brings_the_usual_pace_back() -> None:
     observer = Observer(EMBEDDED, MINUTE)
     observer.heartbeat.register(observer.clock.now())
     beat(observer, 30)
-    assert not observer.heartbeat.is_pressing
+    assert not observer.heartbeat.must_beat
     observer.runs.count = 1
-    assert observer.heartbeat.is_pressing
+    assert observer.heartbeat.must_beat
     observer.heartbeat.run_once(observer.clock.now())
-    assert not observer.heartbeat.is_pressing
+    assert not observer.heartbeat.must_beat
     last = observer.cluster.changes[-1]
     assert Liveness(last.beat_interval, last.silence) == EMBEDDED
     beat(observer, 30)

@@ -151,11 +151,11 @@ class TestRest:
         polls = {node.node_id: begin for node in stand.nodes}
         while (now := stand.clock.now()) < begin + 6 * SECOND:
             node = min(stand.nodes, key=lambda each: polls[each.node_id])
-            departs = min(each.assembly.coordinator.departures.rest(now) for each in stand.nodes)
-            if now + departs < polls[node.node_id]:
-                stand.clock.advance(departs)
+            next_start = min(each.assembly.coordinator.planned_starts.rest(now) for each in stand.nodes)
+            if now + next_start < polls[node.node_id]:
+                stand.clock.advance(next_start)
                 for each in stand.nodes:
-                    each.assembly.coordinator.departures.run_once(stand.clock.now())
+                    each.assembly.coordinator.planned_starts.run_once(stand.clock.now())
                     stand.work(each)
                 continue
             stand.clock.advance(max(polls[node.node_id] - now, timedelta()))
@@ -186,7 +186,7 @@ class TestRest:
         assert stand.poll() >= 2 * SECOND
 
 
-class TestNaps:
+class TestNextDue:
     def test_only_lanes_that_may_have_something_are_asked(self) -> None:
         """The next job of one lane is due soon: until then the others are left alone."""
         stand = Stand()
@@ -197,7 +197,7 @@ class TestNaps:
         stand.poll()
         assert stand.store.calls == [Lane.THREAD]
 
-    def test_a_wakeup_ends_them(self) -> None:
+    def test_a_wakeup_ends_the_wait(self) -> None:
         """Something new may be for any lane."""
         stand = Stand()
         stand.poll()
@@ -207,7 +207,7 @@ class TestNaps:
         stand.poll()
         assert stand.store.calls == [Lane.THREAD, set(Lane)]
 
-    def test_they_are_short(self) -> None:
+    def test_a_due_time_is_trusted_for_a_moment_only(self) -> None:
         """A job that nobody announced is found a quarter of a second later at most."""
         stand = Stand()
         stand.poll()
@@ -216,7 +216,7 @@ class TestNaps:
         stand.poll()
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 1
 
-    def test_asked_in_between_the_poller_rests_until_they_end(self) -> None:
+    def test_polled_too_early_it_rests_until_the_next_job_is_due(self) -> None:
         """A lane that has room wakes the poller: nothing is due, and what is due next is not forgotten."""
         stand = Stand()
         stand.submit(after=100 * MILLISECOND)
@@ -235,7 +235,7 @@ class TestWakeups:
         stand.clock.advance(10 * SECOND)
         return stand
 
-    def test_the_lane_it_is_for_is_all_that_is_asked(self) -> None:
+    def test_only_the_lane_it_names_is_asked(self) -> None:
         """One claim, and then the job starts; one look at everything else comes after that."""
         stand = self.idle()
         stand.submit(lane=Lane.ASYNC)
@@ -248,7 +248,7 @@ class TestWakeups:
         assert stand.store.calls == [set(Lane)]
         assert stand.observed == [0, 1], "for the strategy the claim and its look are one poll"
 
-    def test_without_a_word_about_the_lane_the_last_one_is_asked(self) -> None:
+    def test_a_wakeup_that_names_no_lane_is_for_the_last_busy_one(self) -> None:
         """Another process says only that there is something: probably of the same kind as before."""
         stand = self.idle()
         for calls in ([Lane.THREAD, set(Lane), Lane.ASYNC], [Lane.ASYNC]):
@@ -321,7 +321,7 @@ class TestFullBatches:
 
     @pytest.mark.parametrize("lane", list(Lane))
     def test_each_costs_one_claim(self, lane: Lane) -> None:
-        """The other lanes nap: no look at them, and no claim for one of them, between two batches."""
+        """The other lanes are left alone: no look at them, and no claim for one of them, between two batches."""
         stand = self.busy(lane=lane)
         asked = []
         for _ in range(8):
@@ -377,14 +377,14 @@ class TestPlannedStarts:
         """What waits for its start goes back uncounted; before that it is nobody else's, and the lane does not have it."""
         stand = Stand(ahead=AHEAD)
         (node,) = stand.nodes
-        departures = node.assembly.coordinator.departures
+        starts = node.assembly.coordinator.planned_starts
         stand.store.set_limit("gateway", rate=10, period=SECOND, now=stand.clock.now())
         stand.submit(15, resource="gateway")
         stand.poll()
         assert stand.store.counts()[JobStatus.SUCCEEDED] == 10
         stand.clock.advance(0.95 * SECOND)
         stand.poll()
-        planned = departures.count(Lane.THREAD)
+        planned = starts.count(Lane.THREAD)
         assert planned > 0
         assert stand.store.counts()[JobStatus.RUNNING] == planned
         assert node.assembly.watch.run_once(stand.clock.now()) == 0
@@ -392,9 +392,9 @@ class TestPlannedStarts:
         assert node.assembly.coordinator.idle
         assert stand.store.counts()[JobStatus.PENDING] == 5
         stand.clock.advance(SECOND)
-        assert departures.run_once(stand.clock.now()) == 0
+        assert starts.run_once(stand.clock.now()) == 0
         stand.poll()
         stand.clock.advance(AHEAD)
-        departures.run_once(stand.clock.now())
+        starts.run_once(stand.clock.now())
         stand.work(node)
         assert stand.store.counts()[JobStatus.SUCCEEDED] > 10

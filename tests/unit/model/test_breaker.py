@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ratchet.model.breaker import Breaker, BreakerSettings, BreakerState, Guard, Outcome, opened
+from ratchet.model.breaker import Breaker, BreakerSettings, BreakerState, Guard, ServiceCall, opened
 from ratchet.model.errors import InvalidJob, JobInterrupted, RetryLater
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -15,9 +15,9 @@ SETTINGS = BreakerSettings(0.5, 10, 4, WAIT, 2)
 CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
 
 
-def seen(text: str, *, at: datetime = NOW) -> list[Outcome]:
+def seen(text: str, *, at: datetime = NOW) -> list[ServiceCall]:
     """Outcomes, one per character: ``x`` failed."""
-    return [Outcome(at, mark == "x") for mark in text]
+    return [ServiceCall(at, mark == "x") for mark in text]
 
 
 class TestClosed:

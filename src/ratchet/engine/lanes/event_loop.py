@@ -15,13 +15,13 @@ from ratchet.api.context import entered
 from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
-from ratchet.model.decision import Outcome
+from ratchet.model.decision import Outcome, StoppedLate
 from ratchet.model.status import Lane
 
 logger = logging.getLogger("ratchet.engine")
 
-#: So many coroutines are started in one turn of the loop. Short ones end before the next are begun, so that few of them
-#: are there at a time, and the garbage collector is not called for them.
+#: How many coroutines are started in one turn of the loop. Short ones end before the next ones begin, so that few
+#: exist at a time and the garbage collector is not triggered by them.
 AT_ONCE = 25
 
 
@@ -67,13 +67,13 @@ class EventLoopLane(SlotLane):
 
     def accept(self, runs: Sequence[Run]) -> None:
         assert self._loop is not None
-        self._appetite.got(len(runs))
+        self._prefetch.got(len(runs))
         for run in runs:
             self._buffer.add(run)
         self._inbox.extend(runs)
         self._loop.call_soon_threadsafe(self._fill)
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         assert self._loop is not None
         self._buffer.add(run)
         self._inbox.append(run)
@@ -135,39 +135,39 @@ class EventLoopLane(SlotLane):
                 continue
             started += 1
             self._running[id(run)] = run
-            self._appetite.rate.tick(self._clock.monotonic())
-            # The run is what keeps its task alive: a loop holds on to tasks but weakly, and a set of our own
-            # would cost each of them a callback.
+            self._prefetch.rate.tick(self._clock.monotonic())
+            # The run keeps its task alive. A loop only refers to tasks weakly, and a set of our own would cost
+            # each of them a callback.
             task = self._loop.create_task(self._perform(run))
             if not task.done():
                 run.handle = task
-        if self._appetite.aroused(len(self._buffer)):
+        if self._prefetch.should_ask(len(self._buffer)):
             self._on_room()
 
     def _fill_soon(self) -> None:
-        """One look for all that end in this turn of the loop."""
+        """Fill once for all runs that end in this turn of the loop."""
         if not self._filling and self._loop is not None:
             self._filling = True
             self._loop.call_soon(self._fill)
 
     async def _perform(self, run: Run) -> None:
-        if run.handle is None:  # an eager task runs before its maker has it
+        if run.handle is None:  # an eager task begins before `create_task` returns it
             run.handle = asyncio.current_task()
         outcome = await self._outcome(run)
         if not run.finish():
             self._stuck -= 1
-            self._on_lingered(run)
+            self._completer.put(run, StoppedLate())
             return
         self._running.pop(id(run), None)
         if run.job.body.has_conditions and self._loop is not None:
-            # Conditions are users' code and may block: not on this thread.
+            # Conditions are the user's code and may block: they do not run on this thread.
             await self._loop.run_in_executor(None, self._completer.put, run, outcome)
         else:
             self._completer.put(run, outcome)
-        run.handle = None  # the run waits for its commit; the task need not
+        run.handle = None  # the run waits for its commit; its task can go
         if self._inbox:
             self._fill_soon()
-        elif self._appetite.aroused(len(self._buffer)):
+        elif self._prefetch.should_ask(len(self._buffer)):
             self._on_room()
 
     async def _outcome(self, run: Run) -> Outcome:

@@ -42,7 +42,7 @@ class InlineLane:
     def accept(self, runs: Sequence[Run]) -> None:
         self._waiting.extend(runs)
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         self._waiting.append(run)
 
     def wanted(self) -> int:

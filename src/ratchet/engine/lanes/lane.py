@@ -1,4 +1,4 @@
-"""What the engine asks of a place where jobs run."""
+"""The lane: what the engine asks of a place where jobs run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class JobLane(Protocol):
         """Take over claimed jobs, in claim order: what came of the last `wanted`."""
         ...
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         """Take over a run that was claimed earlier and may start from now on."""
         ...
 

@@ -129,8 +129,8 @@ def serve(pipe: Connection) -> None:
 
     def ask(kind: str, content: Any) -> Any:
         pipe.send((kind, content))
-        well, answer = pipe.recv()
-        if not well:
+        succeeded, answer = pipe.recv()
+        if not succeeded:
             raise answer
         return answer
 
@@ -145,7 +145,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process soon after its parent is gone: nobody would take its result."""
+    """End this process soon after its parent is gone: its result could not be stored."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 from ratchet.api.context import entered
 from ratchet.engine.lanes.process_child import Call, serve
-from ratchet.engine.lanes.slots import SlotLane, Wiring
+from ratchet.engine.lanes.slots import Prefetch, SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
 from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised, Returned
@@ -38,6 +38,7 @@ class ProcessLane(SlotLane):
 
     def __init__(self, **wiring: Unpack[Wiring]) -> None:
         super().__init__(**wiring)
+        self._prefetch = Prefetch(window=0.0, limit=0)  # it claims only what it can start now
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
         self._leaders: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -55,11 +56,8 @@ class ProcessLane(SlotLane):
                 self._leaders.append(leader)
                 leader.start()
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         self.accept([run])
-
-    def wanted(self) -> int:
-        return max(0, self.slots - len(self._running) - len(self._buffer))
 
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
@@ -116,7 +114,7 @@ class ProcessLane(SlotLane):
                 run.handle = None
 
     def _guarded(self, run: Run, prepared: Prepared, child: Child) -> Outcome:
-        """What the child did; the service behind the job is told by exceptions, as in the other lanes."""
+        """What the child did. The circuit breaker sees it as a result or an exception, as in the other lanes."""
         outcome: Outcome | None = None
 
         def perform() -> None:
@@ -206,7 +204,7 @@ class Child:
         )
         self._process.start()
         theirs.close()
-        # Before multiprocessing's own end of process, which would ask with SIGTERM, wait, and not be heard.
+        # This runs before multiprocessing's own exit handler, which would send SIGTERM (which children ignore) and wait.
         atexit.register(self.kill)
 
     @property
@@ -215,7 +213,7 @@ class Child:
         return self._process.is_alive() and not self._pipe.closed
 
     def perform(self, call: Call, serve_message: Callable[[tuple[str, Any]], Any]) -> tuple[str, Any]:
-        """Send *call*, answer what the child asks, and return its last word; ``crashed`` if it died."""
+        """Send *call*, answer what the child asks, and return how it ended; ``crashed`` if it died."""
         try:
             self._pipe.send(call)
             while True:
@@ -241,6 +239,6 @@ class Child:
         """End the child now, whatever it is doing."""
         if self._process.is_alive():
             self._process.kill()
-        # Reaped here, so that no zombie is left where nobody joins it.
+        # Joined here, so that no zombie is left.
         self._process.join(2.0)
         atexit.unregister(self.kill)

@@ -13,11 +13,11 @@ from ratchet.api.context import entered
 from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
-from ratchet.model.decision import Interrupted, Outcome
+from ratchet.model.decision import Interrupted, Outcome, StoppedLate
 from ratchet.model.errors import JobInterrupted
 from ratchet.model.status import Lane
 
-# Looked up twice: each look-up is a function object with argument types of its own.
+# Looked up twice: each lookup gives a function object with argument types of its own.
 _raise_in_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _raise_in_thread.argtypes = [ctypes.c_ulong, ctypes.py_object]
 _withdraw_from_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
@@ -54,11 +54,11 @@ class ThreadLane(SlotLane):
         thread.start()
 
     def accept(self, runs: Sequence[Run]) -> None:
-        self._appetite.got(len(runs))
+        self._prefetch.got(len(runs))
         for run in runs:
-            self.depart(run)
+            self.accept_planned(run)
 
-    def depart(self, run: Run) -> None:
+    def accept_planned(self, run: Run) -> None:
         self._buffer.add(run)
         self._inbox.put(run)
 
@@ -98,17 +98,17 @@ class ThreadLane(SlotLane):
             if not self._buffer.take(run):
                 continue
             self._running[id(run)] = run
-            self._appetite.rate.tick(self._clock.monotonic())
+            self._prefetch.rate.tick(self._clock.monotonic())
             outcome = self._perform(run, me)
             if not run.finish():
-                # Given up meanwhile: another thread has this slot, and somebody waits for our end.
+                # Given up meanwhile: another thread has this slot, and this one ends.
                 with self._lock:
                     self._stuck -= 1
-                self._on_lingered(run)
+                self._completer.put(run, StoppedLate())
                 return
             self._running.pop(id(run), None)
             self._completer.put(run, outcome)
-            if self._appetite.aroused(len(self._buffer)):
+            if self._prefetch.should_ask(len(self._buffer)):
                 self._on_room()
 
     def _perform(self, run: Run, me: int) -> Outcome:
@@ -121,10 +121,10 @@ class ThreadLane(SlotLane):
 
     def _invoke(self, run: Run, call: Prepared, me: int) -> Outcome:
         """
-        The call, shielded: an interruption that arrives late is caught here and nowhere else.
+        Make the call; an interruption that arrives late is caught here and nowhere else.
 
-        At most one is ever sent (`Run.guarded` under `interruptible`), so after it was caught, or
-        after `leave` and a look at what was sent, the thread is safe again.
+        At most one is ever sent (`Run.guarded` under `interruptible`). Once it was caught, or withdrawn
+        after `leave`, the thread is safe again.
         """
         outcome: Outcome | None = None
         while True:

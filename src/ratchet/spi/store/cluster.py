@@ -58,7 +58,7 @@ class NodeStore(Protocol):
         nothing is written. Every RUNNING job of the node gets one more crash, an execution row CRASHED
         (uncounted) and a new fence. It becomes PENDING with its old due time, from the second crash on in a
         suspect stream, or at *max_crashes* FAILED as a dead letter with everything that a `Fail` brings. Keys
-        and permits of the node's ended runs, and its locks, are freed.
+        and permits that were held for code still running on the node are freed, and so are its locks.
 
         A process that is stopped may have a transaction open. The jobs that it has changed there are left
         (``held_up``): no call waits for them, and all others are taken at once. A store that can end such a
