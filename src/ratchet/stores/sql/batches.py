@@ -75,11 +75,11 @@ class SqlBatches(SqlPart):
 
     def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
         """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
-        self.streams.ids_of(None, validate(specs, now=now))
+        self.stream_registry.ids_of(None, validate(specs, now=now))
 
         def append(session: Session) -> None:
             # Jobs before batches, as everywhere. Children that were stored by an earlier try are not counted again.
-            stored = insert_specs(session, self.streams, specs, now=now).stored
+            stored = insert_specs(session, self.stream_registry, specs, now=now).stored
             if session.execute(GROW, {"batch_id": batch_id, "more": len(stored)}) == 0:
                 raise _Sealed
 
@@ -158,7 +158,7 @@ class SqlBatches(SqlPart):
 
             def portion(session: Session, after: UUID = after) -> tuple[int, UUID | None]:
                 ids = _children(session, FIND_FAILED_CHILDREN, batch_id, after)
-                done = retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                done = retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 return len(done), ids[-1] if ids else None
 
             more, after = self.database.run(portion)

@@ -238,7 +238,7 @@ class SqlCluster(SqlPart):
         claim = {"node_id": node_id, "seen_beat": seen_beat, "by": by, "now": now}
 
         def take_back(session: Session) -> tuple[Rescue, bool] | None:
-            return take_back_from(session, self.streams, claim, max_crashes=max_crashes, now=now)
+            return take_back_from(session, self.stream_registry, claim, max_crashes=max_crashes, now=now)
 
         taken = self.database.run(take_back)
         if taken is None:
@@ -270,7 +270,7 @@ class SqlCluster(SqlPart):
         def deregister(session: Session) -> int:
             session.rows(LOCK_NODE, {"node_id": node_id})
             running = _lock_running(session, node_id)
-            hand_back(session, self.streams, running)
+            hand_back(session, self.stream_registry, running)
             write_runs(session, [_handed_back(row, now) for row in running.values()])
             free_lingering(session, node_id)
             session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
@@ -287,8 +287,8 @@ class SqlCluster(SqlPart):
         # Before the transaction, because inside it they would need a second connection.
         values = {"node_id": node_id, "crashes": SUSPECT_AFTER - 1}
         found = self.database.read(lambda session: session.rows(FIND_SUSPECT_STREAMS, values))
-        keys = [self.streams.key_of(stream_id) for (stream_id,) in found]
-        self.streams.ids_of(None, [replace(key, suspect=True) for key in keys])
+        keys = [self.stream_registry.key_of(stream_id) for (stream_id,) in found]
+        self.stream_registry.ids_of(None, [replace(key, suspect=True) for key in keys])
 
     # --- locks --------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect
-    from ratchet.stores.sql.streams import StreamRegistry
+    from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
@@ -271,6 +271,6 @@ class Database:
 class SqlPart:
     """What the noun classes have in common: the database they run on, and the ids of streams."""
 
-    def __init__(self, database: Database, streams: StreamRegistry) -> None:
+    def __init__(self, database: Database, stream_registry: StreamRegistry) -> None:
         self.database = database
-        self.streams = streams
+        self.stream_registry = stream_registry

@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.job import Execution, LogEntry, LogLine
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 #: Every column of scheduler_job; scheduler_job_archive has the same and archived_at.
 JOB_COLUMNS = """

@@ -119,11 +119,11 @@ class SqlJobs(SqlPart):
             return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
         streams = validate(specs, edges, batch, now=now)
         if within is None:  # what is missing is made before, so that submitters do not wait for each other
-            self.streams.ids_of(None, streams)
+            self.stream_registry.ids_of(None, streams)
 
         def store(session: Session) -> Submission:
             try:
-                made = insert_specs(session, self.streams, specs, now=now, edges=edges, batch=batch)
+                made = insert_specs(session, self.stream_registry, specs, now=now, edges=edges, batch=batch)
                 if session.enlisted and any(insertion.created for insertion in made.insertions):
                     # Only the caller's commit makes these jobs visible: the wakeup must wait for it too.
                     session.dialect.announce(session)
@@ -154,7 +154,7 @@ class SqlJobs(SqlPart):
         bare = all(map(has_only_defaults, specs))
         if not bare and not all(map(is_plain, specs)):
             return False
-        ids = self.streams.ids_of(None, validate(specs, now=now, bare=bare))
+        ids = self.stream_registry.ids_of(None, validate(specs, now=now, bare=bare))
         try:
             self.database.run(lambda session: copy_specs(session, specs, ids, now=now, bare=bare))
         except ConstraintViolated:
@@ -163,7 +163,7 @@ class SqlJobs(SqlPart):
 
     def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
         """Send a plain job that is due; None where something has to be opened, looked up or waited for first."""
-        stream_id = self.streams.known(spec.stream)
+        stream_id = self.stream_registry.known(spec.stream)
         if stream_id is None or not is_young(spec.job_id):
             return None
         values = self._lone_values(spec, stream_id, now)
@@ -171,7 +171,7 @@ class SqlJobs(SqlPart):
 
     def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
         """`_insert_plain` for one job: one statement, which is the whole transaction; or two, where the product needs them."""
-        values = self._lone_values(spec, self.streams.known(spec.stream), now)
+        values = self._lone_values(spec, self.stream_registry.known(spec.stream), now)
         if values is None:
             return False
         if self.database.dialect.fuses_writes:
@@ -190,14 +190,14 @@ class SqlJobs(SqlPart):
                 return None
             streams = validate((spec,), now=now)
             if stream_id is None:
-                stream_id = self.streams.ids_of(None, streams)[spec.stream]
+                stream_id = self.stream_registry.ids_of(None, streams)[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
             return None  # claims that may have passed it must be told
         return lone_values(spec, stream_id, now, bare=bare)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""
-        return self.database.read(lambda session: find_record(session, self.streams, job_id))
+        return self.database.read(lambda session: find_record(session, self.stream_registry, job_id))
 
     def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
         """Status and outcome of many jobs in one query."""
@@ -241,7 +241,7 @@ class SqlJobs(SqlPart):
 
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self.streams.ids_of(None, validate([spec], now=now))
+        self.stream_registry.ids_of(None, validate([spec], now=now))
 
         def replace(session: Session) -> tuple[CanceledJob | None, Submission | None]:
             job = lock_cancelable(session, job_id, running=False)
@@ -249,7 +249,7 @@ class SqlJobs(SqlPart):
                 return None, None
             superseded = Cancellation(job, SUPERSEDED, superseded_by=spec.job_id)
             canceled = cancel_locked(session, [superseded], now=now)[0]
-            submission = insert_specs(session, self.streams, [spec], now=now)
+            submission = insert_specs(session, self.stream_registry, [spec], now=now)
             if submission.busy is not None:
                 raise submission.busy
             require_new(job_id, spec, submission.insertions[0])
@@ -262,7 +262,7 @@ class SqlJobs(SqlPart):
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
         """One page of matching jobs, newest id first."""
         return self.database.read(
-            lambda session: find_page(session, self.streams, where, limit=limit, cursor=cursor)
+            lambda session: find_page(session, self.stream_registry, where, limit=limit, cursor=cursor)
         )
 
     def count(self, where: JobFilter) -> int:
@@ -295,7 +295,7 @@ class SqlJobs(SqlPart):
             after: UUID | None = None
             while (room := limit - len(done)) > 0:  # those that are skipped do not count
                 ids = find_oldest(session, where, [JobStatus.FAILED], limit=room, after=after)
-                done += retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                done += retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 if len(ids) < room:
                     break
                 after = ids[-1]

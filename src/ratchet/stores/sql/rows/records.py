@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.job import JobRecord, JobResultRow, Progress, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.sql.database import Row, Session
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 _FIXED = """
     j.job_id, j.target, j.payload, j.job_type, j.priority, j.params, j.created_at, j.finished_at, j.expires_at,

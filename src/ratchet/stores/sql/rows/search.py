@@ -21,7 +21,7 @@ from ratchet.stores.sql.rows.records import (
     find_tags,
     record_of,
 )
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 HELD = frozenset({JobStatus.PAUSED, JobStatus.WAITING})
 

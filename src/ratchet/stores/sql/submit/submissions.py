@@ -18,8 +18,8 @@ from ratchet.stores.sql.dependants.batch_counters import finish_batches
 from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
 from ratchet.stores.sql.dependants.releases import release_ready
 from ratchet.stores.sql.rows.specs import Flags, find_known, store_specs
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.sql.signals import consume_kept_signals
-from ratchet.stores.sql.streams import StreamRegistry
 from ratchet.stores.sql.submit.keys import Keys, drop_reservations, take_keys
 
 LOCK_PARENTS = """
