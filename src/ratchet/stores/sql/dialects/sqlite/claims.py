@@ -19,7 +19,7 @@ from ratchet.stores.sql.claims import (
     next_opening,
 )
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.sqlite.values import json_list, micros
+from ratchet.stores.sql.dialects.sqlite.session import json_list, micros
 
 # From each stream with waiting jobs to the next, in the claim index: streams without any are not met.
 _NEXT = """(SELECT q.stream_id FROM scheduler_job_queue q

@@ -1,8 +1,8 @@
 """
 SQLite: one writer at a time, in this process and in all others.
 
-Every write transaction is ``BEGIN IMMEDIATE`` behind the gate (`sqlite_gate`), so that it never has to
-upgrade a read lock and is never told "database is locked". Reads see a snapshot and wait for nobody.
+Every write transaction is ``BEGIN IMMEDIATE`` under the fair write lock (`connections`), so that it never has
+to upgrade a read lock and is never told "database is locked". Reads see a snapshot and wait for nobody.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
-from ratchet.stores.sql.dialects.sqlite.connections import Connections
-from ratchet.stores.sql.dialects.sqlite.errors import Place, SqliteConstraints, meaning
+from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
+from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, meaning
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 
@@ -71,9 +71,9 @@ class SqliteDialect(Dialect):
             concurrent_writers=False,
             wakeups="data_version" if path is not None else None,
         )
-        self._place = Place(path, options.sqlite_busy_timeout.total_seconds())
+        self._location = Location(path, options.sqlite_busy_timeout.total_seconds())
         self._connections = Connections(
-            path, synchronous=options.sqlite_synchronous, busy_timeout=self._place.busy_timeout
+            path, synchronous=options.sqlite_synchronous, busy_timeout=self._location.busy_timeout
         )
 
     # --- text ---------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class SqliteDialect(Dialect):
 
     @contextmanager
     def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[SqliteSession]:
-        gate = self._enter()
+        lock = self._take_write_lock()
         started = time.monotonic()
         try:
             connection = self._begin_writing()
@@ -118,7 +118,7 @@ class SqliteDialect(Dialect):
                 raise
             self._connections.after_commit()
         finally:
-            gate.leave()
+            lock.release()
             if for_user and (lasted := time.monotonic() - started) > _LONG_BLOCK:
                 log.warning(
                     "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
@@ -145,11 +145,11 @@ class SqliteDialect(Dialect):
     @contextmanager
     def _reading_memory(self) -> Iterator[SqliteSession]:
         # The one connection there is. A thread that reads inside its own transaction sees that transaction.
-        if self._connections.gate.held_here:
+        if self._connections.write_lock.held_here:
             connection = self._connections.writer()
             yield SqliteSession(self, connection, connection.cursor())
             return
-        gate = self._enter()
+        lock = self._take_write_lock()
         try:
             connection = self._connections.writer()
             connection.execute("BEGIN")
@@ -158,30 +158,30 @@ class SqliteDialect(Dialect):
             finally:
                 self._rollback(connection)
         finally:
-            gate.leave()
+            lock.release()
 
     @contextmanager
     def migrating(self) -> Iterator[SqliteSession]:
         with self.writing() as session:
             yield session
 
-    def _enter(self) -> Any:
-        gate = self._connections.gate
-        if gate.held_here:
+    def _take_write_lock(self) -> WriteLock:
+        lock = self._connections.write_lock
+        if lock.held_here:
             raise StoreError(
                 "this thread already has a write transaction open on this SQLite database and would wait for "
                 "itself; pass within= the connection of that transaction"
             )
         try:
-            passed = gate.enter(self._connections.busy_timeout)
+            locked = lock.acquire(self._connections.busy_timeout)
         except OSError as error:
             raise StoreUnavailable(f"the lock file of {self.path} cannot be used: {error}") from error
-        if not passed:
+        if not locked:
             raise StoreUnavailable(
                 f"another transaction has held the write lock of {self.path or 'the database in memory'} for "
                 f"{self._connections.busy_timeout:g} s; keep write transactions short, or raise sqlite_busy_timeout"
             )
-        return gate
+        return lock
 
     def _begin_writing(self) -> sqlite3.Connection:
         try:
@@ -244,12 +244,12 @@ class SqliteDialect(Dialect):
             raise refuse_autocommit("a sqlite3 connection")
         guest.begin()
         # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
-        # upgrade, which may fail at once. Behind the gate no other node can be in the way.
-        gate = self._enter()
+        # upgrade, which may fail at once. Under the write lock no other node can be in the way.
+        lock = self._take_write_lock()
         try:
             session_sql(self, cursor, "BEGIN IMMEDIATE")
         finally:
-            gate.leave()
+            lock.release()
 
     def _require_same_file(self, driver: Any, cursor: Any) -> None:
         if self._connections.is_writer(driver):
@@ -294,7 +294,7 @@ class SqliteDialect(Dialect):
 
     def complain(self, error: Exception, text: str, *, waited: bool = False) -> NoReturn:
         """Raise what *error* means; *waited*: for the write lock, for as long as is allowed."""
-        raise meaning(error, text, self._place, waited=waited) from error
+        raise meaning(error, text, self._location, waited=waited) from error
 
 
 def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:
