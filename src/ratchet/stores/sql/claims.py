@@ -169,7 +169,7 @@ class SqlClaims(SqlPart):
             return []
         plan = self.database.dialect.claim_plan
         question = plan.heads(requests, now)
-        rows = self.database.run_alone(question.text, question.params, claiming=True, harmless=True)
+        rows = self.database.autocommit(question.text, question.params, harmless=True)
         if rows is not None:
             question.tell(rows)
         if rows is not None and not any(stream.limits for stream in _streams(rows)):

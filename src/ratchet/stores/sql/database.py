@@ -61,11 +61,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
 from ratchet.spi.shield import bracketed, call_undisturbed, undisturbed
-from ratchet.spi.store import Sent
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Row = tuple[Any, ...]
 NO_PARAMS: Mapping[str, object] = {}
 
@@ -184,17 +184,19 @@ class Database:
                     return work(session)
             return self._try(lambda: self._transact(work, claiming))
 
-    def run_alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    def autocommit(
+        self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
-        """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
-        return call_undisturbed(self._alone, sql, params, claiming, harmless)
+        """The rows of one statement of a claim, as `Dialect.autocommit` says; None: use `run` or `read`."""
+        return self.call(self.dialect.autocommit, sql, params, harmless=harmless)
 
-    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
-        """`run_alone` without waiting; None where that is not possible."""
-        if self._prepared_in != os.getpid() and self._prepare is not None:
-            return None
-        return self.dialect.send_alone(sql, params)
+    def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What *operation* of the dialect returns, which begins and commits by itself."""
+        return call_undisturbed(self._call, operation, args, kwargs)
+
+    def is_ready(self) -> bool:
+        """True if the next transaction has nothing to prepare first."""
+        return self._prepared_in == os.getpid() or self._prepare is None
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
@@ -238,11 +240,9 @@ class Database:
             with self.dialect.writing(for_user=True) as session:
                 yield session.connection
 
-    def _alone(
-        self, sql: str, params: Mapping[str, object], claiming: bool, harmless: bool
-    ) -> list[Row] | None:
+    def _call(self, operation: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         self._ready()
-        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
+        return operation(*args, **kwargs)
 
     def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
         with self.dialect.writing(claiming=claiming) as session:

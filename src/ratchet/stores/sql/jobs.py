@@ -9,8 +9,8 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import SubmissionBlocked
-from ratchet.model.identifiers import is_young, old_ids
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
+from ratchet.model.identifiers import is_young
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import Sent
 from ratchet.stores.sql.database import Session, SqlPart
@@ -20,21 +20,17 @@ from ratchet.stores.sql.dependants.cancellations import (
     cancel_locked,
     lock_cancelable,
 )
-from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
+from ratchet.stores.sql.errors import LockTimeout
 from ratchet.stores.sql.history import FIND_ARCHIVABLE, IS_ARCHIVABLE, archive_jobs
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
-from ratchet.stores.sql.rows.backdating import LATE, tell_backdated
 from ratchet.stores.sql.rows.failures import Cancellation
 from ratchet.stores.sql.rows.locked import lock_jobs
 from ratchet.stores.sql.rows.records import find_record, find_results, find_tags
 from ratchet.stores.sql.rows.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.rows.specs import copy_specs, insert_apart, lone_insert, lone_values
+from ratchet.stores.sql.rows.specs import LATE, is_evident, is_plain, plain_values, tell_backdated
 from ratchet.stores.sql.submit.keys import SUPERSEDED
-from ratchet.stores.sql.submit.submissions import Submission, insert_specs, is_plain
-from ratchet.stores.validation import is_evident, require_new, validate
-
-#: So many plain jobs, and more, are copied where the product can.
-COPY_FROM = 64
+from ratchet.stores.sql.submit.submissions import Submission, insert_specs
+from ratchet.stores.validation import require_new, validate
 
 RESCHEDULE_QUEUED = """
     UPDATE scheduler_job_queue
@@ -141,49 +137,28 @@ class SqlJobs(SqlPart):
 
     def _insert_plain(self, specs: Sequence[JobSpec], now: datetime) -> bool:
         """
-        True if the jobs are stored, by the shortest way there is; False: the ordinary way is to be taken.
+        True if the jobs are stored, in a transaction with nothing else in it; False: take the ordinary way.
 
-        That finds those that are stored already, by an earlier try whose answer was lost.
+        That way also finds jobs that are stored already, by an earlier try whose answer was lost.
         """
-        dialect = self.database.dialect
-        if len(specs) == 1:
-            # an older one may be in the archive
-            return is_young(specs[0].job_id) and self._insert_alone(specs[0], now)
-        if len(specs) < COPY_FROM or not dialect.copies or old_ids([spec.job_id for spec in specs]):
-            return False
-        bare = all(map(has_only_defaults, specs))
-        if not bare and not all(map(is_plain, specs)):
-            return False
-        ids = self.stream_registry.ids_of(None, validate(specs, now=now, bare=bare))
-        try:
-            self.database.run(lambda session: copy_specs(session, specs, ids, now=now, bare=bare))
-        except ConstraintViolated:
-            return False
-        return True
+        writer = self.database.dialect.row_writer
+        if len(specs) != 1:
+            return writer.copy(self.database, self.stream_registry, specs, now=now)
+        values = self._plain_values(specs[0], self.stream_registry.known(specs[0].stream), now)
+        return values is not None and writer.insert_one(self.database, values)
 
     def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
         """Send a plain job that is due; None where something has to be opened, looked up or waited for first."""
         stream_id = self.stream_registry.known(spec.stream)
-        if stream_id is None or not is_young(spec.job_id):
+        if stream_id is None:
             return None
-        values = self._lone_values(spec, stream_id, now)
-        return None if values is None else self.database.send_alone(lone_insert(values), values)
+        values = self._plain_values(spec, stream_id, now)
+        return None if values is None else self.database.dialect.row_writer.send_one(self.database, values)
 
-    def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
-        """`_insert_plain` for one job: one statement, which is the whole transaction; or two, where the product needs them."""
-        values = self._lone_values(spec, self.stream_registry.known(spec.stream), now)
-        if values is None:
-            return False
-        if self.database.dialect.fuses_writes:
-            return self.database.run_alone(lone_insert(values), values) is not None
-        try:
-            self.database.run(lambda session: insert_apart(session, values))
-        except (ConstraintViolated, LockTimeout):
-            return False
-        return True
-
-    def _lone_values(self, spec: JobSpec, stream_id: int | None, now: datetime) -> dict[str, object] | None:
-        """What is to be stored; None where it takes more than that. It looks for a stream that is not known."""
+    def _plain_values(self, spec: JobSpec, stream_id: int | None, now: datetime) -> dict[str, object] | None:
+        """What is stored of a plain job; None where it takes more than its rows. Looks up a stream that is not known."""
+        if not is_young(spec.job_id):
+            return None  # it may be in the archive
         bare = is_evident(spec, now)
         if stream_id is None or not bare:
             if not is_plain(spec):
@@ -193,7 +168,7 @@ class SqlJobs(SqlPart):
                 stream_id = self.stream_registry.ids_of(None, streams)[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
             return None  # claims that may have passed it must be told
-        return lone_values(spec, stream_id, now, bare=bare)
+        return plain_values(spec, stream_id, now, bare=bare)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""

@@ -129,12 +129,6 @@ def _find_known(session: Session, specs: Sequence[JobSpec], batch: BatchSpec | N
     return find_known(session, old)
 
 
-def is_plain(spec: JobSpec) -> bool:
-    """True for a job whose rows are all that a submission of it stores."""
-    keys = (spec.idempotency_key, spec.business_key, spec.signal, spec.batch_id)
-    return not spec.tags and all(key is None for key in keys)
-
-
 def _have_keys(specs: Iterable[JobSpec]) -> bool:
     return any(spec.idempotency_key is not None or spec.business_key is not None for spec in specs)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -42,6 +42,7 @@ from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
 from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
 
 _DRIVER = "pymysql.connections.Connection"
@@ -89,6 +90,7 @@ class MysqlDialect(Dialect):
             statement_timeout=options.statement_timeout.total_seconds(),
         )
         self.claim_plan = MysqlClaimPlan(self._lock_name("claim"))
+        self.row_writer = RowWriter()
         self._writer = Writer()
         self._savepoints = itertools.count(1)
 
@@ -150,6 +152,10 @@ class MysqlDialect(Dialect):
                 raise
             self._commit(session, for_user=for_user)
         session.committed()
+
+    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
+        """None: a claim takes more than one statement here."""
+        return
 
     @contextmanager
     def reading(self) -> Iterator[MysqlSession]:

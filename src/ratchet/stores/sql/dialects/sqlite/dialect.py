@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +28,7 @@ from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLoc
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, meaning
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
+from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
@@ -45,6 +46,7 @@ class SqliteDialect(Dialect):
     one_writer = True
     constraints = SqliteConstraints()
     claim_plan = SqliteClaimPlan()
+    row_writer = RowWriter()
     words = {  # noqa: RUF012 - never changed
         "uuid": "TEXT",
         "time": "INTEGER",
@@ -124,6 +126,10 @@ class SqliteDialect(Dialect):
                     "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
                 )
         session.committed()
+
+    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
+        """None: there are no round trips to save."""
+        return
 
     @contextmanager
     def reading(self) -> Iterator[SqliteSession]:
