@@ -277,7 +277,7 @@ def main() -> int:
     stale = []
     for path, content in GENERATED.items():
         if not path.exists() or path.read_text(encoding="utf-8") != content():
-            stale.append(path.name)
+            stale.append(f"{path.parent.name}/{path.name}")
             if "--check" not in sys.argv:
                 path.write_text(content(), encoding="utf-8")
     if "--check" in sys.argv and stale:

@@ -155,8 +155,8 @@ class Database:
 
     #: How often *work* is tried when the database reports a conflict with another transaction.
     TRIES = 8
-    #: Seconds after which no further try begins; waiting for a lock has taken them.
-    PATIENCE = 10.0
+    #: Seconds after which no further try begins; waiting for locks may have taken them.
+    RETRY_FOR = 10.0
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -255,7 +255,7 @@ class Database:
             try:
                 return attempt()
             except Conflict:
-                if tries == self.TRIES or time.monotonic() - started > self.PATIENCE:
+                if tries == self.TRIES or time.monotonic() - started > self.RETRY_FOR:
                     raise
                 # full jitter: two transactions that met once should not meet again
                 time.sleep(random.uniform(0, min(0.005 * 2**tries, 0.5)))

@@ -29,7 +29,7 @@ from ratchet.stores.sql.rows.records import find_record, find_results, find_tags
 from ratchet.stores.sql.rows.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.rows.specs import LATE, is_evident, is_plain, plain_values, tell_backdated
 from ratchet.stores.sql.submit.keys import SUPERSEDED
-from ratchet.stores.sql.submit.submissions import Submission, insert_specs
+from ratchet.stores.sql.submit.submissions import SubmissionResult, insert_specs
 from ratchet.stores.validation import require_new, validate
 
 RESCHEDULE_QUEUED = """
@@ -117,11 +117,11 @@ class SqlJobs(SqlPart):
         if within is None:  # what is missing is made before, so that submitters do not wait for each other
             self.stream_registry.ids_of(None, streams)
 
-        def store(session: Session) -> Submission:
+        def store(session: Session) -> SubmissionResult:
             try:
                 made = insert_specs(session, self.stream_registry, specs, now=now, edges=edges, batch=batch)
                 if session.enlisted and any(insertion.created for insertion in made.insertions):
-                    # Only the caller's commit makes these jobs visible: the wakeup must wait for it too.
+                    # only the caller's commit makes these jobs visible, so the wakeup must wait for it too
                     session.dialect.announce(session)
                 return made
             except LockTimeout as error:
@@ -218,7 +218,7 @@ class SqlJobs(SqlPart):
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
         self.stream_registry.ids_of(None, validate([spec], now=now))
 
-        def replace(session: Session) -> tuple[CanceledJob | None, Submission | None]:
+        def replace(session: Session) -> tuple[CanceledJob | None, SubmissionResult | None]:
             job = lock_cancelable(session, job_id, running=False)
             if job is None:
                 return None, None

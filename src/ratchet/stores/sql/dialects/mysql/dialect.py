@@ -22,7 +22,7 @@ from pymysql.constants import SERVER_STATUS
 from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.caller_transaction import guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import caller_connection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
@@ -271,13 +271,13 @@ class MysqlDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
-        guest = guest_of(within)
-        if _DRIVER not in guest.names:
+        caller = caller_connection(within)
+        if _DRIVER not in caller.names:
             raise refuse_stranger(within, "MySQL", "a pymysql.Connection")
-        connection = guest.connection
+        connection = caller.connection
         _require_transaction(connection)
-        guest.begin()
-        session, wait, mode = self._guest_session(connection)
+        caller.begin()
+        session, wait, mode = self._caller_session(connection)
         savepoint = f"ratchet_{next(self._savepoints)}"
         strict = mode if "STRICT_" in mode else f"{mode},STRICT_ALL_TABLES".lstrip(",")
         session.plain(f"SAVEPOINT {savepoint}")
@@ -302,7 +302,7 @@ class MysqlDialect(Dialect):
         session.plain(restore)
         session.plain(f"RELEASE SAVEPOINT {savepoint}")
 
-    def _guest_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
+    def _caller_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
         version = connection.server_version
         isolation = "@@tx_isolation" if product_of(version) == "MariaDB" else "@@transaction_isolation"
         session = MysqlSession(self, connection, most=0, enlisted=True, writer=self._writer)

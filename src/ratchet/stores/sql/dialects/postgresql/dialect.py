@@ -19,13 +19,13 @@ from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.caller_transaction import guest_of
+from ratchet.stores.sql.caller_transaction import caller_connection
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql.arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange, LoneStatements
-from ratchet.stores.sql.dialects.postgresql.caller_transaction import guest_cursor
+from ratchet.stores.sql.dialects.postgresql.caller_transaction import caller_cursor
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql.errors import PostgresqlConstraints, meaning
@@ -290,11 +290,11 @@ class PostgresqlDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[PostgresqlSession]:
-        guest = guest_of(within)
-        cursor = guest_cursor(guest, within)
+        caller = caller_connection(within)
+        cursor = caller_cursor(caller, within)
         _plain(cursor, "SELECT current_setting('lock_timeout')")
         before = cursor.fetchone()[0]
-        session = PostgresqlSession(self, guest.connection, cursor, enlisted=True)
+        session = PostgresqlSession(self, caller.connection, cursor, enlisted=True)
         restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
         _plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {self._lock_wait}")
         try:

@@ -19,7 +19,12 @@ from typing import Any, NoReturn
 from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.caller_transaction import Guest, guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import (
+    CallerConnection,
+    caller_connection,
+    refuse_autocommit,
+    refuse_stranger,
+)
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
@@ -219,17 +224,17 @@ class SqliteDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[SqliteSession]:
-        guest = guest_of(within)
-        if _DRIVER in guest.names:
-            cursor: Any = sqlite3.Cursor(guest.connection)  # neither its factory nor its row_factory
+        caller = caller_connection(within)
+        if _DRIVER in caller.names:
+            cursor: Any = sqlite3.Cursor(caller.connection)  # neither its factory nor its row_factory
             cursor.row_factory = None
-        elif _ADAPTER in guest.names:
-            cursor = guest.connection.cursor()
+        elif _ADAPTER in caller.names:
+            cursor = caller.connection.cursor()
         else:
             raise refuse_stranger(within, "SQLite", "a sqlite3.Connection")
-        with _text_as_str(guest):
-            self._join(guest, cursor)
-            session = SqliteSession(self, guest.connection, cursor, enlisted=True)
+        with _text_as_str(caller):
+            self._join(caller, cursor)
+            session = SqliteSession(self, caller.connection, cursor, enlisted=True)
             session_sql(self, cursor, f"SAVEPOINT {_SAVEPOINT}")
             try:
                 yield session
@@ -240,15 +245,15 @@ class SqliteDialect(Dialect):
                 raise
             session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
 
-    def _join(self, guest: Guest, cursor: Any) -> None:
-        driver = guest.connection if _DRIVER in guest.names else guest.connection.driver_connection
+    def _join(self, caller: CallerConnection, cursor: Any) -> None:
+        driver = caller.connection if _DRIVER in caller.names else caller.connection.driver_connection
         self._require_same_file(driver, cursor)
         if driver.in_transaction:
-            guest.begin()
+            caller.begin()
             return
         if driver.isolation_level is None or getattr(driver, "autocommit", None) is True:
             raise refuse_autocommit("a sqlite3 connection")
-        guest.begin()
+        caller.begin()
         # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
         # upgrade, which may fail at once. Under the write lock no other node can be in the way.
         lock = self._take_write_lock()
@@ -312,17 +317,17 @@ def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:
 
 
 @contextmanager
-def _text_as_str(guest: Guest) -> Iterator[None]:
+def _text_as_str(caller: CallerConnection) -> Iterator[None]:
     # a text_factory belongs to the connection, not to the cursor
-    factory = getattr(guest.connection, "text_factory", str)
+    factory = getattr(caller.connection, "text_factory", str)
     if factory is str:
         yield
         return
-    guest.connection.text_factory = str
+    caller.connection.text_factory = str
     try:
         yield
     finally:
-        guest.connection.text_factory = factory
+        caller.connection.text_factory = factory
 
 
 def _same_file(one: str, other: Path) -> bool:
