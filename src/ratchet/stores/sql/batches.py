@@ -1,4 +1,4 @@
-"""Batches in SQL; the counters that the end of a child moves are in `counters`."""
+"""Batches in SQL; the counters that change when a child ends are in `dependants.batch_counters`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class SqlBatches(SqlPart):
         return self._list(LIST_UNFINISHED, limit)
 
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches to which more children may come, oldest first."""
+        """Batches that may still get more children, oldest first."""
         return self._list(LIST_UNSEALED, limit)
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
@@ -147,7 +147,7 @@ class SqlBatches(SqlPart):
 
             more, after = self.database.run(portion)
             canceled += more
-        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        self.finish(batch_id, now=now)  # a batch without children has no child whose end could finish it
         return canceled
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:

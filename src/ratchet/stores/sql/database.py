@@ -24,7 +24,7 @@ Transactions on a SQL database, without the differences between the products.
 =====================================  ==========================================================
 
 ``true``, ``false``, ``NOT flag``, ``LIMIT :n``, ``RETURNING``, ``ON CONFLICT (…) DO NOTHING | DO UPDATE``,
-``WITH x AS MATERIALIZED (SELECT …)`` and ``UPDATE … FROM`` are the same on both. Not portable: a WITH
+``WITH x AS MATERIALIZED (SELECT …)`` and ``UPDATE … FROM`` can be used everywhere. Not portable: a WITH
 that changes data (send two statements), ``::`` casts, arithmetic on times (do it in Python), a qualified
 column on the left of SET. SQLite needs ``WHERE true`` in ``INSERT … SELECT … ON CONFLICT``.
 A literal brace or an unknown macro is an error. In an f-string write ``{{in ids uuid}}``.
@@ -88,7 +88,7 @@ class Session(ABC):
     """
 
     dialect: Dialect
-    enlisted: bool = False  # on a caller's transaction: nothing here commits, and nobody knows when it will
+    enlisted: bool = False  # on a caller's transaction, which commits when the caller says so
 
     @abstractmethod
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
@@ -110,7 +110,7 @@ class Session(ABC):
         """Insert many rows in the product's fastest way; the number of rows inserted."""
 
     def insert_columns(self, table: str, names: Sequence[str], columns: Sequence[Sequence[object]]) -> int:
-        """`insert_rows` for values that lie column by column."""
+        """`insert_rows` for values that are given column by column."""
         return self.insert_rows(table, names, list(zip(*columns, strict=True)))
 
     @abstractmethod
@@ -119,9 +119,9 @@ class Session(ABC):
 
     def backdated(self, stream_ids: Iterable[int]) -> None:
         """
-        Jobs of these streams came into the queue with a due time that others may have passed already.
+        Jobs of these streams came into the queue with a due time that claims may have passed already.
 
-        For a product whose claims do not always start to look at the beginning of a stream.
+        For a product whose claims do not always start at the beginning of a stream.
         """
         return
 
@@ -188,7 +188,7 @@ class Database:
         self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
         """The rows of one statement of a claim, as `Dialect.autocommit` says; None: use `run` or `read`."""
-        return self.call(self.dialect.autocommit, sql, params, harmless=harmless)
+        return call_undisturbed(self._call, self.dialect.autocommit, (sql, params), {"harmless": harmless})
 
     def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What *operation* of the dialect returns, which begins and commits by itself."""
@@ -257,10 +257,10 @@ class Database:
             except Conflict:
                 if tries == self.TRIES or time.monotonic() - started > self.RETRY_FOR:
                     raise
-                # full jitter: two transactions that met once should not meet again
+                # full jitter: two transactions that were in conflict once should not be so again
                 time.sleep(random.uniform(0, min(0.005 * 2**tries, 0.5)))
             except ConnectionLost:
-                # A connection that the server closed while it lay in the pool shows only when it is used.
+                # That the server has closed an idle connection shows only when it is used.
                 if reconnected:
                     raise
                 reconnected = True

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 class Dialect(ABC):
     """
-    One SQL product: how it connects, begins, locks and complains.
+    One SQL product: how it connects, begins and locks, and what its errors mean.
 
-    Everything that differs between products is here and in the subclasses; the noun modules never
+    Everything that differs between products is here and in the subclasses; the nouns never
     ask which one they run on.
     """
 
@@ -35,7 +35,7 @@ class Dialect(ABC):
     row_writer: RowWriter
     #: True: the first use creates or upgrades the schema without being asked.
     migrates_itself: bool = False
-    #: True: one writer at a time, so that a second transaction inside a transaction would wait for itself.
+    #: True: one writer at a time, so a second transaction inside a transaction would wait for itself.
     one_writer: bool = False
     #: True: one statement may change several tables (a WITH whose parts insert, update or delete).
     fuses_writes: bool = False
@@ -45,7 +45,7 @@ class Dialect(ABC):
     words: dict[str, str]
 
     def __init__(self) -> None:
-        # filters make many different texts; the fixed ones are used all the time and stay
+        # filters make many different texts; the fixed ones are used all the time and stay cached
         self.statement = lru_cache(maxsize=2048)(self._translate)
 
     def _translate(self, sql: str) -> Statement:
@@ -75,7 +75,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
-        """A locking clause; nothing where one writer makes it needless."""
+        """A locking clause; empty where there is one writer anyway."""
 
     # --- transactions -------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ RESCHEDULE = "UPDATE scheduler_job SET scheduled_at = :at WHERE job_id = :job_id
 
 FIND_CLOCK = "SELECT {clock} AS now_at"
 
-# Those that wait for another parent as well: without this one they could never be released.
+# They may wait for other parents too; without this one they could never be released.
 FIND_WAITING_CHILDREN = """
     SELECT d.child_id
       FROM scheduler_dependency d
@@ -53,10 +53,10 @@ FIND_WAITING_CHILDREN = """
 
 IS_ARCHIVED = "SELECT job_id FROM scheduler_job_archive WHERE job_id = :job_id {for update}"
 
-# Everything that is known of a job but its idempotency key; the job itself last.
+# Everything that is known of a job except its idempotency key; the job itself last.
 FORGET = (
     "DELETE FROM scheduler_job_queue WHERE job_id = :job_id",
-    # what the code of a run still uses stays until that ends: a marked key, and every permit of a job that does not run
+    # what code that is still running uses stays until it ends: a marked key, and permits
     "DELETE FROM scheduler_business_key_reservation WHERE job_id = :job_id AND claim_id IS NULL",
     "DELETE FROM scheduler_job_tag WHERE job_id = :job_id",
     "DELETE FROM scheduler_job_execution WHERE job_id = :job_id",
@@ -66,7 +66,7 @@ FORGET = (
     """DELETE FROM scheduler_workflow_condition
         WHERE child_id = :job_id
           AND parent_id IN (SELECT d.parent_id FROM scheduler_dependency d WHERE d.child_id = :job_id)""",
-    # a child that still waits for others counts on what this parent has settled
+    # a child that still waits for others needs the edge that this parent has satisfied
     """DELETE FROM scheduler_dependency
         WHERE parent_id = :job_id
           AND child_id NOT IN (SELECT w.job_id
@@ -78,7 +78,7 @@ FORGET = (
     "DELETE FROM scheduler_job_archive WHERE job_id = :job_id",
 )
 
-# Those that something needs are passed by here already, or they would stand in the way of all behind them.
+# Jobs that something still needs are left out here already; otherwise they would fill the limit for ever.
 LOCK_OLD_DEAD_LETTERS = f"""
     SELECT j.job_id
       FROM scheduler_job j
@@ -114,7 +114,7 @@ class SqlJobs(SqlPart):
         if within is None and not edges and batch is None and self._insert_plain(specs, now):
             return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
         streams = validate(specs, edges, batch, now=now)
-        if within is None:  # what is missing is made before, so that submitters do not wait for each other
+        if within is None:  # missing streams are made before, so that submitters do not wait for each other
             self.stream_registry.ids_of(None, streams)
 
         def store(session: Session) -> SubmissionResult:
@@ -305,7 +305,7 @@ class SqlJobs(SqlPart):
 
 
 def _cancel_waiting(session: Session, job_id: UUID, now: datetime) -> None:
-    """Cancel what still waits for a job that goes, also where its own end was no obstacle."""
+    """Cancel the jobs that still wait for a job that is deleted, also those that its end alone would not have canceled."""
     ids = [child_id for (child_id,) in session.rows(FIND_WAITING_CHILDREN, {"job_id": job_id})]
     waiting = (
         [child for child in lock_jobs(session, ids).values() if child.status is JobStatus.WAITING]

@@ -186,7 +186,7 @@ def _decide(
         plan.decide(specs)
     except BusinessKeyBusy:
         if not plan.replacing:
-            raise  # else a holder that comes first in the submission may be at work
+            raise  # else a holder that comes first in the submission may be running
     if not plan.replacing:
         return plan
     # The holders' rows before their keys: their completion locks in the same order.
@@ -209,8 +209,8 @@ def _decide(
 
 
 def _stays(job: LockedJob | None, holder: Holder) -> bool:
-    """True where the code of a run may still be at work, so that the key cannot pass on yet."""
-    return holder.lingers or job is None or job.lingering is not None or job.status not in CANCELABLE
+    """True where the code of a run may be still running, so that the key cannot pass on yet."""
+    return holder.lingers or job is None or job.still_running is not None or job.status not in CANCELABLE
 
 
 def _supersede(session: Session, jobs: Sequence[LockedJob], by: Mapping[UUID, UUID], now: datetime) -> None:
@@ -263,7 +263,7 @@ class KeyPlan:
         self._ledger = ledger
         self._holders = holders
         self._stored = stored  # sent again after a lost answer
-        self._running = running  # holders whose code may be at work
+        self._running = running  # holders whose code may be running
 
     def decide(self, specs: Sequence[JobSpec]) -> None:
         """Decide about *specs*; raises `BusinessKeyBusy` where one of them says so."""

@@ -33,7 +33,7 @@ FIND_HEADS = f"""
     {find_heads("busy w CROSS JOIN scheduler_stream s ON s.stream_id = w.stream_id CROSS JOIN {priorities}")}
 """
 
-# Reads index entries only, in the index's order, and no more of them than are fetched.
+# Reads only index entries, in the order of the index, and no more of them than are fetched.
 PEEK = """
     SELECT -(:priority + (:now - scheduled_time) / :boost), scheduled_time, job_id
       FROM scheduler_job_queue
