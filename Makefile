@@ -48,7 +48,7 @@ format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-docs: $(STAMP)  ## Generate the reference pages from the code
+docs: $(STAMP)  ## Generate the reference pages and schema.sql from the code
 	@$(BIN)/python docs/generate.py
 
 rates: $(STAMP)  ## Measure what the page about stores says and write it there; wants a quiet machine

@@ -1,10 +1,11 @@
-"""Generates the reference pages that can be generated: options, states, command line."""
+"""Generates what follows from the code: reference pages, and the scripts that install the schema by hand."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from ratchet.cli.app import app
 from ratchet.model.options import Options
 from ratchet.model.status import HOT, TERMINAL, TRANSITIONS, JobStatus
 from ratchet.stores import open_store
+from ratchet.stores.sql.migrations import clean_install
+from ratchet.stores.sql.urls import dialect_of
 
 REFERENCE = Path(__file__).parent / "reference"
+DDL = Path(__file__).parents[1] / "src" / "ratchet" / "stores" / "sql" / "ddl"
 #: What `make rates` has measured.
 MEASURED = REFERENCE / "measured.json"
 
@@ -253,23 +257,30 @@ def _cell(value: object) -> str:
     return "polling" if value is None else str(value).replace("_", " ")
 
 
-PAGES = {
-    "options.md": options_page,
-    "states.md": states_page,
-    "cli.md": cli_page,
-    "stores.md": stores_page,
+def schema_script(url: str) -> str:
+    """The migrations of a product as one script, for people who apply DDL themselves."""
+    return clean_install(dialect_of(url, Options()))
+
+
+GENERATED: dict[Path, Callable[[], str]] = {
+    REFERENCE / "options.md": options_page,
+    REFERENCE / "states.md": states_page,
+    REFERENCE / "cli.md": cli_page,
+    REFERENCE / "stores.md": stores_page,
+    DDL / "sqlite" / "schema.sql": partial(schema_script, "sqlite:///:memory:"),
+    DDL / "postgresql" / "schema.sql": partial(schema_script, "postgresql://localhost/any"),
+    DDL / "mysql" / "schema.sql": partial(schema_script, "mysql://localhost/any"),
 }
 
 
 def main() -> int:
-    """Write all pages; with ``--check`` only say whether they are up to date."""
+    """Write all files; with ``--check`` only say whether they are up to date."""
     stale = []
-    for name, page in PAGES.items():
-        path = REFERENCE / name
-        if not path.exists() or path.read_text() != page():
-            stale.append(name)
+    for path, content in GENERATED.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != content():
+            stale.append(f"{path.parent.name}/{path.name}")
             if "--check" not in sys.argv:
-                path.write_text(page())
+                path.write_text(content(), encoding="utf-8")
     if "--check" in sys.argv and stale:
         sys.stderr.write(f"out of date: {', '.join(stale)}; run `make docs`\n")
         return 1

@@ -15,8 +15,8 @@ from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.many_streams import FEW_STREAMS, Census
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
+from ratchet.stores.sql.rows.stream_registry import stream_key
 from ratchet.stores.sql.store import SqlStore, open_store
-from ratchet.stores.sql.streams import stream_key
 from tests.stores.backlog import NOW, claim, insert, request
 from tests.stores.counting import SqliteSteps
 from tests.stores.mongo_store import opened

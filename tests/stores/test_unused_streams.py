@@ -13,8 +13,8 @@ from ratchet.model.identifiers import timestamp_of
 from ratchet.model.job import JobFilter, StreamKey
 from ratchet.stores import unused_streams as unused
 from ratchet.stores.mongo import unused_streams as mongo_unused
-from ratchet.stores.sql import unused_streams as sql_unused
-from ratchet.stores.trust import HOUR, Trust
+from ratchet.stores.sql import streams as sql_unused
+from ratchet.stores.stream_cache import HOUR, Trust
 from ratchet.stores.unused_streams import SAFETY, known_until
 from tests.stores.counting import Statements
 from tests.stores.mongo_store import MongoSteps

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from ratchet.model.errors import EmptyFilter, InvalidJob
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
@@ -82,15 +81,6 @@ class JobSpec(Struct, frozen=True, kw_only=True, gc=False):
     caller: str | None = None
     needs: int = 0  # how many of its incoming edges must be satisfied before it is released
     signal: SignalWait | None = None
-
-
-_FIRST_OPTION = JobSpec.__struct_fields__.index("expires_at")
-_NO_OPTIONS = JobSpec.__struct_defaults__[_FIRST_OPTION - len(JobSpec.__struct_fields__) :]
-
-
-def has_only_defaults(spec: JobSpec) -> bool:
-    """True if a spec has no options, keys, tags, signal or batch: nothing beyond what, when and where it runs."""
-    return astuple(spec)[_FIRST_OPTION:] == _NO_OPTIONS
 
 
 def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:

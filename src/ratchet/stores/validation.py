@@ -1,4 +1,4 @@
-"""What a submission must look like; asked before anything is written."""
+"""What a submission must look like; checked before anything is written."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ratchet.model.job import (
     Insertion,
     JobSpec,
     StreamKey,
-    has_only_defaults,
     refuse_repeated_keys,
 )
 from ratchet.model.status import JobStatus, JobType
 
-_TARGET_LIMIT = 512
+#: Characters of the longest target.
+TARGET_LIMIT = 512
 
 
 def validate(
@@ -30,16 +30,9 @@ def validate(
     batch: BatchSpec | None = None,
     *,
     now: datetime,
-    bare: bool = False,
 ) -> set[StreamKey]:
-    """
-    `InvalidJob` where a submission contradicts itself or cannot be stored; the streams that it needs.
-
-    *bare*: the jobs are alone, and none has anything but defaults (`has_only_defaults`).
-    """
+    """`InvalidJob` where a submission contradicts itself or cannot be stored; the streams that it needs."""
     require_aware(now, "now")
-    if bare and _are_evident(specs):
-        return _checked_streams(specs)
     everything = [*specs, batch.parent] if batch is not None else specs
     incoming = _count_incoming(edges)
     for spec in everything:
@@ -48,37 +41,16 @@ def validate(
     if incoming:
         raise InvalidJob(f"an edge leads to job {next(iter(incoming))}, which is not part of this submission")
     refuse_repeated_keys(everything)
-    return _checked_streams(everything)
+    return streams_of(everything)
 
 
-def _checked_streams(specs: Sequence[JobSpec]) -> set[StreamKey]:
+def streams_of(specs: Sequence[JobSpec]) -> set[StreamKey]:
+    """The streams of *specs*; `InvalidJob` where one cannot be stored."""
     # by identity first: the specs of a bulk share their key, and comparing it a thousand times takes time
     streams = set({id(spec.stream): spec.stream for spec in specs}.values())
     for key in streams:
         _check_stream(key)
     return streams
-
-
-def _are_evident(specs: Sequence[JobSpec]) -> bool:
-    """`is_evident` for bare jobs, which share most of their values: each is looked at once."""
-    due = {id(spec.scheduled_at): spec.scheduled_at for spec in specs}.values()
-    return (
-        [spec.status for spec in specs].count(JobStatus.PENDING) == len(specs)
-        and all(moment.tzinfo is not None for moment in due)
-        and all(len(target) <= _TARGET_LIMIT for target in {spec.target for spec in specs})
-    )
-
-
-def is_evident(spec: JobSpec, now: datetime) -> bool:
-    """True for a job with nothing in it that `validate` could refuse, except its stream; most jobs are like that."""
-    return (
-        spec.status is JobStatus.PENDING
-        and has_only_defaults(spec)
-        and spec.root_id is None
-        and spec.scheduled_at.tzinfo is not None
-        and now.tzinfo is not None
-        and len(spec.target) <= _TARGET_LIMIT
-    )
 
 
 def _count_incoming(edges: Sequence[Edge]) -> dict[UUID, int]:
@@ -109,9 +81,9 @@ def _check_values(spec: JobSpec) -> None:
         _check_length(spec, "the signal's key", spec.signal.key)
     for tag in spec.tags:
         _check_length(spec, "a tag", tag)
-    if len(spec.target) > _TARGET_LIMIT:
+    if len(spec.target) > TARGET_LIMIT:
         raise InvalidJob(
-            f"the target of job {spec.job_id} has {len(spec.target)} characters; {_TARGET_LIMIT} are allowed"
+            f"the target of job {spec.job_id} has {len(spec.target)} characters; {TARGET_LIMIT} are allowed"
         )
 
 
@@ -144,7 +116,7 @@ def _check_stream(key: StreamKey) -> None:
     for name, value in zip(key.__struct_fields__, astuple(key), strict=True):
         if not isinstance(value, str):
             continue
-        limit = _TARGET_LIMIT if name == "parked_target" else KEY_LIMIT
+        limit = TARGET_LIMIT if name == "parked_target" else KEY_LIMIT
         if len(value) > limit:
             raise InvalidJob(f"{name} has {len(value)} characters; {limit} are allowed")
         try:

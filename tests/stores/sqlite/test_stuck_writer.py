@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ratchet.stores import open_store
-from ratchet.stores.sql.dialects.sqlite import stuck_writer as sqlite_lookout
+from ratchet.stores.sql.dialects.sqlite import connections as sqlite_connections
 from tests.support.waiting import until
 
 PATIENCE = 60.0
@@ -49,8 +49,8 @@ def holder(url: str, stop: str = "SIGSTOP") -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with its schema, and a lookout that does not wait for long."""
-    monkeypatch.setattr(sqlite_lookout, "LONG", 0.1)
+    """A database with its schema, and a warning that does not wait for long."""
+    monkeypatch.setattr(sqlite_connections, "LONG", 0.1)
     made = f"sqlite:///{tmp_path / 'jobs.db'}"
     with closing(open_store(made)) as store:
         store.migrate()
@@ -98,7 +98,7 @@ def test_a_slow_process_is_named(url: str, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_nothing_is_said_of_short_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Threads and transactions that queue for the gate in the usual way are no news."""
+    """Threads and transactions that queue for the write lock in the usual way are no news."""
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     with caplog.at_level(logging.WARNING, "ratchet.stores.sql"), closing(open_store(url)) as store:
         store.migrate()

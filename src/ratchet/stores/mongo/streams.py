@@ -18,7 +18,7 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus, Lane
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
-from ratchet.stores.trust import Trust
+from ratchet.stores.stream_cache import Trust
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections

@@ -1,7 +1,7 @@
 """
 Streams that no job uses any more, in MongoDB: set aside, and deleted some days later.
 
-By the same steps, and for the same reasons, as in `ratchet.stores.sql.unused_streams`. What is set aside has another
+By the same steps, and for the same reasons, as in `ratchet.stores.sql.streams`. What is set aside has another
 ``key_hash``; a transaction is never open for longer than a minute here.
 """
 

@@ -1,4 +1,4 @@
-"""Batches in SQL; the counters that the end of a child moves are in `counters`."""
+"""Batches in SQL; the counters that change when a child ends are in `dependants.batch_counters`."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class SqlBatches(SqlPart):
 
     def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
         """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
-        self.streams.ids_of(None, validate(specs, now=now))
+        self.stream_registry.ids_of(None, validate(specs, now=now))
 
         def append(session: Session) -> None:
             # Jobs before batches, as everywhere. Children that were stored by an earlier try are not counted again.
-            stored = insert_specs(session, self.streams, specs, now=now).stored
+            stored = insert_specs(session, self.stream_registry, specs, now=now).stored
             if session.execute(GROW, {"batch_id": batch_id, "more": len(stored)}) == 0:
                 raise _Sealed
 
@@ -114,7 +114,7 @@ class SqlBatches(SqlPart):
         return self._list(LIST_UNFINISHED, limit)
 
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
-        """Batches to which more children may come, oldest first."""
+        """Batches that may still get more children, oldest first."""
         return self._list(LIST_UNSEALED, limit)
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
@@ -147,7 +147,7 @@ class SqlBatches(SqlPart):
 
             more, after = self.database.run(portion)
             canceled += more
-        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        self.finish(batch_id, now=now)  # a batch without children has no child whose end could finish it
         return canceled
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
@@ -158,7 +158,7 @@ class SqlBatches(SqlPart):
 
             def portion(session: Session, after: UUID = after) -> tuple[int, UUID | None]:
                 ids = _children(session, FIND_FAILED_CHILDREN, batch_id, after)
-                done = retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                done = retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 return len(done), ids[-1] if ids else None
 
             more, after = self.database.run(portion)

@@ -31,17 +31,16 @@ def class_names(thing: object) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Guest:
+class CallerConnection:
     """A caller's connection, taken out of whatever it came in."""
 
     connection: Any  # the driver's, or SQLAlchemy's synchronous face of an async driver's
     names: set[str]
-    begin: Callable[
-        [], object
-    ]  # tell SQLAlchemy that a transaction is going on, so that its commit() commits
+    #: Tells SQLAlchemy that a transaction is open, so that its commit() commits.
+    begin: Callable[[], object]
 
 
-def guest_of(within: object) -> Guest:
+def caller_connection(within: object) -> CallerConnection:
     """The driver connection inside *within*; `ConfigurationError` says what is accepted instead."""
     names = class_names(within)
     for name, instead in _ASYNC.items():
@@ -63,7 +62,7 @@ def guest_of(within: object) -> Guest:
         def begin() -> object:
             return None if alchemy.in_transaction() else alchemy.begin()
 
-    return Guest(connection, names, begin)
+    return CallerConnection(connection, names, begin)
 
 
 def refuse_autocommit(what: str) -> ConfigurationError:

@@ -169,7 +169,7 @@ class SqlClaims(SqlPart):
             return []
         plan = self.database.dialect.claim_plan
         question = plan.heads(requests, now)
-        rows = self.database.run_alone(question.text, question.params, claiming=True, harmless=True)
+        rows = self.database.autocommit(question.text, question.params, harmless=True)
         if rows is not None:
             question.tell(rows)
         if rows is not None and not any(stream.limits for stream in _streams(rows)):
@@ -192,7 +192,7 @@ class SqlClaims(SqlPart):
         return self.database.read(lambda session: reasons(session, job_id, now))
 
     def _body(self, job_id: UUID, stream_id: int, row: Row) -> JobBody:
-        stream = self.streams.recorded_key(stream_id)
+        stream = self.stream_registry.recorded_key(stream_id)
         target, payload, created_at, root_id, params, backoff, backoff_base_us, jitter, no_retry_for = row[:9]
         return JobBody(
             job_id=job_id,

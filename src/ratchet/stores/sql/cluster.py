@@ -1,4 +1,4 @@
-"""Nodes and locks in SQL: beats, rescue, goodbye."""
+"""Nodes and locks in SQL: beats, rescue, and the clean end of a node."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 _SECOND_LOOKS = (0.02, 0.1, 0.3)
 _MICROSECOND = timedelta(microseconds=1)
 
-# An id is used by one incarnation only, so a row that is there is this very call's, sent again after
-# a lost answer. If it was declared dead meanwhile it stays dead, and the node learns it with its beat.
+# An id belongs to one start of a node, so a row that exists was made by this very call, sent again after a
+# lost answer. If the node was declared dead meanwhile it stays dead, and learns so from its next beat.
 REGISTER = """
     INSERT INTO scheduler_node
            (node_id, name, host, pid, version, state, beat, beat_interval_us, silence_us, started_at, last_beat_at,
@@ -189,7 +189,7 @@ class SqlCluster(SqlPart):
         """
         Raise the counters of several nodes without reading claims; those that are alive.
 
-        One of them may be under rescue, for as long as that waits for locks: the others beat first.
+        One of them may be locked by a rescue that waits for other locks: the others beat first.
         """
 
         def beat_free(session: Session) -> set[str]:
@@ -232,13 +232,13 @@ class SqlCluster(SqlPart):
 
         The node's row is locked first, so of two rescuers one finds it DEAD; then the rows of its
         jobs, which their completions lock too: each job is either completed or rescued. A row that
-        somebody else has locked is left to a second look: mostly he is about to commit.
+        another transaction has locked is left to a second look: usually that one is about to commit.
         """
         self._make_suspect_streams(node_id)
         claim = {"node_id": node_id, "seen_beat": seen_beat, "by": by, "now": now}
 
         def take_back(session: Session) -> tuple[Rescue, bool] | None:
-            return take_back_from(session, self.streams, claim, max_crashes=max_crashes, now=now)
+            return take_back_from(session, self.stream_registry, claim, max_crashes=max_crashes, now=now)
 
         taken = self.database.run(take_back)
         if taken is None:
@@ -265,12 +265,12 @@ class SqlCluster(SqlPart):
         return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+        """End a node cleanly: hand back what is RUNNING (uncounted), free keys and permits of ended jobs, remove the row."""
 
         def deregister(session: Session) -> int:
             session.rows(LOCK_NODE, {"node_id": node_id})
             running = _lock_running(session, node_id)
-            hand_back(session, self.streams, running)
+            hand_back(session, self.stream_registry, running)
             write_runs(session, [_handed_back(row, now) for row in running.values()])
             free_lingering(session, node_id)
             session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
@@ -280,15 +280,15 @@ class SqlCluster(SqlPart):
         return self.database.run(deregister)
 
     def purge_nodes(self, *, before: datetime) -> int:
-        """Delete DEAD rows older than *before*, but none under whose name a job is still RUNNING."""
+        """Delete DEAD rows older than *before*, except nodes that still have a RUNNING job."""
         return self.database.run(lambda session: session.execute(PURGE_NODES, {"before": before}))
 
     def _make_suspect_streams(self, node_id: str) -> None:
-        # Before the transaction, because inside it they would need a second connection.
+        # Before the transaction: inside it, making a stream would take a second connection.
         values = {"node_id": node_id, "crashes": SUSPECT_AFTER - 1}
         found = self.database.read(lambda session: session.rows(FIND_SUSPECT_STREAMS, values))
-        keys = [self.streams.key_of(stream_id) for (stream_id,) in found]
-        self.streams.ids_of(None, [replace(key, suspect=True) for key in keys])
+        keys = [self.stream_registry.key_of(stream_id) for (stream_id,) in found]
+        self.stream_registry.ids_of(None, [replace(key, suspect=True) for key in keys])
 
     # --- locks --------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class SqlCluster(SqlPart):
         )
 
     def lock(self, name: str) -> LockRecord | None:
-        """Who holds the lock, also where its time is over; a read."""
+        """Who holds the lock, even if it has expired; only reads."""
         row = self.database.read(lambda session: session.row(FIND_LOCK, {"name": name}))
         if row is None:
             return None

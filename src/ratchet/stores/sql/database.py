@@ -24,7 +24,7 @@ Transactions on a SQL database, without the differences between the products.
 =====================================  ==========================================================
 
 ``true``, ``false``, ``NOT flag``, ``LIMIT :n``, ``RETURNING``, ``ON CONFLICT (…) DO NOTHING | DO UPDATE``,
-``WITH x AS MATERIALIZED (SELECT …)`` and ``UPDATE … FROM`` are the same on both. Not portable: a WITH
+``WITH x AS MATERIALIZED (SELECT …)`` and ``UPDATE … FROM`` can be used everywhere. Not portable: a WITH
 that changes data (send two statements), ``::`` casts, arithmetic on times (do it in Python), a qualified
 column on the left of SET. SQLite needs ``WHERE true`` in ``INSERT … SELECT … ON CONFLICT``.
 A literal brace or an unknown macro is an error. In an f-string write ``{{in ids uuid}}``.
@@ -61,18 +61,18 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
 from ratchet.spi.shield import bracketed, call_undisturbed, undisturbed
-from ratchet.spi.store import Sent
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect
-    from ratchet.stores.sql.streams import StreamRegistry
+    from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Row = tuple[Any, ...]
 NO_PARAMS: Mapping[str, object] = {}
 
@@ -88,7 +88,7 @@ class Session(ABC):
     """
 
     dialect: Dialect
-    enlisted: bool = False  # on a caller's transaction: nothing here commits, and nobody knows when it will
+    enlisted: bool = False  # on a caller's transaction, which commits when the caller says so
 
     @abstractmethod
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
@@ -110,7 +110,7 @@ class Session(ABC):
         """Insert many rows in the product's fastest way; the number of rows inserted."""
 
     def insert_columns(self, table: str, names: Sequence[str], columns: Sequence[Sequence[object]]) -> int:
-        """`insert_rows` for values that lie column by column."""
+        """`insert_rows` for values that are given column by column."""
         return self.insert_rows(table, names, list(zip(*columns, strict=True)))
 
     @abstractmethod
@@ -119,9 +119,9 @@ class Session(ABC):
 
     def backdated(self, stream_ids: Iterable[int]) -> None:
         """
-        Jobs of these streams came into the queue with a due time that others may have passed already.
+        Jobs of these streams came into the queue with a due time that claims may have passed already.
 
-        For a product whose claims do not always start to look at the beginning of a stream.
+        For a product whose claims do not always start at the beginning of a stream.
         """
         return
 
@@ -155,8 +155,8 @@ class Database:
 
     #: How often *work* is tried when the database reports a conflict with another transaction.
     TRIES = 8
-    #: Seconds after which no further try begins; waiting for a lock has taken them.
-    PATIENCE = 10.0
+    #: Seconds after which no further try begins; waiting for locks may have taken them.
+    RETRY_FOR = 10.0
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -184,17 +184,19 @@ class Database:
                     return work(session)
             return self._try(lambda: self._transact(work, claiming))
 
-    def run_alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    def autocommit(
+        self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
-        """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
-        return call_undisturbed(self._alone, sql, params, claiming, harmless)
+        """The rows of one statement of a claim, as `Dialect.autocommit` says; None: use `run` or `read`."""
+        return call_undisturbed(self._call, self.dialect.autocommit, (sql, params), {"harmless": harmless})
 
-    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
-        """`run_alone` without waiting; None where that is not possible."""
-        if self._prepared_in != os.getpid() and self._prepare is not None:
-            return None
-        return self.dialect.send_alone(sql, params)
+    def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What *operation* of the dialect returns, which begins and commits by itself."""
+        return call_undisturbed(self._call, operation, args, kwargs)
+
+    def is_ready(self) -> bool:
+        """True if the next transaction has nothing to prepare first."""
+        return self._prepared_in == os.getpid() or self._prepare is None
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
@@ -238,11 +240,9 @@ class Database:
             with self.dialect.writing(for_user=True) as session:
                 yield session.connection
 
-    def _alone(
-        self, sql: str, params: Mapping[str, object], claiming: bool, harmless: bool
-    ) -> list[Row] | None:
+    def _call(self, operation: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         self._ready()
-        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
+        return operation(*args, **kwargs)
 
     def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
         with self.dialect.writing(claiming=claiming) as session:
@@ -255,12 +255,12 @@ class Database:
             try:
                 return attempt()
             except Conflict:
-                if tries == self.TRIES or time.monotonic() - started > self.PATIENCE:
+                if tries == self.TRIES or time.monotonic() - started > self.RETRY_FOR:
                     raise
-                # full jitter: two transactions that met once should not meet again
+                # full jitter: two transactions that were in conflict once should not be so again
                 time.sleep(random.uniform(0, min(0.005 * 2**tries, 0.5)))
             except ConnectionLost:
-                # A connection that the server closed while it lay in the pool shows only when it is used.
+                # That the server has closed an idle connection shows only when it is used.
                 if reconnected:
                     raise
                 reconnected = True
@@ -271,6 +271,6 @@ class Database:
 class SqlPart:
     """What the noun classes have in common: the database they run on, and the ids of streams."""
 
-    def __init__(self, database: Database, streams: StreamRegistry) -> None:
+    def __init__(self, database: Database, stream_registry: StreamRegistry) -> None:
         self.database = database
-        self.streams = streams
+        self.stream_registry = stream_registry

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
-from ratchet.spi.store import Capabilities, Sent
+from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.claims import ClaimPlan
     from ratchet.stores.sql.database import Row, Session
+    from ratchet.stores.sql.rows.specs import RowWriter
 
 
 class Dialect(ABC):
     """
-    One SQL product: how it connects, begins, locks and complains.
+    One SQL product: how it connects, begins and locks, and what its errors mean.
 
-    Everything that differs between products is here and in the subclasses; the noun modules never
+    Everything that differs between products is here and in the subclasses; the nouns never
     ask which one they run on.
     """
 
@@ -31,21 +32,20 @@ class Dialect(ABC):
     capabilities: Capabilities
     constraints: ConstraintDetector
     claim_plan: ClaimPlan
+    row_writer: RowWriter
     #: True: the first use creates or upgrades the schema without being asked.
     migrates_itself: bool = False
-    #: True: one writer at a time, so that a second transaction inside a transaction would wait for itself.
+    #: True: one writer at a time, so a second transaction inside a transaction would wait for itself.
     one_writer: bool = False
     #: True: one statement may change several tables (a WITH whose parts insert, update or delete).
     fuses_writes: bool = False
     #: True: a migration script that fails leaves nothing; False: the next run goes on where it stopped.
     transactional_ddl: bool = True
-    #: True: many rows go in much faster than by statements, but none where one of them is there already.
-    copies: bool = False
     #: Macros that are one word.
     words: dict[str, str]
 
     def __init__(self) -> None:
-        # filters make many different texts; the fixed ones are used all the time and stay
+        # filters make many different texts; the fixed ones are used all the time and stay cached
         self.statement = lru_cache(maxsize=2048)(self._translate)
 
     def _translate(self, sql: str) -> Statement:
@@ -75,7 +75,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def lock(self, mode: str, of: str | None, *, skip_locked: bool) -> str:
-        """A locking clause; nothing where one writer makes it needless."""
+        """A locking clause; empty where there is one writer anyway."""
 
     # --- transactions -------------------------------------------------------------------------
 
@@ -87,22 +87,16 @@ class Dialect(ABC):
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
         """
 
-    def alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    @abstractmethod
+    def autocommit(
+        self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
         """
-        The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
+        The rows of one statement of a claim that is a transaction by itself; None where that saves no round trips.
 
-        Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
-        must not be made twice under one token; for others None: only for statements that may be run again,
-        return no rows, and name each bind like the column that it is for.
-        *harmless*: one that looks as the claim does, but takes nothing.
+        Where no answer came, nobody knows whether it was committed: `CommitUnknown`, because a claim must not be made
+        twice under one token. *harmless*: it looks as the claim does, but takes nothing; then None.
         """
-        return None
-
-    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
-        """`alone`, sent without waiting; None where that is not possible now, or never."""
-        return None
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:

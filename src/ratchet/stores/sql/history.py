@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.job import Execution, LogEntry, LogLine
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 #: Every column of scheduler_job; scheduler_job_archive has the same and archived_at.
 JOB_COLUMNS = """
@@ -51,7 +51,7 @@ DELETE_RUNS = """
 """
 
 # A run has lost its job when it was rescued (CRASHED), or when it holds it no longer and has left no
-# row of its own. Where a job has no rows at all they were purged, and its lines are not judged.
+# row of its own. Where a job has no rows at all they were purged; then none of its lines is lost.
 LIST_LINES = """
     SELECT l.logged_at, l.level, l.logger, l.message, l.attempt,
            CASE WHEN e.status IS NOT NULL THEN e.status = 'CRASHED'
@@ -92,7 +92,7 @@ OLDEST_JOBS = """
      LIMIT :step
 """
 
-# Not the smallest time of creation, for which there is no index: the smallest of those that are first by id.
+# There is no index for the earliest time of creation, so this is the earliest among the first ids.
 OLDEST_CREATED_AT = """
     SELECT min(o.created_at) AS created_at
       FROM (SELECT created_at FROM scheduler_job ORDER BY job_id LIMIT :step) o
@@ -110,7 +110,7 @@ LOCK_OLD_JOBS = """
     {for update skip locked}
 """
 
-#: What nothing unfinished needs. The last condition keeps what a retry of a dead letter would bring back to life.
+#: True for a job that nothing unfinished needs. The last condition keeps what a retry of a dead letter would need again.
 IS_ARCHIVABLE = """
            NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
        AND (j.job_type <> 'BATCH_PARENT'
@@ -127,7 +127,7 @@ IS_ARCHIVABLE = """
                           AND (f.status = 'FAILED' OR (f.status = 'PAUSED' AND f.paused_from = 'FAILED')))
 """
 
-# Asked under the jobs' locks, which a submission of a new dependant has to take as well.
+# Asked while the jobs are locked; a submission of a new dependant must take the same locks.
 FIND_ARCHIVABLE = f"""
     SELECT j.job_id
       FROM scheduler_job j
@@ -265,7 +265,7 @@ class SqlHistory(SqlPart):
 
         Not while a job that has not ended depends on them, their batch is open, or the dead letter
         that canceled them can still be retried. A walk in the order of ids: no index covers the
-        time at which a job ended, because it would make every success dearer.
+        time at which a job ended, because every success would have to pay for it.
         """
 
         def step(position: UUID | None, room: int) -> Stretch[UUID]:
@@ -310,7 +310,7 @@ class SqlHistory(SqlPart):
         return self._time(OLDEST_CREATED_AT, {"step": STEP})
 
     def oldest_archived_at(self) -> datetime | None:
-        """When the job that has been in the archive for longest came there; None: it is empty."""
+        """When the job that has been in the archive longest was archived; None: it is empty."""
         return self._time(OLDEST_ARCHIVED_AT, {})
 
     def _time(self, sql: str, values: dict[str, object]) -> datetime | None:
@@ -351,12 +351,12 @@ def _execution(row: Row) -> Execution:
 
 
 def _between(start: datetime | None, end: datetime | None) -> timedelta | None:
-    # two clocks may have been asked; a duration is never negative
+    # the times may come from two clocks; a duration is never negative
     return None if start is None or end is None else max(end - start, timedelta())
 
 
 def _line_values(entry: LogEntry) -> tuple[object, ...]:
-    # One bad line must not take the others with it: what a column cannot hold is replaced or cut.
+    # One bad line must not spoil the others: what a column cannot hold is replaced or cut.
     return (
         entry.job_id,
         entry.claim_id,

@@ -9,8 +9,8 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import SubmissionBlocked
-from ratchet.model.identifiers import is_young, old_ids
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, has_only_defaults
+from ratchet.model.identifiers import is_young
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import Sent
 from ratchet.stores.sql.database import Session, SqlPart
@@ -20,21 +20,17 @@ from ratchet.stores.sql.dependants.cancellations import (
     cancel_locked,
     lock_cancelable,
 )
-from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
+from ratchet.stores.sql.errors import LockTimeout
 from ratchet.stores.sql.history import FIND_ARCHIVABLE, IS_ARCHIVABLE, archive_jobs
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
-from ratchet.stores.sql.rows.backdating import LATE, tell_backdated
 from ratchet.stores.sql.rows.failures import Cancellation
 from ratchet.stores.sql.rows.locked import lock_jobs
 from ratchet.stores.sql.rows.records import find_record, find_results, find_tags
 from ratchet.stores.sql.rows.search import count_by_status, count_matching, find_oldest, find_page
-from ratchet.stores.sql.rows.specs import copy_specs, insert_apart, lone_insert, lone_values
+from ratchet.stores.sql.rows.specs import LATE, is_evident, is_plain, plain_values, tell_backdated
 from ratchet.stores.sql.submit.keys import SUPERSEDED
-from ratchet.stores.sql.submit.submissions import Submission, insert_specs, is_plain
-from ratchet.stores.validation import is_evident, require_new, validate
-
-#: So many plain jobs, and more, are copied where the product can.
-COPY_FROM = 64
+from ratchet.stores.sql.submit.submissions import SubmissionResult, insert_specs
+from ratchet.stores.validation import require_new, validate
 
 RESCHEDULE_QUEUED = """
     UPDATE scheduler_job_queue
@@ -47,7 +43,7 @@ RESCHEDULE = "UPDATE scheduler_job SET scheduled_at = :at WHERE job_id = :job_id
 
 FIND_CLOCK = "SELECT {clock} AS now_at"
 
-# Those that wait for another parent as well: without this one they could never be released.
+# They may wait for other parents too; without this one they could never be released.
 FIND_WAITING_CHILDREN = """
     SELECT d.child_id
       FROM scheduler_dependency d
@@ -57,10 +53,10 @@ FIND_WAITING_CHILDREN = """
 
 IS_ARCHIVED = "SELECT job_id FROM scheduler_job_archive WHERE job_id = :job_id {for update}"
 
-# Everything that is known of a job but its idempotency key; the job itself last.
+# Everything that is known of a job except its idempotency key; the job itself last.
 FORGET = (
     "DELETE FROM scheduler_job_queue WHERE job_id = :job_id",
-    # what the code of a run still uses stays until that ends: a marked key, and every permit of a job that does not run
+    # what code that is still running uses stays until it ends: a marked key, and permits
     "DELETE FROM scheduler_business_key_reservation WHERE job_id = :job_id AND claim_id IS NULL",
     "DELETE FROM scheduler_job_tag WHERE job_id = :job_id",
     "DELETE FROM scheduler_job_execution WHERE job_id = :job_id",
@@ -70,7 +66,7 @@ FORGET = (
     """DELETE FROM scheduler_workflow_condition
         WHERE child_id = :job_id
           AND parent_id IN (SELECT d.parent_id FROM scheduler_dependency d WHERE d.child_id = :job_id)""",
-    # a child that still waits for others counts on what this parent has settled
+    # a child that still waits for others needs the edge that this parent has satisfied
     """DELETE FROM scheduler_dependency
         WHERE parent_id = :job_id
           AND child_id NOT IN (SELECT w.job_id
@@ -82,7 +78,7 @@ FORGET = (
     "DELETE FROM scheduler_job_archive WHERE job_id = :job_id",
 )
 
-# Those that something needs are passed by here already, or they would stand in the way of all behind them.
+# Jobs that something still needs are left out here already; otherwise they would fill the limit for ever.
 LOCK_OLD_DEAD_LETTERS = f"""
     SELECT j.job_id
       FROM scheduler_job j
@@ -118,14 +114,14 @@ class SqlJobs(SqlPart):
         if within is None and not edges and batch is None and self._insert_plain(specs, now):
             return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
         streams = validate(specs, edges, batch, now=now)
-        if within is None:  # what is missing is made before, so that submitters do not wait for each other
-            self.streams.ids_of(None, streams)
+        if within is None:  # missing streams are made before, so that submitters do not wait for each other
+            self.stream_registry.ids_of(None, streams)
 
-        def store(session: Session) -> Submission:
+        def store(session: Session) -> SubmissionResult:
             try:
-                made = insert_specs(session, self.streams, specs, now=now, edges=edges, batch=batch)
+                made = insert_specs(session, self.stream_registry, specs, now=now, edges=edges, batch=batch)
                 if session.enlisted and any(insertion.created for insertion in made.insertions):
-                    # Only the caller's commit makes these jobs visible: the wakeup must wait for it too.
+                    # only the caller's commit makes these jobs visible, so the wakeup must wait for it too
                     session.dialect.announce(session)
                 return made
             except LockTimeout as error:
@@ -141,63 +137,42 @@ class SqlJobs(SqlPart):
 
     def _insert_plain(self, specs: Sequence[JobSpec], now: datetime) -> bool:
         """
-        True if the jobs are stored, by the shortest way there is; False: the ordinary way is to be taken.
+        True if the jobs are stored, in a transaction with nothing else in it; False: take the ordinary way.
 
-        That finds those that are stored already, by an earlier try whose answer was lost.
+        That way also finds jobs that are stored already, by an earlier try whose answer was lost.
         """
-        dialect = self.database.dialect
-        if len(specs) == 1:
-            # an older one may be in the archive
-            return is_young(specs[0].job_id) and self._insert_alone(specs[0], now)
-        if len(specs) < COPY_FROM or not dialect.copies or old_ids([spec.job_id for spec in specs]):
-            return False
-        bare = all(map(has_only_defaults, specs))
-        if not bare and not all(map(is_plain, specs)):
-            return False
-        ids = self.streams.ids_of(None, validate(specs, now=now, bare=bare))
-        try:
-            self.database.run(lambda session: copy_specs(session, specs, ids, now=now, bare=bare))
-        except ConstraintViolated:
-            return False
-        return True
+        writer = self.database.dialect.row_writer
+        if len(specs) != 1:
+            return writer.copy(self.database, self.stream_registry, specs, now=now)
+        values = self._plain_values(specs[0], self.stream_registry.known(specs[0].stream), now)
+        return values is not None and writer.insert_one(self.database, values)
 
     def send_insert(self, spec: JobSpec, *, now: datetime) -> Sent | None:
         """Send a plain job that is due; None where something has to be opened, looked up or waited for first."""
-        stream_id = self.streams.known(spec.stream)
-        if stream_id is None or not is_young(spec.job_id):
+        stream_id = self.stream_registry.known(spec.stream)
+        if stream_id is None:
             return None
-        values = self._lone_values(spec, stream_id, now)
-        return None if values is None else self.database.send_alone(lone_insert(values), values)
+        values = self._plain_values(spec, stream_id, now)
+        return None if values is None else self.database.dialect.row_writer.send_one(self.database, values)
 
-    def _insert_alone(self, spec: JobSpec, now: datetime) -> bool:
-        """`_insert_plain` for one job: one statement, which is the whole transaction; or two, where the product needs them."""
-        values = self._lone_values(spec, self.streams.known(spec.stream), now)
-        if values is None:
-            return False
-        if self.database.dialect.fuses_writes:
-            return self.database.run_alone(lone_insert(values), values) is not None
-        try:
-            self.database.run(lambda session: insert_apart(session, values))
-        except (ConstraintViolated, LockTimeout):
-            return False
-        return True
-
-    def _lone_values(self, spec: JobSpec, stream_id: int | None, now: datetime) -> dict[str, object] | None:
-        """What is to be stored; None where it takes more than that. It looks for a stream that is not known."""
+    def _plain_values(self, spec: JobSpec, stream_id: int | None, now: datetime) -> dict[str, object] | None:
+        """What is stored of a plain job; None where it takes more than its rows. Looks up a stream that is not known."""
+        if not is_young(spec.job_id):
+            return None  # it may be in the archive
         bare = is_evident(spec, now)
         if stream_id is None or not bare:
             if not is_plain(spec):
                 return None
             streams = validate((spec,), now=now)
             if stream_id is None:
-                stream_id = self.streams.ids_of(None, streams)[spec.stream]
+                stream_id = self.stream_registry.ids_of(None, streams)[spec.stream]
         if spec.status is not JobStatus.PENDING or spec.scheduled_at < now - LATE:
             return None  # claims that may have passed it must be told
-        return lone_values(spec, stream_id, now, bare=bare)
+        return plain_values(spec, stream_id, now, bare=bare)
 
     def get(self, job_id: UUID) -> JobRecord | None:
         """The job, wherever it lives; None if there is none."""
-        return self.database.read(lambda session: find_record(session, self.streams, job_id))
+        return self.database.read(lambda session: find_record(session, self.stream_registry, job_id))
 
     def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
         """Status and outcome of many jobs in one query."""
@@ -241,15 +216,15 @@ class SqlJobs(SqlPart):
 
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self.streams.ids_of(None, validate([spec], now=now))
+        self.stream_registry.ids_of(None, validate([spec], now=now))
 
-        def replace(session: Session) -> tuple[CanceledJob | None, Submission | None]:
+        def replace(session: Session) -> tuple[CanceledJob | None, SubmissionResult | None]:
             job = lock_cancelable(session, job_id, running=False)
             if job is None:
                 return None, None
             superseded = Cancellation(job, SUPERSEDED, superseded_by=spec.job_id)
             canceled = cancel_locked(session, [superseded], now=now)[0]
-            submission = insert_specs(session, self.streams, [spec], now=now)
+            submission = insert_specs(session, self.stream_registry, [spec], now=now)
             if submission.busy is not None:
                 raise submission.busy
             require_new(job_id, spec, submission.insertions[0])
@@ -262,7 +237,7 @@ class SqlJobs(SqlPart):
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
         """One page of matching jobs, newest id first."""
         return self.database.read(
-            lambda session: find_page(session, self.streams, where, limit=limit, cursor=cursor)
+            lambda session: find_page(session, self.stream_registry, where, limit=limit, cursor=cursor)
         )
 
     def count(self, where: JobFilter) -> int:
@@ -295,7 +270,7 @@ class SqlJobs(SqlPart):
             after: UUID | None = None
             while (room := limit - len(done)) > 0:  # those that are skipped do not count
                 ids = find_oldest(session, where, [JobStatus.FAILED], limit=room, after=after)
-                done += retry_jobs(session, self.streams, ids, now=now, pass_over_busy=True)
+                done += retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 if len(ids) < room:
                     break
                 after = ids[-1]
@@ -330,7 +305,7 @@ class SqlJobs(SqlPart):
 
 
 def _cancel_waiting(session: Session, job_id: UUID, now: datetime) -> None:
-    """Cancel what still waits for a job that goes, also where its own end was no obstacle."""
+    """Cancel the jobs that still wait for a job that is deleted, also those that its end alone would not have canceled."""
     ids = [child_id for (child_id,) in session.rows(FIND_WAITING_CHILDREN, {"job_id": job_id})]
     waiting = (
         [child for child in lock_jobs(session, ids).values() if child.status is JobStatus.WAITING]

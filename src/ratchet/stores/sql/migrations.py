@@ -143,7 +143,8 @@ def clean_install(dialect: Dialect) -> str:
     """
     One script that makes the whole schema at once, for people who apply DDL themselves.
 
-    It records the migrations as applied, so that the migrator accepts the result.
+    It records the migrations as applied, so that the migrator accepts the result. ``ddl/<product>/schema.sql`` is
+    this text, written by `make docs`.
     """
     migrations = migrations_of(dialect.name)
     parts = [f"-- The schema of Ratchet up to {migrations[-1].name}, in one script."]

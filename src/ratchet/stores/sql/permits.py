@@ -82,7 +82,7 @@ class SqlPermits(SqlPart):
         period: timedelta | None = None,
         now: datetime,
     ) -> None:
-        """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate is one that nobody has used."""
+        """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate starts unused."""
         values = {
             "name": name,
             "concurrent": concurrent,
@@ -111,7 +111,7 @@ class SqlPermits(SqlPart):
         return [_limit(row) for row in rows if not row[0].startswith(BREAKER_GATE)]
 
     def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
-        """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
+        """Who holds permits of a resource, the longest first, at most *limit*; also those of a limit that was removed."""
         return self.database.read(lambda session: find_holders(session, name, limit))
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
@@ -139,7 +139,7 @@ class SqlPermits(SqlPart):
         """
         Store a breaker's state if its version still is *expected_version* (0: create); the version grows by one.
 
-        Its probes are a limit: a full bucket, out of which the claim takes, and which gains one per ``every``.
+        Its probes are a limit: a full bucket from which the claim takes, and which gains one per ``every``.
         """
         values = {
             "service": record.service,
@@ -176,9 +176,9 @@ def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, no
 
 def _lock_uncounted(session: Session, name: str) -> list[QueueRow]:
     """
-    What runs of a resource that does not limit how many do, locked: each has to get its permit.
+    The running jobs of a resource that had no limit on how many run, locked: each has to get its permit.
 
-    Under lock, and before the limit: a run that ends at this moment must not leave a permit behind.
+    Locked, and before the limit is set: a run that ends at this moment must not leave a permit behind.
     """
     if session.value(FIND_CONCURRENT, {"name": name}) is not None:
         return []
@@ -191,7 +191,7 @@ def _tokens_after(
     session: Session, name: str, rate: int | None, period: timedelta | None, now: datetime
 ) -> tuple[float | None, datetime]:
     """
-    What is kept of the cadence when the limit is changed: what it was, as far as the new rate allows.
+    The tokens that a changed limit starts with: those it had, as far as the new rate allows.
 
     Every node sets its limits when it starts, and a deploy must not let a burst through.
     """

@@ -197,7 +197,9 @@ class SqlRecurring(SqlPart):
         None: somebody else was faster, or the schedule is paused. Under the schedule's lock: of two
         nodes one finds the time it expects, and the other's fires are not even looked at.
         """
-        self.streams.ids_of(None, validate([fire.spec for fire in fires if fire.spec is not None], now=now))
+        self.stream_registry.ids_of(
+            None, validate([fire.spec for fire in fires if fire.spec is not None], now=now)
+        )
 
         def advance(session: Session) -> list[FireRecord] | None:
             row = session.row(LOCK_DUE_SCHEDULE, {"name": name, "expected": expected})
@@ -243,7 +245,7 @@ class SqlRecurring(SqlPart):
         recorded is this call, sent again: its record is the answer.
         """
         if fire.spec is not None:
-            self.streams.ids_of(None, validate([fire.spec], now=now))
+            self.stream_registry.ids_of(None, validate([fire.spec], now=now))
 
         def trigger(session: Session) -> FireRecord | None:
             row = session.row(LOCK_SCHEDULE, {"name": name})
@@ -292,7 +294,7 @@ class SqlRecurring(SqlPart):
             run = replace(run, status=JobStatus.WAITING, needs=1)
             edges = [Edge(parent_id=before, child_id=run.job_id, kind=EdgeKind.END)]
         try:
-            submission = insert_specs(session, self.streams, [run], edges=edges, now=now)
+            submission = insert_specs(session, self.stream_registry, [run], edges=edges, now=now)
         except BusinessKeyBusy:
             # A schedule must not stop for ever at one fire time. Nothing is written by then but the ledger.
             if run.idempotency_key is not None:

@@ -1,42 +1,41 @@
-"""Streams in SQL: the ids of stream keys, and queues that can be paused."""
+"""
+Streams in SQL: queues that can be paused, and streams that no job uses any more.
+
+An unused stream is first set aside and deleted some days later. A key per customer, or per order, makes a stream for
+each. A claim never meets a stream without jobs, but the rows would stay for ever. A submission must not pay for the
+cleaning: it has the id of its stream from a cache, and does not lock the stream's row. So:
+
+1. A stream that nobody has looked up for days, and that has no waiting job, is *set aside*: it gets another
+   `stream_key`. The jobs that have it keep it, but whoever looks for its key makes a new one. Two streams of one key
+   do no harm: gates and fairness go by the columns that the key is made of.
+2. A process relies on a cached id for an hour (`StreamCache`). Days later no job can enter the stream any more, except
+   from a transaction that was open all that time.
+3. It is *deleted* when no job has it any more that has ended or waits outside of the queue, neither in the table of
+   jobs nor in the archive. These tables have no index for that. But ids are in the order of time: what was submitted
+   before the stream was set aside is at the old end of each table. Only a few thousand jobs there are looked at; if
+   there are more, streams stay until some of these jobs are gone. The newest stream is never deleted, because SQLite
+   would use its number again.
+4. If a job has entered it all the same, its stream is put back under the same number: as it was, if this process
+   knows its key, or else as the default one. The job runs; only its gates may be lost.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import threading
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection
+from datetime import datetime
 
 import msgspec
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
-from ratchet.model.status import Lane
-from ratchet.stores.sql.database import Database, Row, Session, SqlPart
-from ratchet.stores.trust import Trust
+from ratchet.stores.sql.database import Session, SqlPart
+from ratchet.stores.sql.rows.stream_registry import KEY_COLUMNS, key_of_row
+from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.sql")
 
-_COLUMNS = "queue, lane, resource, breaker, limit_key, fairness_key, suspect, parked_target"
-
-FIND_STREAMS_BY_KEY = (
-    "SELECT stream_key, stream_id, created_at FROM scheduler_stream WHERE stream_key {in keys text}"
-)
-# Whoever holds a row for long is using it, and nobody waits for it.
-FIND_UNMARKED = """
-    SELECT stream_id FROM scheduler_stream
-     WHERE stream_id {in ids int} AND created_at < :before ORDER BY stream_id {for update skip locked}
-"""
-MARK_AS_USED = "UPDATE scheduler_stream SET created_at = :now WHERE stream_id {in ids int}"
-FIND_STREAM_BY_ID = f"SELECT {_COLUMNS} FROM scheduler_stream WHERE stream_id = :stream_id {{current}}"
-INSERT_STREAM = f"""
-    INSERT INTO scheduler_stream (stream_key, {_COLUMNS}, created_at)
-    VALUES (:stream_key, :queue, :lane, :resource, :breaker, :limit_key, :fairness_key, :suspect, :parked_target,
-            :created_at)
-    ON CONFLICT (stream_key) DO NOTHING
-"""
-FIND_STREAMS = f"SELECT stream_id, epoch, {_COLUMNS} FROM scheduler_stream ORDER BY stream_id"
+FIND_STREAMS = f"SELECT stream_id, epoch, {KEY_COLUMNS} FROM scheduler_stream ORDER BY stream_id"
 
 FIND_PARKED_TARGETS = "SELECT DISTINCT parked_target FROM scheduler_stream WHERE parked_target IS NOT NULL ORDER BY parked_target"
 
@@ -55,168 +54,52 @@ PAUSE_QUEUE = """
 """
 RESUME_QUEUE = "UPDATE scheduler_queue SET paused = false, paused_at = NULL WHERE queue = :queue AND paused"
 
-#: A stream that is in use is marked so once in a while: `created_at` is when it was made, or used a day after that.
-MARKED_EVERY = timedelta(days=1)
+_NOTHING_WAITS = """NOT EXISTS (SELECT 1 FROM scheduler_job_queue q
+                        WHERE q.stream_id = s.stream_id AND q.status = 'PENDING')"""
 
-#: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
-_CACHED = 20_000
-
-
-def stream_key(key: StreamKey) -> str:
-    """The SHA-256 that stands for a key in its unique index; a key has eight columns, some of them NULL."""
-    return hashlib.sha256(msgspec.json.encode(msgspec.structs.astuple(key))).hexdigest()
-
-
-class StreamRegistry:
-    """
-    Small integers for stream keys, cached in the process.
-
-    A row never changes what its key is made of. It is deleted when no job has used it for days (`unused_streams`): so
-    an id is looked up again when this process has not done so for an hour.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._trust = Trust()
-        self._trusted: dict[StreamKey, int] = {}
-        self._keys: dict[int, StreamKey] = {}
-
-    def id_of(self, session: Session | None, key: StreamKey) -> int:
-        """
-        The id of a stream, made if it is missing.
-
-        Call it before the transaction that needs it, with None: then a missing row is made in a short
-        transaction of its own, so that two submitters do not wait for each other's commit. Inside a
-        transaction pass its *session*: SQLite, which has one writer, makes the row there; the others
-        use another connection.
-        """
-        found = self._ids.get(key)
-        return found if found is not None else self.ids_of(session, (key,))[key]
-
-    @property
-    def _ids(self) -> dict[StreamKey, int]:
-        if self._trust.is_over():
-            with self._lock:
-                self._trusted = {}
-        return self._trusted
-
-    def known(self, key: StreamKey) -> int | None:
-        """The id of a stream that this process has used before, and not long ago."""
-        return self._ids.get(key)
-
-    def known_key(self, stream_id: int) -> StreamKey | None:
-        """The key of a stream that this process has met."""
-        return self._keys.get(stream_id)
-
-    def forget(self, stream_ids: Iterable[int]) -> None:
-        """These streams are no longer there."""
-        with self._lock:
-            for stream_id in stream_ids:
-                key = self._keys.pop(stream_id, None)
-                if key is not None and self._trusted.get(key) == stream_id:
-                    del self._trusted[key]
-
-    def ids_of(self, session: Session | None, keys: Iterable[StreamKey]) -> Mapping[StreamKey, int]:
-        """The ids of many streams, as `id_of` gives them, in one or two statements."""
-        wanted, ids = set(keys), self._ids
-        found = {key: known for key in wanted if (known := ids.get(key)) is not None}
-        if missing := wanted - found.keys():
-            if session is not None and self._database.dialect.one_writer:
-                made = _find_or_make(session, missing)
-                session.on_commit(lambda: self._remember(made))
-            else:
-                made = self._database.run(lambda own: _find_or_make(own, missing))
-                self._remember(made)
-            found |= made
-        return found
-
-    def key_of(self, stream_id: int, session: Session | None = None) -> StreamKey:
-        """The key of a stream; KeyError if there is no such stream."""
-        known = self._keys.get(stream_id)
-        if known is not None:
-            return known
-
-        def find(own: Session) -> Row | None:
-            return own.row(FIND_STREAM_BY_ID, {"stream_id": stream_id})
-
-        row = find(session) if session is not None else self._database.read(find)
-        if row is None:
-            raise KeyError(f"there is no stream {stream_id}")
-        key = _key(row)
-        if session is None:  # inside a transaction the row may be one that is never committed
-            with self._lock:
-                self._keys[stream_id] = key  # not its id: a stream that was set aside is not to be used again
-        return key
-
-    def recorded_key(self, stream_id: int, session: Session | None = None) -> StreamKey:
-        """
-        The key of a job's stream; the default one where it is gone.
-
-        It can be gone where the clock of a submitter was days ahead (`unused_streams`). Such a job must not make a
-        page unreadable that has others, too.
-        """
-        try:
-            return self.key_of(stream_id, session)
-        except KeyError as error:
-            log.warning("%s; its jobs are shown in the default queue", error.args[0])
-            return StreamKey()
-
-    def _remember(self, made: Mapping[StreamKey, int]) -> None:
-        with self._lock:
-            if len(self._trusted) + len(made) > _CACHED or len(self._keys) > 2 * _CACHED:
-                self._trusted.clear()
-                self._keys.clear()
-            self._trusted.update(made)
-            self._keys.update((stream_id, key) for key, stream_id in made.items())
-
-
-def _find_or_make(session: Session, keys: set[StreamKey]) -> dict[StreamKey, int]:
-    by_hash = {stream_key(key): key for key in keys}
-    found = _find(session, by_hash)
-    # in the order of the hashes: two transactions that make the same rows must not wait crosswise
-    for hashed in sorted(by_hash.keys() - {stream_key(key) for key in found}):
-        key = by_hash[hashed]
-        params = {**msgspec.structs.asdict(key), "stream_key": hashed, "created_at": datetime.now(UTC)}
-        session.execute(INSERT_STREAM, params)
-    return found if len(found) == len(keys) else _find(session, by_hash)
-
-
-def _find(session: Session, by_hash: Mapping[str, StreamKey]) -> dict[StreamKey, int]:
-    rows = session.rows(FIND_STREAMS_BY_KEY, {"keys": list(by_hash)})
-    now = datetime.now(UTC)
-    _mark(session, [stream_id for _, stream_id, used_at in rows if used_at < now - MARKED_EVERY], now)
-    return {by_hash[hashed]: stream_id for hashed, stream_id, _ in rows}
-
-
-def _mark(session: Session, unmarked: list[int], now: datetime) -> None:
-    if unmarked:
-        free = session.rows(FIND_UNMARKED, {"ids": unmarked, "before": now - MARKED_EVERY})
-        if free:
-            session.execute(MARK_AS_USED, {"ids": [stream_id for (stream_id,) in free], "now": now})
-
-
-def _key(row: Row) -> StreamKey:
-    queue, lane, resource, breaker, limit_key, fairness_key, suspect, parked_target = row
-    return StreamKey(
-        queue=queue,
-        lane=Lane(lane),
-        resource=resource,
-        breaker=breaker,
-        limit_key=limit_key,
-        fairness_key=fairness_key,
-        suspect=suspect,
-        parked_target=parked_target,
-    )
+FIND_UNUSED = f"""
+    SELECT s.stream_id FROM scheduler_stream s
+     WHERE s.created_at < :before AND s.stream_key < :aside AND s.stream_id < :newest AND {_NOTHING_WAITS}
+     ORDER BY s.stream_id LIMIT :limit
+"""
+# a row that somebody holds is in use
+LOCK_STREAMS = """
+    SELECT stream_id FROM scheduler_stream
+     WHERE stream_id {in ids int} AND created_at < :before ORDER BY stream_id {for update skip locked}
+"""
+SET_ASIDE = """
+    UPDATE scheduler_stream SET stream_key = :stream_key, created_at = :now WHERE stream_id = :stream_id
+"""
+FIND_ASIDE = f"""
+    SELECT s.stream_id FROM scheduler_stream s
+     WHERE s.created_at < :before AND s.stream_key >= :aside AND s.stream_id < :newest
+       AND s.stream_id {{not in used int}} AND {_NOTHING_WAITS}
+     ORDER BY s.stream_id LIMIT :limit
+"""
+DELETE_STREAM = "DELETE FROM scheduler_stream WHERE stream_id = :stream_id AND stream_key >= :aside"
+FIND_NEWEST = "SELECT max(stream_id) AS newest FROM scheduler_stream"
+FIND_OLDEST_JOBS = (
+    "SELECT job_id, stream_id FROM scheduler_job ORDER BY job_id LIMIT :limit",
+    "SELECT job_id, stream_id FROM scheduler_job_archive ORDER BY job_id LIMIT :limit",
+)
+FIND_RUNNING = "SELECT DISTINCT stream_id FROM scheduler_job_queue WHERE picked_by IS NOT NULL"
+FIND_LOST = """
+    SELECT DISTINCT q.stream_id FROM scheduler_job_queue q
+     WHERE NOT EXISTS (SELECT 1 FROM scheduler_stream s WHERE s.stream_id = q.stream_id)
+"""
+_STREAM_COLUMNS = (
+    "stream_id", "stream_key", "queue", "lane", "resource", "breaker", "limit_key", "fairness_key", "suspect",
+    "parked_target", "created_at",
+)  # fmt: skip
 
 
 class SqlStreams(SqlPart):
-    """Reads streams; pauses and resumes queues."""
+    """Reads and cleans up streams; pauses and resumes queues."""
 
-    def all_streams(self) -> list[StreamRecord]:
+    def streams(self) -> list[StreamRecord]:
         """All streams by id."""
         rows = self.database.read(lambda session: session.rows(FIND_STREAMS))
-        return [StreamRecord(stream_id=row[0], epoch=row[1], key=_key(row[2:])) for row in rows]
+        return [StreamRecord(stream_id=row[0], epoch=row[1], key=key_of_row(row[2:])) for row in rows]
 
     def parked_targets(self) -> list[str]:
         """The targets for which jobs were ever parked, by name."""
@@ -247,3 +130,76 @@ class SqlStreams(SqlPart):
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""
         return self.database.run(lambda session: session.execute(RESUME_QUEUE, {"queue": name})) == 1
+
+    def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """Set aside what was not used since *before*, delete what was set aside before it; how many, at most *limit*."""
+        self._put_streams_back(now)
+        deleted = self._delete_streams(before, limit)
+        return deleted + self._set_streams_aside(before, limit - deleted, now)
+
+    def _set_streams_aside(self, before: datetime, limit: int, now: datetime) -> int:
+        params = {"before": before, "aside": ASIDE, "limit": limit, "newest": self._newest_stream()}
+        found = self._stream_ids(FIND_UNUSED, params) if limit > 0 else []
+
+        def work(session: Session) -> int:
+            values = [
+                {"stream_id": one, "stream_key": _aside(one), "now": now}
+                for one in _locked(session, found, before)
+            ]
+            return sum(session.execute(SET_ASIDE, params) for params in values)
+
+        changed = self.database.run(work) if found else 0
+        self.stream_registry.forget(found)
+        return changed
+
+    def _delete_streams(self, before: datetime, limit: int) -> int:
+        jobs = self.database.read(
+            lambda session: [session.rows(sql, {"limit": OLDEST + 1}) for sql in FIND_OLDEST_JOBS]
+        )
+        until = min([before, *(known_until(rows, before) for rows in jobs)])
+        used = {stream_id for rows in jobs for _, stream_id in rows} | set(self._stream_ids(FIND_RUNNING, {}))
+        params = {"before": until, "aside": ASIDE, "limit": limit, "newest": self._newest_stream()}
+        found = self._stream_ids(FIND_ASIDE, {**params, "used": [0, *sorted(used)]})
+
+        def work(session: Session) -> int:
+            free = _locked(session, found, until)
+            return sum(session.execute(DELETE_STREAM, {"stream_id": one, "aside": ASIDE}) for one in free)
+
+        deleted = self.database.run(work) if found else 0
+        self.stream_registry.forget(found)
+        return deleted
+
+    def _put_streams_back(self, now: datetime) -> None:
+        lost = self._stream_ids(FIND_LOST, {})
+        if not lost:
+            return
+        log.error("jobs wait in streams that were deleted (%s); these are put back", lost)
+        rows = [
+            (one, _aside(one), *_values(self.stream_registry.known_key(one) or StreamKey()), now)
+            for one in lost
+        ]
+        self.database.run(
+            lambda session: session.insert_rows(
+                "scheduler_stream", _STREAM_COLUMNS, rows, on_conflict_do_nothing=True
+            )
+        )
+
+    def _newest_stream(self) -> int:
+        found = self.database.read(lambda session: session.value(FIND_NEWEST))
+        return int(found or 0)
+
+    def _stream_ids(self, sql: str, params: dict[str, object]) -> list[int]:
+        return [stream_id for (stream_id,) in self.database.read(lambda session: session.rows(sql, params))]
+
+
+def _locked(session: Session, stream_ids: list[int], before: datetime) -> list[int]:
+    rows = session.rows(LOCK_STREAMS, {"ids": stream_ids, "before": before})
+    return [stream_id for (stream_id,) in rows]
+
+
+def _aside(stream_id: int) -> str:
+    return f"{ASIDE} {stream_id}"
+
+
+def _values(key: StreamKey) -> Collection[object]:
+    return [getattr(value, "value", value) for value in msgspec.structs.astuple(key)]

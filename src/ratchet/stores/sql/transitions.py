@@ -99,10 +99,10 @@ class SqlTransitions(SqlPart):
             return []
         self._know_streams({one.claim.stream_id for one in completions})
         if within is None and (missing := self._streams_of(completions)):
-            self.streams.ids_of(None, missing)
+            self.stream_registry.ids_of(None, missing)
         return self.database.run(
             lambda session: complete_runs(
-                session, self.streams, completions, now=now, alert_window=alert_window
+                session, self.stream_registry, completions, now=now, alert_window=alert_window
             ),
             within=within,
         )
@@ -118,13 +118,15 @@ class SqlTransitions(SqlPart):
 
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
         """Cancel jobs whose expiry has passed before they started; fail those whose signal did not come."""
-        return expire_jobs(self.database, self.streams, now=now, limit=limit)
+        return expire_jobs(self.database, self.stream_registry, now=now, limit=limit)
 
     # --- by hand --------------------------------------------------------------------------------
 
     def retry(self, job_id: UUID, *, now: datetime) -> bool:
         """FAILED (also paused from FAILED) to PENDING, with what its failure had canceled."""
-        return bool(self.database.run(lambda session: retry_jobs(session, self.streams, [job_id], now=now)))
+        return bool(
+            self.database.run(lambda session: retry_jobs(session, self.stream_registry, [job_id], now=now))
+        )
 
     def pause(self, job_id: UUID, *, now: datetime) -> bool:
         """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
@@ -175,7 +177,7 @@ class SqlTransitions(SqlPart):
 
         def work(session: Session) -> int:
             held = lock_held_rows(session, claims)
-            hand_back(session, self.streams, held)
+            hand_back(session, self.stream_registry, held)
             return len(held)
 
         return self.database.run(work)
@@ -186,7 +188,7 @@ class SqlTransitions(SqlPart):
         def work(session: Session) -> list[UUID]:
             rows = session.rows(LOCK_UNKNOWN_ROWS, {"node_id": node_id, "known": list(known)})
             held = {row[0]: QueueRow(*row) for row in rows}
-            hand_back(session, self.streams, held)
+            hand_back(session, self.stream_registry, held)
             running = [claim_id for _, claim_id in session.rows(FIND_CLAIMS, {"node_id": node_id})]
             free_lingering(session, node_id, [*known, *running])
             return list(held)
@@ -196,14 +198,14 @@ class SqlTransitions(SqlPart):
     def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
         """Return a claimed job whose target this node cannot import to a stream parked for that target."""
         try:
-            key = self.streams.key_of(claim.stream_id)
+            key = self.stream_registry.key_of(claim.stream_id)
         except KeyError:
             return False  # a claim that was never given out: it holds nothing
-        stream_id = self.streams.id_of(None, replace(key, parked_target=target))
+        stream_id = self.stream_registry.id_of(None, replace(key, parked_target=target))
 
         def work(session: Session) -> bool:
             held = lock_held_rows(session, [claim])
-            hand_back(session, self.streams, held)
+            hand_back(session, self.stream_registry, held)
             requeue(session, [replace(row, stream_id=stream_id, held_claim_id=None) for row in held.values()])
             return bool(held)
 
@@ -225,7 +227,7 @@ class SqlTransitions(SqlPart):
         """Read keys of streams that this process has not met, and keep them: inside a transaction they are not kept."""
         for stream_id in stream_ids:
             try:
-                self.streams.key_of(stream_id)
+                self.stream_registry.key_of(stream_id)
             except KeyError:
                 pass  # a claim that was never given out: it holds nothing
 
@@ -235,7 +237,7 @@ class SqlTransitions(SqlPart):
         for one in completions:
             if isinstance(one.decision, CountCrash) and one.claim.crashes + 1 >= SUSPECT_AFTER:
                 try:
-                    wanted.add(replace(self.streams.key_of(one.claim.stream_id), suspect=True))
+                    wanted.add(replace(self.stream_registry.key_of(one.claim.stream_id), suspect=True))
                 except KeyError:
                     pass  # a claim that was never given out: it holds nothing
         return wanted

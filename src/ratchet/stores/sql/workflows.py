@@ -1,4 +1,4 @@
-"""Edges and conditions in SQL; how the end of a job settles them is in `settlement`."""
+"""Edges and conditions in SQL; what the end of a job means for them is in `dependants.edges`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ratchet.model.job import JobSpec
 from ratchet.model.status import Priority
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.rows.specs import store_specs
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 FIND_FAILED_WITH_CALLBACK = """
     SELECT job_id, on_failure, error, error_type, dead_letter_reason, attempts, priority, stream_id, params, caller

@@ -42,7 +42,7 @@ from ratchet.stores.sql.rows.failures import LEAVE_QUEUE, write_alerts, write_ru
 from ratchet.stores.sql.rows.holdings import free_permits
 from ratchet.stores.sql.rows.kept_keys import Run, free_keys, keep_keys, remember_runs
 from ratchet.stores.sql.rows.locked import QueueRow, lock_cold_rows, lock_held_rows
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.sql.submit.submissions import insert_specs
 
 END_RUNS = """

@@ -12,7 +12,7 @@ from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.dependants.cancellations import cancel_locked, fail_jobs
 from ratchet.stores.sql.rows.failures import Cancellation, Failure, hash_of
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 EXPIRED = "expired"
 SIGNAL_TIMEOUT = "signal_timeout"

@@ -15,11 +15,11 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.edges import Ended
-from ratchet.stores.sql.rows.backdating import tell_backdated
 from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Failure, hash_of, write_failed, write_runs
 from ratchet.stores.sql.rows.holdings import free_permits_of
 from ratchet.stores.sql.rows.locked import QueueRow, lock_cold_rows
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.specs import tell_backdated
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 #: How long a job waits at most for the code of the run before it to end.
 LONGEST_HOLD = timedelta(seconds=60)

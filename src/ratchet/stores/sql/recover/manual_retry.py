@@ -18,7 +18,7 @@ from ratchet.stores.sql.rows.failures import LEAVE_QUEUE
 from ratchet.stores.sql.rows.holdings import find_holders, reserve_keys
 from ratchet.stores.sql.rows.kept_keys import keep_own_keys
 from ratchet.stores.sql.rows.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 _WAITS_AGAIN = frozenset({JobStatus.PENDING, JobStatus.SUCCEEDED, JobStatus.FAILED})
 

@@ -18,7 +18,7 @@ from ratchet.stores.sql.dependants.edges import settle_edges
 from ratchet.stores.sql.finish.requeues import count_crashes
 from ratchet.stores.sql.rows.lingering import free_lingering
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 # The beat that was seen is compared in the statement itself: a node that has beaten since then, even
 # in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.

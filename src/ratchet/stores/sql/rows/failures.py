@@ -145,7 +145,7 @@ def write_failed(
     keyed = [one for one in failures if one.job.business_key is not None]
     keep_keys(
         session,
-        [(one.job.job_id, *one.job.lingering) for one in keyed if one.lingers and one.job.lingering],
+        [(one.job.job_id, *one.job.still_running) for one in keyed if one.lingers and one.job.still_running],
     )
     free_keys(session, [one.job.job_id for one in keyed if not one.lingers])
     alerts = [
@@ -214,8 +214,8 @@ def _let_go(session: Session, jobs: Iterable[LockedJob]) -> None:
     for job in jobs:
         if job.business_key is None:
             continue
-        if job.lingering is not None:
-            kept.append((job.job_id, *job.lingering))
+        if job.still_running is not None:
+            kept.append((job.job_id, *job.still_running))
         else:
             freed.append(job.job_id)
     keep_keys(session, kept)

@@ -14,7 +14,7 @@ from uuid import UUID
 from ratchet.model.claim import JobClaim
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.rows.kept_keys import LINGERING, REMEMBERED, lock_keys, settle_keys
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 RESERVE_KEYS = """
     INSERT INTO scheduler_business_key_reservation (business_key, job_id, reserved_at)

@@ -1,14 +1,14 @@
 """
 Jobs under lock: what a transaction may change, and what it has to know to do so.
 
-A job's queue row exists exactly while the cold row says PENDING; RUNNING is told by the queue row
-alone. Whoever makes or removes a queue row changes the cold row's status in the same transaction, so
-a locked cold row is the last word on a job that has no queue row.
+A job has a queue row exactly while its cold row says PENDING; only the queue row says RUNNING. Whoever
+makes or removes a queue row changes the cold row's status in the same transaction, so a locked cold row
+decides about a job that has no queue row.
 
 Everybody locks in one order: queue rows by id, cold rows by id, dependants, batches, keys and permits.
 Within a graph that order is not total (a dependant of one is a parent of another), so two transactions
-that end crossing parts of one graph may still meet; the database then ends one of them, and `Database.run`
-does it again.
+that end overlapping parts of one graph may still deadlock; the database then ends one of them, and
+`Database.run` tries it again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOCK_FREE_QUEUE_ROWS = f"""
     {{for update skip locked}}
 """
 
-# The pairs are compared as pairs: an old and a new claim of one job may stand in one call. "IS TRUE"
+# The pairs are compared as pairs: one call may name an old and a new claim of the same job. "IS TRUE"
 # keeps PostgreSQL from turning the membership into a join, whose plan would depend on statistics.
 LOCK_HELD_ROWS = f"""
     SELECT {QUEUE_COLUMNS}
@@ -138,8 +138,8 @@ class LockedJob(Struct, frozen=True):
         return self.status is JobStatus.FAILED or self.paused_from == JobStatus.FAILED.value
 
     @property
-    def lingering(self) -> tuple[UUID, str] | None:
-        """Claim and node of a run whose code may still be at work; None: there is none."""
+    def still_running(self) -> tuple[UUID, str] | None:
+        """Claim and node of a run whose code may be still running; None: there is none."""
         if self.queue is None or self.queue.node_id is None:
             return None
         claim_id = self.queue.claim_id or self.queue.held_claim_id
@@ -150,7 +150,7 @@ def lock_jobs(
     session: Session, job_ids: Iterable[UUID], *, skip_locked: bool = False
 ) -> dict[UUID, LockedJob]:
     """
-    The jobs with these ids, locked, by id in order; ids that are not there are left out.
+    The jobs with these ids, locked, by id in order; unknown ids are left out.
 
     With *skip_locked* also those that another transaction is changing at this moment.
     """
@@ -159,7 +159,7 @@ def lock_jobs(
         return {}
     queued = lock_queue_rows(session, ids, skip_locked=skip_locked)
     rows = session.rows(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, {"ids": ids})
-    # Released between the two statements: its queue row is there by now.
+    # released between the two statements: its queue row exists by now
     if late := [row[0] for row in rows if row[1] == "PENDING" and row[0] not in queued]:
         queued |= lock_queue_rows(session, late, skip_locked=skip_locked)
     jobs = (_locked(row, queued.get(row[0])) for row in rows if row[1] != "PENDING" or row[0] in queued)

@@ -9,7 +9,7 @@ from uuid import UUID
 from ratchet.model.job import JobRecord, JobResultRow, Progress, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.sql.database import Row, Session
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 _FIXED = """
     j.job_id, j.target, j.payload, j.job_type, j.priority, j.params, j.created_at, j.finished_at, j.expires_at,
@@ -24,7 +24,7 @@ NODE = """CASE WHEN q.status = 'RUNNING' THEN q.picked_by
               WHEN q.status IS NULL AND (j.status IN ('SUCCEEDED', 'FAILED', 'CANCELED') OR j.paused_from = 'FAILED')
               THEN j.node_id END"""
 
-#: While there is a queue row, it is the one that knows.
+#: While there is a queue row, it has the current values.
 LIVE_COLUMNS = f"""{_FIXED},
     coalesce(q.status, j.status) AS status, coalesce(q.stream_id, j.stream_id) AS stream_id,
     coalesce(q.scheduled_time, j.scheduled_at) AS scheduled_at,
@@ -40,7 +40,7 @@ ARCHIVED_COLUMNS = f"""{_FIXED},
 """
 ARCHIVED_JOBS = "scheduler_job_archive j"
 
-#: Where the stream's id stands in both.
+#: The position of the stream's id in both.
 STREAM_ID = 34
 
 FIND_JOB = f"SELECT {LIVE_COLUMNS} FROM {LIVE_JOBS} WHERE j.job_id = :job_id"

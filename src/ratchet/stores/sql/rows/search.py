@@ -21,11 +21,11 @@ from ratchet.stores.sql.rows.records import (
     find_tags,
     record_of,
 )
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 HELD = frozenset({JobStatus.PAUSED, JobStatus.WAITING})
 
-# The tables know which jobs are ended, held or hot, so nothing is counted twice.
+# Each table has its own jobs (ended, held, hot), so nothing is counted twice.
 COUNT_BY_STATUS = """
     SELECT status, count(*) AS jobs FROM scheduler_job_queue GROUP BY status
     UNION ALL
@@ -62,7 +62,7 @@ class Criteria:
         cold = sorted(status.value for status in wanted - HOT)
         if self.archived or not hot:
             self.add("j.status {in cold text}", cold=cold)
-            # told in the words of the partial indexes
+            # in the words of the partial indexes, so that they are used
             if wanted and wanted <= HELD:
                 self.add("j.held_at IS NOT NULL")
             elif wanted == {JobStatus.FAILED}:
@@ -142,7 +142,7 @@ def find_oldest(
     limit: int,
     after: UUID | None = None,
 ) -> list[UUID]:
-    """The ids of matching live jobs in one of *statuses*, oldest first, from the one behind *after* on."""
+    """The ids of matching live jobs in one of *statuses*, oldest first, beginning after *after*."""
     wanted = set(statuses)
     if where.statuses is not None:
         wanted &= {JobStatus(status) for status in where.statuses}

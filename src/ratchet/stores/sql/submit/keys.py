@@ -2,7 +2,9 @@
 The keys of a submission: the ledger of idempotency keys, and the business keys of live jobs.
 
 Only statements that cannot fail on a duplicate are used, so that a caller's transaction stays usable
-whatever the answer is. A key that another open transaction is just taking is waited for.
+whatever the answer is. A submission waits for a key that another open transaction is just taking.
+
+`take_keys` writes; `KeyPlan` decides who gets which key, graph by graph in the order in which they were submitted.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from uuid import UUID
 
 from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
 from ratchet.model.job import JobSpec
+from ratchet.model.status import Busy
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.cancellations import CANCELABLE, cancel_locked
 from ratchet.stores.sql.rows.failures import Cancellation
 from ratchet.stores.sql.rows.holdings import Holder, find_holders, reserve_keys, take_over_keys
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.rows.specs import find_known
-from ratchet.stores.sql.submit.key_plan import KeyPlan, root_of
 
 SUPERSEDED = "superseded"
 
-#: How often the holder of a key may change under our hands before the submission gives up.
+#: How often the holder of a key may change meanwhile before the submission gives up.
 _TRIES = 20
 
 ENTER_LEDGER = """
@@ -51,6 +53,11 @@ LEAVE_LEDGER = """
 DROP_RESERVATIONS = """
     DELETE FROM scheduler_business_key_reservation WHERE job_id {in ids uuid}
 """
+
+
+def root_of(spec: JobSpec) -> UUID:
+    """The root that the specs of one graph share: they are stored together or not at all."""
+    return spec.root_id or spec.job_id
 
 
 class Keys:
@@ -84,8 +91,8 @@ def take_keys(session: Session, specs: Sequence[JobSpec], known: Iterable[UUID],
     """
     Enter the ledger and reserve business keys for *specs*, before anything else of them is written.
 
-    First each key is taken for the first spec that names it, so that nobody else takes it meanwhile; then it is
-    decided who gets it. Raises `BusinessKeyBusy` where a spec says so.
+    First each key is taken for the first spec that names it, so that nobody else takes it meanwhile; then the plan
+    decides who gets it. Raises `BusinessKeyBusy` where a spec says so.
     """
     keys = Keys(known)
     ledger = _enter_ledger(session, specs, keys, now)
@@ -108,7 +115,7 @@ def take_keys(session: Session, specs: Sequence[JobSpec], known: Iterable[UUID],
 
 
 def drop_reservations(session: Session, job_ids: Iterable[UUID]) -> None:
-    """Take back reservations that were made for jobs that turned out to be stored, and ended, long ago."""
+    """Take back the reservations of jobs that turned out to have been stored, and to have ended, long ago."""
     if ids := sorted(job_ids):
         session.execute(DROP_RESERVATIONS, {"ids": ids})
 
@@ -146,7 +153,7 @@ def _reserve(
     keys: Keys,
     now: datetime,
 ) -> KeyPlan:
-    """Reserve business keys and decide, again and again while the holders change under our hands."""
+    """Reserve business keys and decide, again and again while the holders change meanwhile."""
     missing: Mapping[str, UUID] = wanted
     for _ in range(_TRIES):
         for key in reserve_keys(session, missing, now):
@@ -179,7 +186,7 @@ def _decide(
         plan.decide(specs)
     except BusinessKeyBusy:
         if not plan.replacing:
-            raise  # else a holder that comes first in the submission may be at work
+            raise  # else a holder that comes first in the submission may be running
     if not plan.replacing:
         return plan
     # The holders' rows before their keys: their completion locks in the same order.
@@ -202,8 +209,8 @@ def _decide(
 
 
 def _stays(job: LockedJob | None, holder: Holder) -> bool:
-    """True where the code of a run may still be at work, so that the key cannot pass on yet."""
-    return holder.lingers or job is None or job.lingering is not None or job.status not in CANCELABLE
+    """True where the code of a run may be still running, so that the key cannot pass on yet."""
+    return holder.lingers or job is None or job.still_running is not None or job.status not in CANCELABLE
 
 
 def _supersede(session: Session, jobs: Sequence[LockedJob], by: Mapping[UUID, UUID], now: datetime) -> None:
@@ -226,3 +233,93 @@ def _forget(session: Session, entered: Mapping[str, UUID], reserved: Mapping[str
     if entered:
         session.execute(LEAVE_LEDGER, {"keys": sorted(entered), "ids": sorted(entered.values())})
     drop_reservations(session, reserved.values())
+
+
+class KeyPlan:
+    """
+    What becomes of each graph and each key.
+
+    A graph that is not stored takes no key, enters nothing into the ledger and replaces nobody, so it is
+    no obstacle to those behind it.
+
+    ``originals``: the roots that are not stored, each with the older job that stands for them.
+    ``entries`` and ``owners``: the idempotency and business keys, each with the new job that gets it.
+    ``replacing``: the keys whose holder is to be canceled. ``staying``: the first holder that should be, but
+    whose code runs; nothing of the submission may then be stored.
+    """
+
+    def __init__(
+        self,
+        ledger: Mapping[str, UUID],
+        holders: Mapping[str, Holder],
+        stored: Collection[UUID] = (),
+        running: Collection[UUID] = (),
+    ) -> None:
+        self.originals: dict[UUID, UUID] = {}
+        self.entries: dict[str, UUID] = {}
+        self.owners: dict[str, UUID] = {}
+        self.replacing: dict[str, Holder] = {}
+        self.staying: tuple[str, Holder] | None = None
+        self._ledger = ledger
+        self._holders = holders
+        self._stored = stored  # sent again after a lost answer
+        self._running = running  # holders whose code may be running
+
+    def decide(self, specs: Sequence[JobSpec]) -> None:
+        """Decide about *specs*; raises `BusinessKeyBusy` where one of them says so."""
+        graphs: dict[UUID, dict[UUID, JobSpec]] = {}
+        for spec in specs:
+            if spec.job_id not in self._stored:
+                graphs.setdefault(root_of(spec), {}).setdefault(spec.job_id, spec)
+        for root, graph in graphs.items():
+            original = self._original_of(graph.values())
+            if original is not None:
+                self.originals[root] = original
+                continue
+            _refuse_repeated(graph.values())
+            for spec in graph.values():
+                self._keep(spec)
+                if self.staying is not None:
+                    return
+
+    def _original_of(self, graph: Collection[JobSpec]) -> UUID | None:
+        """The job that is the answer to a graph instead of a new one: a duplicate's original before a key's holder."""
+        ways = (self._entry_of, self._holder_of)
+        return next((found for way in ways for spec in graph if (found := way(spec)) is not None), None)
+
+    def _entry_of(self, spec: JobSpec) -> UUID | None:
+        key = spec.idempotency_key
+        return None if key is None else self._ledger.get(key) or self.entries.get(key)
+
+    def _holder_of(self, spec: JobSpec) -> UUID | None:
+        if spec.business_key is None or spec.busy is not Busy.RETURN:
+            return None
+        if spec.business_key in self.owners:
+            return self.owners[spec.business_key]
+        held = self._holders.get(spec.business_key)
+        return None if held is None else held.job_id
+
+    def _keep(self, spec: JobSpec) -> None:
+        key = spec.business_key
+        if key is not None:
+            if key in self.owners:  # nobody replaces what is not there yet
+                raise BusinessKeyBusy(key, self.owners[key])
+            if (holder := self._holders.get(key)) is not None:
+                if spec.busy is not Busy.REPLACE:
+                    raise BusinessKeyBusy(key, holder.job_id)
+                if holder.job_id in self._running:
+                    self.staying = key, holder
+                    return
+                self.replacing[key] = holder
+            self.owners[key] = spec.job_id
+        if spec.idempotency_key is not None:
+            self.entries[spec.idempotency_key] = spec.job_id
+
+
+def _refuse_repeated(graph: Iterable[JobSpec]) -> None:
+    """Refuse a business key that stands twice in one graph: one of its own jobs holds it."""
+    reserved: dict[str, UUID] = {}
+    for spec in graph:
+        key = spec.business_key
+        if key is not None and reserved.setdefault(key, spec.job_id) != spec.job_id:
+            raise BusinessKeyBusy(key, reserved[key])

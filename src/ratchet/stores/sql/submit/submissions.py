@@ -17,9 +17,9 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import finish_batches
 from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
 from ratchet.stores.sql.dependants.releases import release_ready
+from ratchet.stores.sql.rows.kept_signals import consume_kept_signals
 from ratchet.stores.sql.rows.specs import Flags, find_known, store_specs
-from ratchet.stores.sql.signals import consume_kept_signals
-from ratchet.stores.sql.streams import StreamRegistry
+from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.sql.submit.keys import Keys, drop_reservations, take_keys
 
 LOCK_PARENTS = """
@@ -56,11 +56,11 @@ STORE_SIGNALS = """
 """
 
 
-class Submission:
+class SubmissionResult:
     """
     What a submission did: one `Insertion` per spec, what was really new, and what followed at once.
 
-    ``busy``: nothing was stored, RUNNING holders of business keys were canceled; raise it after the commit.
+    ``busy``: nothing was stored, but RUNNING holders of business keys were canceled; raise it after the commit.
     """
 
     def __init__(self, insertions: list[Insertion]) -> None:
@@ -78,47 +78,46 @@ def insert_specs(
     now: datetime,
     edges: Sequence[Edge] = (),
     batch: BatchSpec | None = None,
-) -> Submission:
+) -> SubmissionResult:
     """
     Store *specs*, their *edges* and *batch* in this transaction, as `JobCrudStore.insert` says.
 
-    They have passed `validation.validate`. A job without keys, tags, edges, batch and signal costs one statement where the product can write
-    two tables in one, and a thousand of them cost the same.
+    They have passed `validation.validate`. A thousand jobs take as many statements as one.
     """
     everything = [*specs, batch.parent] if batch is not None else list(specs)
     if not everything:
-        return Submission([])
+        return SubmissionResult([])
     known = _find_known(session, everything, batch)
     keys = take_keys(session, everything, known, now) if _have_keys(everything) else Keys(known)
-    submission = Submission([_insertion(spec, keys) for spec in specs])
+    result = SubmissionResult([_insertion(spec, keys) for spec in specs])
     if keys.busy is not None:
-        submission.busy = keys.busy
-        return submission
+        result.busy = keys.busy
+        return result
     kept = [spec for spec in keys.kept(everything) if spec.job_id not in keys.known]
     edges = _kept_edges(edges, kept, keys)
     ended = _meet_parents(session, edges, {spec.job_id for spec in kept})
     if kept:
         stream_ids = streams.ids_of(session, {id(spec.stream): spec.stream for spec in kept}.values())
-        submission.stored = store_specs(session, kept, stream_ids, now=now, flags=_flags(edges))
-    if phantoms := set(keys.reserved.values()) - submission.stored:
-        drop_reservations(session, phantoms)
+        result.stored = store_specs(session, kept, stream_ids, now=now, flags=_flags(edges))
+    if unused := set(keys.reserved.values()) - result.stored:
+        drop_reservations(session, unused)
     _write_tags(session, kept)
     _write_edges(session, edges)
     if batch is not None and keys.original_of(batch.parent) is None:
         _write_batch(session, batch, kept, dropped=len(specs) - len(keys.kept(specs)), now=now)
     if ended:
-        submission.settlement = settle_edges(session, ended, now=now)
-    # a job that a parent has ended by now waits for nothing: the signal is kept for another
-    waiting = submission.stored.difference(job.job_id for job in submission.settlement.canceled)
+        result.settlement = settle_edges(session, ended, now=now)
+    # a job that its parent's end has canceled waits for nothing: the signal is kept for another
+    waiting = result.stored.difference(job.job_id for job in result.settlement.canceled)
     _deliver_kept_signals(session, kept, waiting, now)
-    return submission
+    return result
 
 
 def _find_known(session: Session, specs: Sequence[JobSpec], batch: BatchSpec | None) -> set[UUID]:
     """
-    The jobs that were stored before, as far as their ids are old enough: only then somebody looks.
+    The jobs that were stored before; only ids that are old enough are looked up.
 
-    Of a batch that is there all is known: what is gone was deleted since, and the batch counts on nobody new.
+    If the batch is stored, all its jobs were: those that are gone were deleted since, and the batch expects no new ones.
     """
     old = old_ids([spec.job_id for spec in specs])
     if not old:
@@ -127,12 +126,6 @@ def _find_known(session: Session, specs: Sequence[JobSpec], batch: BatchSpec | N
         keyless = {spec.job_id for spec in specs if spec.idempotency_key is None}.intersection(old)
         return keyless | find_known(session, set(old) - keyless)
     return find_known(session, old)
-
-
-def is_plain(spec: JobSpec) -> bool:
-    """True for a job whose rows are all that a submission of it stores."""
-    keys = (spec.idempotency_key, spec.business_key, spec.signal, spec.batch_id)
-    return not spec.tags and all(key is None for key in keys)
 
 
 def _have_keys(specs: Iterable[JobSpec]) -> bool:
@@ -147,7 +140,7 @@ def _insertion(spec: JobSpec, keys: Keys) -> Insertion:
 
 
 def _kept_edges(edges: Sequence[Edge], kept: Sequence[JobSpec], keys: Keys) -> list[Edge]:
-    """The edges of new children; a parent that was not stored gives way to the job that stands for it."""
+    """The edges of new children; the job that stands for a parent that was not stored takes its place."""
     if not edges or not (keys.originals or keys.known):
         return list(edges)
     ids = {spec.job_id for spec in kept}
@@ -178,7 +171,9 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
     if not parents:
         return []
     ended: dict[UUID, JobStatus] = {}
-    causes: dict[UUID, UUID | None] = {}  # whose retry would revive a parent, and with it what waits for that
+    causes: dict[
+        UUID, UUID | None
+    ] = {}  # the job whose retry would bring a parent back, and what waits for it
     live: set[UUID] = set()
     for job_id, status, paused_from, canceled_by in session.rows(LOCK_PARENTS, {"ids": sorted(parents)}):
         state = JobStatus(paused_from if status == "PAUSED" and paused_from == "FAILED" else status)
@@ -252,7 +247,7 @@ def _write_batch(
         ],
         on_conflict_do_nothing=True,
     )
-    if batch.sealed:  # an empty batch has nobody who could finish it
+    if batch.sealed:  # an empty batch has no job whose end could finish it
         finish_batches(session, [batch.batch_id], now)
 
 

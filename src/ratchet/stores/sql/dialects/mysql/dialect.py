@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from pymysql.constants import SERVER_STATUS
 from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.caller_transaction import guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import caller_connection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
@@ -42,6 +42,7 @@ from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
 from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
 
 _DRIVER = "pymysql.connections.Connection"
@@ -89,6 +90,7 @@ class MysqlDialect(Dialect):
             statement_timeout=options.statement_timeout.total_seconds(),
         )
         self.claim_plan = MysqlClaimPlan(self._lock_name("claim"))
+        self.row_writer = RowWriter()
         self._writer = Writer()
         self._savepoints = itertools.count(1)
 
@@ -150,6 +152,10 @@ class MysqlDialect(Dialect):
                 raise
             self._commit(session, for_user=for_user)
         session.committed()
+
+    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
+        """None: a claim takes more than one statement here."""
+        return
 
     @contextmanager
     def reading(self) -> Iterator[MysqlSession]:
@@ -265,13 +271,13 @@ class MysqlDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
-        guest = guest_of(within)
-        if _DRIVER not in guest.names:
+        caller = caller_connection(within)
+        if _DRIVER not in caller.names:
             raise refuse_stranger(within, "MySQL", "a pymysql.Connection")
-        connection = guest.connection
+        connection = caller.connection
         _require_transaction(connection)
-        guest.begin()
-        session, wait, mode = self._guest_session(connection)
+        caller.begin()
+        session, wait, mode = self._caller_session(connection)
         savepoint = f"ratchet_{next(self._savepoints)}"
         strict = mode if "STRICT_" in mode else f"{mode},STRICT_ALL_TABLES".lstrip(",")
         session.plain(f"SAVEPOINT {savepoint}")
@@ -296,7 +302,7 @@ class MysqlDialect(Dialect):
         session.plain(restore)
         session.plain(f"RELEASE SAVEPOINT {savepoint}")
 
-    def _guest_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
+    def _caller_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
         version = connection.server_version
         isolation = "@@tx_isolation" if product_of(version) == "MariaDB" else "@@transaction_isolation"
         session = MysqlSession(self, connection, most=0, enlisted=True, writer=self._writer)

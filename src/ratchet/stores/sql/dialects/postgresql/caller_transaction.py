@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ratchet.model.errors import StoreError
-from ratchet.stores.sql.caller_transaction import Guest, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import CallerConnection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.database import Row
 from ratchet.stores.sql.dialects.postgresql.connections import ADAPTERS
 
@@ -26,18 +26,18 @@ class OurCursor(psycopg.Cursor[Row]):
         return ADAPTERS
 
 
-def guest_cursor(guest: Guest, within: object) -> Any:
-    """A cursor in the transaction of *guest*; a connection that is in none, or no psycopg's, is refused."""
-    if _DRIVER in guest.names:
-        connection = guest.connection
+def caller_cursor(caller: CallerConnection, within: object) -> Any:
+    """A cursor in the transaction of *caller*; a connection that is in none, or no psycopg's, is refused."""
+    if _DRIVER in caller.names:
+        connection = caller.connection
         _require_transaction(connection)
-        guest.begin()
+        caller.begin()
         # neither the caller's cursor_factory and row_factory, nor its adapters
         return OurCursor(connection, row_factory=tuple_row)
-    if _ADAPTER in guest.names:
-        _require_transaction(guest.connection.driver_connection)
-        guest.begin()
-        return guest.connection.cursor()
+    if _ADAPTER in caller.names:
+        _require_transaction(caller.connection.driver_connection)
+        caller.begin()
+        return caller.connection.cursor()
     raise refuse_stranger(within, "PostgreSQL", "a psycopg.Connection")
 
 

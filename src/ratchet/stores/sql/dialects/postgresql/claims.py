@@ -216,7 +216,7 @@ class PostgresqlClaimPlan:
         if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
             return taken
         look = _Look(self.floors, request, self.census)
-        answer = database.run_alone(look.statement(bodies=bodies), look.params(now), claiming=True)
+        answer = database.autocommit(look.statement(bodies=bodies), look.params(now))
         if answer is not None:
             rows = look.learn(answer)
             if not look.gated:

@@ -18,18 +18,19 @@ from psycopg.pq import TransactionStatus
 from ratchet.model.errors import CommitUnknown, Conflict, StoreError
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
-from ratchet.spi.store import Capabilities, Sent
-from ratchet.stores.sql.caller_transaction import guest_of
+from ratchet.spi.store import Capabilities
+from ratchet.stores.sql.caller_transaction import caller_connection
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql.arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange, LoneStatements
-from ratchet.stores.sql.dialects.postgresql.caller_transaction import guest_cursor
+from ratchet.stores.sql.dialects.postgresql.caller_transaction import caller_cursor
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql.errors import PostgresqlConstraints, meaning
 from ratchet.stores.sql.dialects.postgresql.processes import end_transactions
+from ratchet.stores.sql.dialects.postgresql.row_writer import PostgresqlRowWriter
 from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
 from ratchet.stores.sql.dialects.postgresql.values import encode_params, numbered
 from ratchet.stores.sql.dialects.postgresql.wakeups import notify_within, postgresql_wakeups
@@ -49,7 +50,6 @@ class PostgresqlDialect(Dialect):
 
     name = "postgresql"
     fuses_writes = True
-    copies = True
     constraints = PostgresqlConstraints()
     end_transactions = end_transactions
     words = {  # noqa: RUF012 - never changed
@@ -89,7 +89,7 @@ class PostgresqlDialect(Dialect):
             connect_timeout=self._connect_timeout,
             statement_timeout=statement_timeout,
         )
-        self._lone = LoneStatements(self, self._connections)
+        self.row_writer = PostgresqlRowWriter(LoneStatements(self, self._connections))
         deadline = max(int(statement_timeout * 1000), 1)
         # JIT has been seen to take 20 of a claim's 23 ms. A process that is stopped in the middle of one
         # of our transactions must not hold its locks for as long as it is stopped.
@@ -153,20 +153,15 @@ class PostgresqlDialect(Dialect):
             self._commit(session.connection)
         session.committed()
 
-    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
-        return self._lone.send(sql, params)
-
-    def alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
+    def autocommit(
+        self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
         """
         One round trip instead of three, and without a pooler prepared on the server: the plan is made once.
 
         Without BEGIN there is no SET LOCAL. A claim therefore has connections of its own, on which what it
-        needs is set for good; other statements here neither search nor wait.
+        needs is set for good.
         """
-        if not claiming:
-            return [] if self._lone.run(sql, params) else None
         connections = self._claimers
         try:
             connection = connections.take_live()
@@ -295,11 +290,11 @@ class PostgresqlDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[PostgresqlSession]:
-        guest = guest_of(within)
-        cursor = guest_cursor(guest, within)
+        caller = caller_connection(within)
+        cursor = caller_cursor(caller, within)
         _plain(cursor, "SELECT current_setting('lock_timeout')")
         before = cursor.fetchone()[0]
-        session = PostgresqlSession(self, guest.connection, cursor, enlisted=True)
+        session = PostgresqlSession(self, caller.connection, cursor, enlisted=True)
         restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
         _plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {self._lock_wait}")
         try:

@@ -241,7 +241,7 @@ class PostgresqlTurns:
         tell = self._floors.wants(request, start)
         sql = CLAIMS[self._census.found_many][bool(request.boost_interval), bodies]
         params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
-        answer = database.run_alone(sql, params, claiming=True)
+        answer = database.autocommit(sql, params)
         if answer is None:
             answer = database.run(lambda session: session.rows(sql, params), claiming=True)
         rows = [row for row in answer if row[-1] is None]

@@ -19,7 +19,7 @@ from ratchet.stores.sql.claims import (
     next_opening,
 )
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.sqlite.values import json_list, micros
+from ratchet.stores.sql.dialects.sqlite.session import json_list, micros
 
 # From each stream with waiting jobs to the next, in the claim index: streams without any are not met.
 _NEXT = """(SELECT q.stream_id FROM scheduler_job_queue q
@@ -33,7 +33,7 @@ FIND_HEADS = f"""
     {find_heads("busy w CROSS JOIN scheduler_stream s ON s.stream_id = w.stream_id CROSS JOIN {priorities}")}
 """
 
-# Reads index entries only, in the index's order, and no more of them than are fetched.
+# Reads only index entries, in the order of the index, and no more of them than are fetched.
 PEEK = """
     SELECT -(:priority + (:now - scheduled_time) / :boost), scheduled_time, job_id
       FROM scheduler_job_queue

@@ -1,8 +1,8 @@
 """
 SQLite: one writer at a time, in this process and in all others.
 
-Every write transaction is ``BEGIN IMMEDIATE`` behind the gate (`sqlite_gate`), so that it never has to
-upgrade a read lock and is never told "database is locked". Reads see a snapshot and wait for nobody.
+Every write transaction is ``BEGIN IMMEDIATE`` under the fair write lock (`connections`), so that it never has
+to upgrade a read lock and is never told "database is locked". Reads see a snapshot and wait for nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,15 +19,21 @@ from typing import Any, NoReturn
 from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.spi.store import Capabilities
-from ratchet.stores.sql.caller_transaction import Guest, guest_of, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import (
+    CallerConnection,
+    caller_connection,
+    refuse_autocommit,
+    refuse_stranger,
+)
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
-from ratchet.stores.sql.dialects.sqlite.connections import Connections
-from ratchet.stores.sql.dialects.sqlite.errors import Place, SqliteConstraints, meaning
+from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
+from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, meaning
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
+from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
@@ -45,6 +51,7 @@ class SqliteDialect(Dialect):
     one_writer = True
     constraints = SqliteConstraints()
     claim_plan = SqliteClaimPlan()
+    row_writer = RowWriter()
     words = {  # noqa: RUF012 - never changed
         "uuid": "TEXT",
         "time": "INTEGER",
@@ -73,9 +80,9 @@ class SqliteDialect(Dialect):
             migrates_itself=True,
             commit_wakes=path is not None,
         )
-        self._place = Place(path, options.sqlite_busy_timeout.total_seconds())
+        self._location = Location(path, options.sqlite_busy_timeout.total_seconds())
         self._connections = Connections(
-            path, synchronous=options.sqlite_synchronous, busy_timeout=self._place.busy_timeout
+            path, synchronous=options.sqlite_synchronous, busy_timeout=self._location.busy_timeout
         )
 
     # --- text ---------------------------------------------------------------------------------
@@ -105,7 +112,7 @@ class SqliteDialect(Dialect):
 
     @contextmanager
     def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[SqliteSession]:
-        gate = self._enter()
+        lock = self._take_write_lock()
         started = time.monotonic()
         try:
             connection = self._begin_writing()
@@ -120,12 +127,16 @@ class SqliteDialect(Dialect):
                 raise
             self._connections.after_commit()
         finally:
-            gate.leave()
+            lock.release()
             if for_user and (lasted := time.monotonic() - started) > _LONG_BLOCK:
                 log.warning(
                     "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
                 )
         session.committed()
+
+    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
+        """None: there are no round trips to save."""
+        return
 
     @contextmanager
     def reading(self) -> Iterator[SqliteSession]:
@@ -147,11 +158,11 @@ class SqliteDialect(Dialect):
     @contextmanager
     def _reading_memory(self) -> Iterator[SqliteSession]:
         # The one connection there is. A thread that reads inside its own transaction sees that transaction.
-        if self._connections.gate.held_here:
+        if self._connections.write_lock.held_here:
             connection = self._connections.writer()
             yield SqliteSession(self, connection, connection.cursor())
             return
-        gate = self._enter()
+        lock = self._take_write_lock()
         try:
             connection = self._connections.writer()
             connection.execute("BEGIN")
@@ -160,30 +171,30 @@ class SqliteDialect(Dialect):
             finally:
                 self._rollback(connection)
         finally:
-            gate.leave()
+            lock.release()
 
     @contextmanager
     def migrating(self) -> Iterator[SqliteSession]:
         with self.writing() as session:
             yield session
 
-    def _enter(self) -> Any:
-        gate = self._connections.gate
-        if gate.held_here:
+    def _take_write_lock(self) -> WriteLock:
+        lock = self._connections.write_lock
+        if lock.held_here:
             raise StoreError(
                 "this thread already has a write transaction open on this SQLite database and would wait for "
                 "itself; pass within= the connection of that transaction"
             )
         try:
-            passed = gate.enter(self._connections.busy_timeout)
+            locked = lock.acquire(self._connections.busy_timeout)
         except OSError as error:
             raise StoreUnavailable(f"the lock file of {self.path} cannot be used: {error}") from error
-        if not passed:
+        if not locked:
             raise StoreUnavailable(
                 f"another transaction has held the write lock of {self.path or 'the database in memory'} for "
                 f"{self._connections.busy_timeout:g} s; keep write transactions short, or raise sqlite_busy_timeout"
             )
-        return gate
+        return lock
 
     def _begin_writing(self) -> sqlite3.Connection:
         try:
@@ -215,17 +226,17 @@ class SqliteDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[SqliteSession]:
-        guest = guest_of(within)
-        if _DRIVER in guest.names:
-            cursor: Any = sqlite3.Cursor(guest.connection)  # neither its factory nor its row_factory
+        caller = caller_connection(within)
+        if _DRIVER in caller.names:
+            cursor: Any = sqlite3.Cursor(caller.connection)  # neither its factory nor its row_factory
             cursor.row_factory = None
-        elif _ADAPTER in guest.names:
-            cursor = guest.connection.cursor()
+        elif _ADAPTER in caller.names:
+            cursor = caller.connection.cursor()
         else:
             raise refuse_stranger(within, "SQLite", "a sqlite3.Connection")
-        with _text_as_str(guest):
-            self._join(guest, cursor)
-            session = SqliteSession(self, guest.connection, cursor, enlisted=True)
+        with _text_as_str(caller):
+            self._join(caller, cursor)
+            session = SqliteSession(self, caller.connection, cursor, enlisted=True)
             session_sql(self, cursor, f"SAVEPOINT {_SAVEPOINT}")
             try:
                 yield session
@@ -236,22 +247,22 @@ class SqliteDialect(Dialect):
                 raise
             session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
 
-    def _join(self, guest: Guest, cursor: Any) -> None:
-        driver = guest.connection if _DRIVER in guest.names else guest.connection.driver_connection
+    def _join(self, caller: CallerConnection, cursor: Any) -> None:
+        driver = caller.connection if _DRIVER in caller.names else caller.connection.driver_connection
         self._require_same_file(driver, cursor)
         if driver.in_transaction:
-            guest.begin()
+            caller.begin()
             return
         if driver.isolation_level is None or getattr(driver, "autocommit", None) is True:
             raise refuse_autocommit("a sqlite3 connection")
-        guest.begin()
+        caller.begin()
         # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
-        # upgrade, which may fail at once. Behind the gate no other node can be in the way.
-        gate = self._enter()
+        # upgrade, which may fail at once. Under the write lock no other node can be in the way.
+        lock = self._take_write_lock()
         try:
             session_sql(self, cursor, "BEGIN IMMEDIATE")
         finally:
-            gate.leave()
+            lock.release()
 
     def _require_same_file(self, driver: Any, cursor: Any) -> None:
         if self._connections.is_writer(driver):
@@ -296,7 +307,7 @@ class SqliteDialect(Dialect):
 
     def complain(self, error: Exception, text: str, *, waited: bool = False) -> NoReturn:
         """Raise what *error* means; *waited*: for the write lock, for as long as is allowed."""
-        raise meaning(error, text, self._place, waited=waited) from error
+        raise meaning(error, text, self._location, waited=waited) from error
 
 
 def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:
@@ -308,17 +319,17 @@ def session_sql(dialect: SqliteDialect, cursor: Any, text: str) -> None:
 
 
 @contextmanager
-def _text_as_str(guest: Guest) -> Iterator[None]:
+def _text_as_str(caller: CallerConnection) -> Iterator[None]:
     # a text_factory belongs to the connection, not to the cursor
-    factory = getattr(guest.connection, "text_factory", str)
+    factory = getattr(caller.connection, "text_factory", str)
     if factory is str:
         yield
         return
-    guest.connection.text_factory = str
+    caller.connection.text_factory = str
     try:
         yield
     finally:
-        guest.connection.text_factory = factory
+        caller.connection.text_factory = factory
 
 
 def _same_file(one: str, other: Path) -> bool:

@@ -29,7 +29,7 @@ _UNAVAILABLE = {
 }
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where the database is, and how long its write lock is waited for."""
 
     path: Path | None
@@ -59,7 +59,7 @@ def _code(error: BaseException) -> int | None:
     return getattr(error, "sqlite_errorcode", None)
 
 
-def meaning(error: Exception, text: str, place: Place, *, waited: bool = False) -> Exception:
+def meaning(error: Exception, text: str, location: Location, *, waited: bool = False) -> Exception:
     """What to raise for a driver's *error*; the caller keeps it as the cause."""
     if isinstance(error, RatchetError):
         return error
@@ -70,22 +70,22 @@ def meaning(error: Exception, text: str, place: Place, *, waited: bool = False) 
         return StoreError(f"{type(error).__name__}: {error}, in: {text}")
     primary = code & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return _busy(code, place, waited)
+        return _busy(code, location, waited)
     if primary == sqlite3.SQLITE_CONSTRAINT:
         return ConstraintViolated(f"SQLite refused a row ({error}), in: {text}")
     if primary in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE):
         return UnstorableData(f"SQLite refused a value: {error}")
-    if primary == sqlite3.SQLITE_ERROR and not _schema_exists(place.path):
-        return SchemaOutOfDate(f"the tables of Ratchet are missing in {place}; run `ratchet db upgrade`")
+    if primary == sqlite3.SQLITE_ERROR and not _schema_exists(location.path):
+        return SchemaOutOfDate(f"the tables of Ratchet are missing in {location}; run `ratchet db upgrade`")
     if primary in _UNAVAILABLE:
-        return StoreUnavailable(f"the SQLite database {place} cannot be used: {error}")
+        return StoreUnavailable(f"the SQLite database {location} cannot be used: {error}")
     return StoreError(f"SQLite: {error}, in: {text}")
 
 
-def _busy(code: int, place: Place, waited: bool) -> StoreError:
+def _busy(code: int, location: Location, waited: bool) -> StoreError:
     if waited:
         return StoreUnavailable(
-            f"another program has held the write lock of {place} for {place.busy_timeout:g} s; "
+            f"another program has held the write lock of {location} for {location.busy_timeout:g} s; "
             f"keep write transactions short, or raise sqlite_busy_timeout"
         )
     if code == sqlite3.SQLITE_BUSY_SNAPSHOT:
@@ -93,7 +93,7 @@ def _busy(code: int, place: Place, waited: bool) -> StoreError:
             "the transaction read the SQLite database before another one wrote to it, so it cannot write any "
             "more; roll it back and begin it with BEGIN IMMEDIATE"
         )
-    return Conflict(f"the SQLite database {place} is locked by another transaction")
+    return Conflict(f"the SQLite database {location} is locked by another transaction")
 
 
 def _schema_exists(path: Path | None) -> bool:

@@ -1,8 +1,8 @@
 """
 Wakeups on SQLite: a look at ``PRAGMA data_version``, which changes when another connection has committed.
 
-One look takes a few microseconds and reads no table. Commits of this process show up too, and cost one
-poll that finds nothing; telling them apart would cost more in every transaction than such polls do.
+One look takes a few microseconds and reads no table. Commits of this process count too and cause a poll that
+finds nothing; telling them apart would cost more in every transaction than such a poll.
 """
 
 from __future__ import annotations

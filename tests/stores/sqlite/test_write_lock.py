@@ -21,7 +21,7 @@ import pytest
 from ratchet.model.errors import ConfigurationError, Conflict, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.stores.sql.dialects.sqlite import connections as sqlite_connections
-from ratchet.stores.sql.dialects.sqlite.gate import FairLock, gate_of
+from ratchet.stores.sql.dialects.sqlite.connections import FairLock, write_lock_of
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW, claim, insert, spread
 
@@ -69,7 +69,7 @@ class TestGate:
     def test_two_stores_of_one_process_share_it(self, tmp_path: Path) -> None:
         """Also when they spell the path differently: record locks would not keep them apart."""
         (tmp_path / "link").symlink_to(tmp_path)
-        assert gate_of(tmp_path / "x.db") is gate_of(tmp_path / "link" / "x.db")
+        assert write_lock_of(tmp_path / "x.db") is write_lock_of(tmp_path / "link" / "x.db")
 
     def test_waiting_is_bounded(self, tmp_path: Path) -> None:
         """A transaction that does not end makes the others fail with the reason, not hang."""
@@ -91,7 +91,7 @@ class TestGate:
             assert "sqlite_busy_timeout" in str(failed[0])
             assert two.pause_queue("q", now=NOW)
 
-    def test_a_program_without_the_gate(self, tmp_path: Path) -> None:
+    def test_a_program_without_the_lock_file(self, tmp_path: Path) -> None:
         """Somebody else's write lock is waited for, and then named; reads go on."""
         with closing(at(tmp_path / "x.db", QUICK)) as store:
             store.migrate()
