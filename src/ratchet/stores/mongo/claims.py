@@ -1,7 +1,7 @@
 """
 Claims in MongoDB: which jobs are due, in which order, and whose they are.
 
-Heads of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
+The first jobs of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
 are still PENDING, and a read by the token says which they were: no transaction, and nobody waits. Jobs
 whose resource has permits are claimed in a short transaction beside it, which counts and takes them.
 """
@@ -21,20 +21,21 @@ from pymongo.errors import OperationFailure
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.errors import CommitUnknown, Conflict
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances, breaker_closes
 from ratchet.stores.memory.rows import Permit, Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.claiming.fairness import Tenants, first_due
+from ratchet.stores.mongo.claiming.claim_order import Chosen, choose, levels_of
+from ratchet.stores.mongo.claiming.fairness import KnownLevels, first_due
 from ratchet.stores.mongo.claiming.gates import (
     BATCH,
-    BRANCHES,
+    LEVELS,
     Gates,
-    absorb_heads,
+    absorb_jobs,
     depth_of,
-    head_stages,
+    first_job_stages,
     read_gates,
     read_on,
     resources_of,
@@ -78,9 +79,9 @@ class MongoClaims:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
+        self._claiming = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
-        self._tenants: dict[Any, Tenants] = {}  # where open streams have fairness keys, or are many
+        self._known_levels: dict[Any, KnownLevels] = {}  # where open streams have fairness keys, or are many
         self._avoided: dict[UUID, float] = {}
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
@@ -110,7 +111,7 @@ class MongoClaims:
         check(now, "now")
 
         def ask(collections: Collections) -> list[datetime]:
-            gates = self._database.busy.gates(collections, request, now)
+            gates = self._database.streams_with_jobs.gates(collections, request, now)
             streams = {
                 stream_id: opens_at
                 for stream_id, key in gates.streams.items()
@@ -147,10 +148,10 @@ class MongoClaims:
         check(now, "now")
         if request.limit <= 0:
             return []
-        with self._turn:
-            return self._claim_in_turn(request, now, fields)
+        with self._claiming:
+            return self._claim_again_if_raced(request, now, fields)
 
-    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
+    def _claim_again_if_raced(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
         """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
         lost: set[UUID] = set()
         for _ in range(RACES):
@@ -169,16 +170,16 @@ class MongoClaims:
         gated: list[UUID] = []
         counted = {
             stream_id: bool(resources_of(gates.streams[stream_id]) or gates.limits_of(stream_id))
-            for stream_id in {branch.stream_id for _, branch in chosen}
+            for stream_id in {level.stream_id for _, level in chosen}
         }
-        for rank, branch in chosen:
-            (gated if counted[branch.stream_id] else free).append(rank[2])
+        for rank, level in chosen:
+            (gated if counted[level.stream_id] else free).append(rank[2])
         held: list[Held] = [(one, None) for one in self._take(free, request, now, fields)] if free else []
         if gated:
             held += self._take_with_permits(gated, request, now, fields)
         self._database.ties.claimed(one for one, _ in held)
-        place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
-        return sorted(held, key=lambda found: place[found[0]["_id"]]), set(free)
+        order = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
+        return sorted(held, key=lambda found: order[found[0]["_id"]]), set(free)
 
     def _choose(
         self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
@@ -186,41 +187,43 @@ class MongoClaims:
         """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
         avoided = self._avoid() | lost
-        busy = self._database.busy
-        tenants = self._tenants.setdefault(kind, Tenants()) if busy.are_many else self._tenants.get(kind)
-        if tenants is not None:
-            chosen, gates = tenants.choose(collections, request, now, avoided, busy)
-            busy.met(len(gates.streams))
-            for _, branch in chosen:
-                self._database.streams.knows(branch.stream_id, gates.streams[branch.stream_id])
+        streams_with_jobs = self._database.streams_with_jobs
+        if streams_with_jobs.are_many:
+            self._known_levels.setdefault(kind, KnownLevels())
+        known_levels = self._known_levels.get(kind)
+        if known_levels is not None:
+            chosen, gates = known_levels.choose(collections, request, now, avoided, streams_with_jobs)
+            streams_with_jobs.met(len(gates.streams))
+            for _, level in chosen:
+                self._database.streams.knows(level.stream_id, gates.streams[level.stream_id])
             return chosen, gates
         guessed = {
-            (branch.stream_id, branch.priority): branch
+            (level.stream_id, level.priority): level
             for stream_id in self._open.get(kind, ())
-            for branch in branches_of(stream_id)
+            for level in levels_of(stream_id)
         }
         depth = depth_of(len(guessed), request.limit)
-        ahead = [(branch, depth) for branch in guessed.values()]
-        gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
-        if busy.met(len(gates.streams)):
+        ahead = [(level, depth) for level in guessed.values()]
+        gates, documents = read_gates(collections, request, now, first_job_stages(ahead, now, avoided))
+        if streams_with_jobs.met(len(gates.streams)):
             return self._choose(collections, request, now, lost)
-        absorb_heads(ahead, documents, request.boost_interval, now)
+        absorb_jobs(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
         if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):
-            self._tenants[kind] = Tenants()
+            self._known_levels[kind] = KnownLevels()
             return self._choose(collections, request, now, lost)
-        self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
+        self._open[kind] = streams if len(streams) * len(PRIORITIES) <= LEVELS else []
         for stream_id in streams:
             self._database.streams.knows(stream_id, gates.streams[stream_id])
-        candidates = gates.branches(streams)
-        for branch in candidates:
-            if (known := guessed.get((branch.stream_id, branch.priority))) is not None:
-                branch.ranks, branch.ended = known.ranks, known.ended
+        candidates = gates.levels(streams)
+        for level in candidates:
+            if (known := guessed.get((level.stream_id, level.priority))) is not None:
+                level.ranks, level.ended = known.ranks, known.ended
 
-        def read(wanted: Sequence[Branch], share: int) -> None:
+        def read(wanted: Sequence[Level], share: int) -> None:
             read_on(collections, wanted, request, now, avoided, share)
 
-        allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
+        allowances = {name: gates.allowance(name) for level in candidates for name in level.gates}
         return choose(candidates, request.limit, allowances, read), gates
 
     def _take(

@@ -34,7 +34,7 @@ from ratchet.model.errors import (
 )
 from ratchet.model.options import Options
 from ratchet.spi.shield import bracketed, undisturbed
-from ratchet.stores.mongo.claiming.many_streams import BusyStreams
+from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
@@ -81,7 +81,7 @@ class Database(Connections):
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
         self.streams = StreamRegistry(self)
-        self.busy = BusyStreams(self.streams)
+        self.streams_with_jobs = StreamsWithJobs(self.streams)
         self.ties = Ties()
 
     def close(self) -> None:

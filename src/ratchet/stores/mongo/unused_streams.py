@@ -17,7 +17,7 @@ from pymongo import UpdateOne
 
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.many_streams import busy_among
+from ratchet.stores.mongo.claiming.many_streams import with_jobs_among
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
@@ -96,7 +96,7 @@ def _unused(collections: Collections, query: Document, limit: int, used: set[int
     unused: list[int] = []
     for start in range(0, len(ids), limit):
         some = ids[start : start + limit]
-        waiting = busy_among(collections, some)
+        waiting = with_jobs_among(collections, some)
         unused += [stream_id for stream_id in some if stream_id not in waiting]
         if len(unused) >= limit:
             break

@@ -13,8 +13,9 @@ from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
 from ratchet.model.composition import EdgeState
 from ratchet.model.status import JobStatus
+from ratchet.stores.levels import Level
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.mongo.claiming.claim_order import Branch, choose
+from ratchet.stores.mongo.claiming.claim_order import choose
 from ratchet.stores.mongo.claiming.gates import NO_LIMIT, Gates, find_holders, read_on
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
@@ -47,7 +48,7 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
         return [(row.status.value.lower(), f"it has ended as {row.status}", None)]
     key = row.stream
     asking = ClaimRequest(node_id="", claim_id=_ASKING, limit=1, lane=key.lane, suspects=key.suspect)
-    gates = database.busy.gates(collections, asking, now)
+    gates = database.streams_with_jobs.gates(collections, asking, now)
     found = [*_of_stream(row, gates, now), *_of_limits(collections, row, gates)]
     return found or list(_of_turn(collections, row, gates, asking, now))
 
@@ -106,15 +107,15 @@ def _of_turn(
     names = gates.limits_of(row.stream_id) if row.stream_id in gates.streams else ()
     if not names or min(gates.allowance(name) for name in names) >= NO_LIMIT:
         return
-    rivals = [branch for branch in gates.branches(gates.open_streams(asking)) if branch.gates]
-    most = sum(branch.most or 0 for branch in rivals)
+    rivals = [level for level in gates.levels(gates.open_streams(asking)) if level.gates]
+    most = sum(level.most or 0 for level in rivals)
     asking = replace(asking, limit=most)
 
-    def read(wanted: Sequence[Branch], share: int) -> None:
+    def read(wanted: Sequence[Level], share: int) -> None:
         read_on(collections, wanted, asking, now, share=share)
 
-    allowances = {name: gates.allowance(name) for branch in rivals for name in branch.gates}
+    allowances = {name: gates.allowance(name) for level in rivals for name in level.gates}
     chosen = choose(rivals, most, allowances, read)
     if row.job_id not in {rank[2] for rank, _ in chosen}:
-        taken = Counter(name for _, branch in chosen for name in branch.gates)
+        taken = Counter(name for _, level in chosen for name in level.gates)
         yield from _of_limits(collections, row, gates, taken)
