@@ -21,7 +21,7 @@ from ratchet.model.job import JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.finish import cancel
 from ratchet.stores.mongo.store import MongoStore
 from ratchet.stores.mongo.transaction.work import Work
 from tests.services.mongodb import MongoDB

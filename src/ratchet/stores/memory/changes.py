@@ -18,11 +18,11 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.runs import leave_run, reserve, settle_holdings
+from ratchet.stores.memory.runs import free_keys_and_permits, leave_run, reserve
 from ratchet.stores.memory.state import State
 
 #: How long a retry waits for the code of the run before it, which was told to stop and has not.
-LINGER_LIMIT = timedelta(seconds=60)
+STILL_RUNNING_LIMIT = timedelta(seconds=60)
 
 _COUNTERS = {JobStatus.SUCCEEDED: "completed", JobStatus.FAILED: "failed", JobStatus.CANCELED: "canceled"}
 
@@ -85,13 +85,13 @@ def requeue(
     *,
     now: datetime,
     at: datetime,
-    lingers: bool = False,
+    still_running: bool = False,
     **fields: Any,
 ) -> Row:
     """RUNNING to PENDING. Where the code of the run goes on, the job waits for it."""
-    leave_run(state, row, lingers=lingers)
-    if lingers:
-        fields |= {"held_claim_id": row.claim_id, "held_until": now + LINGER_LIMIT}
+    leave_run(state, row, still_running=still_running)
+    if still_running:
+        fields |= {"held_claim_id": row.claim_id, "held_until": now + STILL_RUNNING_LIMIT}
     return enqueue(state, row, effects, now=now, at=at, **fields)
 
 
@@ -105,7 +105,7 @@ def stream_after_crash(state: State, row: Row, crashes: int) -> dict[str, Any]:
 
 def settle_run(state: State, job_id: UUID, claim_id: UUID, effects: Effects, *, now: datetime) -> None:
     """The code of an ended run has really ended: free what waited for that, its retry included."""
-    if not settle_holdings(state, job_id, claim_id):
+    if not free_keys_and_permits(state, job_id, claim_id):
         return
     row = state.jobs.get(job_id)
     if row is not None and row.held_claim_id == claim_id:  # fence

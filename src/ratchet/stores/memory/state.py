@@ -17,13 +17,20 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, QueueRecord, StreamRecord
+from ratchet.model.cluster import (
+    BreakerRecord,
+    LockRecord,
+    NodeRecord,
+    PermitRecord,
+    QueueRecord,
+    StreamRecord,
+)
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
-from ratchet.model.job import Alert, Execution, LogEntry, StreamKey
+from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.spi.shield import undisturbed
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, Row, SignalRow
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
 from ratchet.stores.memory.values import check
 
@@ -93,7 +100,7 @@ class State:
         self.running_on: Group[UUID, Row, str] = Group(_running_on)
         self.by_root: Group[UUID, Row, UUID] = Group(lambda row: row.root_id)
         self.by_batch: Group[UUID, Row, UUID] = Group(lambda row: row.spec.batch_id)
-        self.live_runs: Group[UUID, Row, str] = Group(_live_run_of)
+        self.unended_runs: Group[UUID, Row, str] = Group(_unended_run_of)
         self.awaiting: Group[UUID, Row, str] = Group(_awaited_signal)
         self.expiring: Group[UUID, Row, bool] = Group(_may_expire)
         self.jobs: Table[UUID, Row] = Table(
@@ -104,7 +111,7 @@ class State:
             self.running_on,
             self.by_root,
             self.by_batch,
-            self.live_runs,
+            self.unended_runs,
             self.awaiting,
             self.expiring,
         )
@@ -121,10 +128,12 @@ class State:
     def _make_other_tables(self, journal: Journal) -> None:
         self.reservations: Table[str, Reservation] = Table("business_key", journal)
         self.idempotency: Table[str, UUID] = Table("idempotency_key", journal)
-        # Runs that have ended on record while their code goes on, and the node it goes on at.
-        self.lingering: Table[tuple[UUID, UUID], str] = Table("lingering", journal)
-        self.permits_of: Group[tuple[str, UUID, UUID], Permit, str] = Group(lambda permit: permit.resource)
-        self.permits: Table[tuple[str, UUID, UUID], Permit] = Table("permit", journal, self.permits_of)
+        # Runs that have ended on record while their code is still running, and the node that runs it.
+        self.still_running: Table[tuple[UUID, UUID], str] = Table("still_running", journal)
+        self.permits_of: Group[tuple[str, UUID, UUID], PermitRecord, str] = Group(
+            lambda permit: permit.resource
+        )
+        self.permits: Table[tuple[str, UUID, UUID], PermitRecord] = Table("permit", journal, self.permits_of)
         self.limits: Table[str, Limit] = Table("limit", journal)
         self.breakers: Table[str, BreakerRecord] = Table("breaker", journal)
         self.batches_of: Group[UUID, BatchRecord, UUID] = Group(lambda batch: batch.parent_id)
@@ -303,6 +312,10 @@ class State:
         """Forget a stream that was set aside."""
         del self.streams[stream_id], self.streams_used_at[stream_id]
 
+    def matching(self, where: JobFilter) -> list[Row]:
+        """Every job that *where* describes, in no order."""
+        return [row for row in self.jobs.values() if row.matches(where)]
+
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""
         rows = (self.jobs[job_id] for job_id in self.by_status.of(JobStatus.RUNNING))
@@ -348,7 +361,7 @@ def _running_on(row: Row) -> str | None:
     return row.node_id if row.status is JobStatus.RUNNING else None
 
 
-def _live_run_of(row: Row) -> str | None:
+def _unended_run_of(row: Row) -> str | None:
     return row.spec.schedule if row.ended_as is None else None
 
 

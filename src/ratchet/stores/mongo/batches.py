@@ -12,7 +12,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, is_complete
-from ratchet.stores.memory.ends import cancel, cancel_all
+from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.rows import Cost
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.connections import Collections

@@ -19,12 +19,14 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.cluster import PermitRecord, resources_of
 from ratchet.model.errors import CommitUnknown, Conflict
+from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances, breaker_closes
-from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claiming.claim_order import Chosen, choose, levels_of
@@ -38,9 +40,8 @@ from ratchet.stores.mongo.claiming.gates import (
     first_job_stages,
     read_gates,
     read_on,
-    resources_of,
 )
-from ratchet.stores.mongo.claiming.reasons import Reason, reasons
+from ratchet.stores.mongo.claiming.reasons import reasons
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
 from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents.jobs import body_of
@@ -371,7 +372,9 @@ def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> Non
     }
     change(work, row, Effects(), now=now, **claim)
     for name in counted_resources_of(work, row):
-        permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
+        permit = PermitRecord(
+            resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id
+        )
         work.permits.assume_absent([(name, row.job_id, request.claim_id)])
         work.permits.put((name, row.job_id, request.claim_id), permit)
         work.touch(Names.LIMITS, name)

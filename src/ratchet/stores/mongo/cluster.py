@@ -21,6 +21,8 @@ from ratchet.model.cluster import (
     NodeState,
     Rescue,
     dead_process,
+    new_node,
+    refuse_dead,
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
@@ -56,20 +58,7 @@ class MongoCluster:
     def register(self, node: NodeSpec, *, now: datetime) -> None:
         """Create the node's document with beat 0, ACTIVE; one of the same incarnation is left alone."""
         check((now, node), "now")
-        record = NodeRecord(
-            node_id=node.node_id,
-            name=node.name,
-            host=node.host,
-            pid=node.pid,
-            version=node.version,
-            state=NodeState.ACTIVE,
-            beat=0,
-            beat_interval=node.beat_interval,
-            silence=node.silence,
-            started_at=now,
-            last_beat_at=now,
-            info=node.info,
-        )
+        record = new_node(node, now)
 
         def register(collections: Collections) -> None:
             try:
@@ -125,10 +114,7 @@ class MongoCluster:
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
         """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
         check(now, "now")
-        if state is NodeState.DEAD:
-            raise ValueError(
-                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
-            )
+        refuse_dead(state)
         living = {"_id": node_id, "state": {"$ne": _DEAD}}
         change = {"$set": {"state": state.value}}
         return self._database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
@@ -207,14 +193,14 @@ class MongoCluster:
 
         def ask(collections: Collections) -> list[str]:
             holders = set(_running(collections))
-            holders |= set(collections[Names.LINGERING].distinct("node_id"))
+            holders |= set(collections[Names.STILL_RUNNING].distinct("node_id"))
             alive = collections[Names.NODES].find({"state": {"$ne": _DEAD}}, {"_id": 1})
             return sorted(holders - {one["_id"] for one in alive})
 
         return self._database.read(ask)
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the document."""
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what waits for its code, removes the document."""
         check(now, "now")
 
         def work(work: Work) -> int:

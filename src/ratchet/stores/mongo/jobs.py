@@ -11,24 +11,24 @@ from uuid import UUID
 from pymongo.collection import Collection
 
 from ratchet.model.clock import require_aware
+from ratchet.model.cursors import job_position
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page
-from ratchet.model.status import LIVE, JobStatus
+from ratchet.model.status import AT_REST, LIVE, JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
-from ratchet.stores.memory.ends import cancel, cancel_all
+from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents.jobs import row_of
-from ratchet.stores.mongo.documents.search import places, position, query_of
+from ratchet.stores.mongo.documents.search import collections_of, query_of
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.work import Work
 
-_AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 _RESULT: Final = dict.fromkeys(
     ("status", "result", "result_truncated", "error", "error_type", "canceled_reason"), 1
 )
@@ -70,14 +70,14 @@ class MongoJobs:
 
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
         """One page of matching jobs, newest id first."""
-        after = None if cursor is None else position(cursor)
+        after = None if cursor is None else job_position(cursor)
 
         def ask(collections: Collections) -> Page[JobRecord]:
             query = query_of(collections, where)
             if after is not None:
                 query["_id"] = {"$lt": after}
             documents: list[Document] = []
-            for name in places(where):
+            for name in collections_of(where):
                 documents += collections[name].find(query).sort("_id", -1).limit(limit + 1)
             documents.sort(key=lambda document: document["_id"].int, reverse=True)
             page = [self._record(document) for document in documents[:limit]]
@@ -90,7 +90,7 @@ class MongoJobs:
 
         def ask(collections: Collections) -> int:
             query = query_of(collections, where)
-            return sum(collections[name].count_documents(query) for name in places(where))
+            return sum(collections[name].count_documents(query) for name in collections_of(where))
 
         return self._database.read(ask)
 
@@ -136,7 +136,7 @@ class MongoJobs:
 
         def work(work: Work) -> bool:
             row = work.jobs.get(job_id)
-            if row is None or row.status not in _AT_REST:
+            if row is None or row.status not in AT_REST:
                 return False
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True

@@ -37,7 +37,7 @@ class Names:
     QUEUES: Final = "scheduler_queue"
     BUSINESS_KEYS: Final = "scheduler_business_key_reservation"
     IDEMPOTENCY_KEYS: Final = "scheduler_idempotency_key"
-    LINGERING: Final = "scheduler_lingering_run"
+    STILL_RUNNING: Final = "scheduler_lingering_run"
     EXECUTIONS: Final = "scheduler_job_execution"
     LOGS: Final = "scheduler_job_log"
     BATCHES: Final = "scheduler_batch"
@@ -95,7 +95,7 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     ],
     Names.STREAMS: [_index("key", "key_hash", unique=True)],
     Names.BUSINESS_KEYS: [_index("job", "job_id"), _index("lingering", "claim_id", sparse=True)],
-    Names.LINGERING: [_index("node", "node_id"), _index("job", "_id.job_id")],
+    Names.STILL_RUNNING: [_index("node", "node_id"), _index("job", "_id.job_id")],
     Names.EXECUTIONS: [_index("job", "_id.job_id")],
     Names.LOGS: [_index("job", "_id.job_id", "_id.claim_id", "_id.sequence"), _index("at", "at")],
     Names.BATCHES: [

@@ -18,13 +18,13 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
+from ratchet.model.cluster import resources_of
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
 from ratchet.model.errors import Conflict
 from ratchet.model.job import Progress, StreamKey
-from ratchet.model.status import JobStatus
+from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
@@ -39,7 +39,7 @@ PORTION: Final = 1_000
 
 #: Seconds that a look which is repeated anyway gives to those who are in its way.
 _SHORTLY: Final = 0.3
-_EXPIRES: Final = [JobStatus.PENDING.value, JobStatus.PAUSED.value, JobStatus.WAITING.value]
+_EXPIRES: Final = sorted(status.value for status in AT_REST)
 
 
 class MongoTransitions:
@@ -102,7 +102,7 @@ class MongoTransitions:
         runs = [{"job_id": claim.job_id, "claim_id": claim.claim_id} for claim in claims]
 
         def waits(collections: Collections) -> bool:
-            return collections[Names.LINGERING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
+            return collections[Names.STILL_RUNNING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
 
         waiting = bool(runs) and self._database.read(waits)
         if waiting:
@@ -178,7 +178,7 @@ class MongoTransitions:
             running = {"status": JobStatus.RUNNING.value, **strange}
             return (
                 collections[Names.JOBS].find_one(running, {"_id": 1}) is not None
-                or collections[Names.LINGERING].find_one(lost, {"_id": 1}) is not None
+                or collections[Names.STILL_RUNNING].find_one(lost, {"_id": 1}) is not None
             )
 
         if not self._database.read(looks_strange):
@@ -264,7 +264,7 @@ def load_claims(work: Work, claims: Iterable[JobClaim]) -> None:
     work.load_jobs([claim.job_id for claim in claims])
     rows = [(claim, row) for claim in claims if (row := held_by(work, claim)) is not None]
     work.permits.load(
-        (name, claim.job_id, claim.claim_id) for claim, row in rows for name in resources_of(row)
+        (name, claim.job_id, claim.claim_id) for claim, row in rows for name in resources_of(row.stream)
     )
 
 

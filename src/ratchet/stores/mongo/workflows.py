@@ -1,4 +1,4 @@
-"""Edges between jobs in MongoDB; how ends settle them is decided by the rules of `ratchet.stores.memory.ends`."""
+"""Edges between jobs in MongoDB; how ends settle them is decided by the rules of `ratchet.stores.memory.finish`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
-from ratchet.model.cluster import PermitRecord, breaker_gate
+from ratchet.model.cluster import PermitRecord, breaker_gate, resources_of
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.stores.levels import PRIORITIES, Level
@@ -107,11 +107,6 @@ class Gates:
                 party = party_of(self.streams[stream_id].fairness_key)
                 found += [Level(stream_id, priority, gates, most, party) for priority in PRIORITIES]
         return found
-
-
-def resources_of(key: StreamKey) -> list[str]:
-    """The resources of which each run of a stream's jobs takes a permit."""
-    return list(dict.fromkeys(name for name in (key.resource, key.limit_key) if name is not None))
 
 
 def read_gates(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, PermitRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.job import Alert, Execution
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, SignalRow
+from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, SignalRow
 from ratchet.stores.mongo.documents.values import Codec, Document, micros
 
 EDGES = Codec(Edge, "parent_id", "child_id")
 RUNS = Codec(Execution, "job_id", "claim_id")
 ALERTS = Codec(Alert, "alert_id")
 RESERVATIONS = Codec(Reservation)
-PERMITS = Codec(Permit, "resource", "job_id", "claim_id")
+PERMITS = Codec(PermitRecord, "resource", "job_id", "claim_id")
 LIMITS = Codec(Limit, "name")
 BREAKERS = Codec(BreakerRecord, "service")
 NODES = Codec(NodeRecord, "node_id")

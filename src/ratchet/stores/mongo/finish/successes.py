@@ -16,10 +16,10 @@ from uuid import UUID
 from pymongo import UpdateMany
 
 from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import resources_of
 from ratchet.model.decision import Completion, Succeed
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.gates import resources_of
 from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.finish.ties import TIES

@@ -21,8 +21,7 @@ from ratchet.model.identifiers import is_young
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects
-from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.replacement import replace_job, supersede
+from ratchet.stores.memory.insertion import InsertCall, RunningHolder, replace_job, supersede
 from ratchet.stores.memory.values import check, check_spec, in_utc
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
@@ -70,7 +69,7 @@ class MongoSubmissions:
             load_submission(work, specs, edges, batch, fresh=fresh and tries == 1)
             if within is not None and self._notify:
                 work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
-            submission = Submission(work, Effects(), now=now)
+            submission = InsertCall(work, Effects(), now=now)
             try:
                 return work.run(lambda: submission.store(specs, edges=edges, batch=batch))
             except RunningHolder as busy:

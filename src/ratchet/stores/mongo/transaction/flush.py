@@ -74,7 +74,7 @@ class Flush:
         for _, before, batch in self._work.batches.changed():
             if before is not None and batch is not None and before.finished_at != batch.finished_at:
                 self._work.touch(Names.JOBS, batch.parent_id)
-        for (job_id, _), _, _ in self._work.lingering.changed():
+        for (job_id, _), _, _ in self._work.still_running.changed():
             self._work.touch(Names.JOBS, job_id)
         return dependants, conditions
 

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: Runs of a schedule that are looked at to find one that has not ended; a queued one is among the newest.
-LATEST_RUNS = 200
-
 
 class WholeTable(LoadedTable[K, V]):
     """A small collection that may be looked through: runs whose code goes on, locks."""
@@ -87,7 +84,7 @@ def running_on(row: Row) -> str | None:
     return row.node_id if row.status is JobStatus.RUNNING else None
 
 
-def live_run_of(row: Row) -> str | None:
+def unended_run_of(row: Row) -> str | None:
     """The schedule of a run that has not ended."""
     return row.spec.schedule if row.ended_as is None else None
 

@@ -31,12 +31,13 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.cursor import Cursor
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, PermitRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import Alert, Execution, StreamKey
+from ratchet.model.schedules import LATEST_RUNS
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, Row, SignalRow
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.tables import Group, Journal, Pending
 from ratchet.stores.mongo.claiming.gates import BATCH
@@ -64,14 +65,13 @@ from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.coded_tables import CodedTables
 from ratchet.stores.mongo.transaction.flush import Flush, Writer
 from ratchet.stores.mongo.transaction.job_tables import (
-    LATEST_RUNS,
     JobTable,
     ReservationTable,
     WholeTable,
     awaited_signal,
-    live_run_of,
     may_expire,
     running_on,
+    unended_run_of,
 )
 from ratchet.stores.mongo.transaction.tables import LoadedGroup, LoadedTable
 
@@ -87,7 +87,7 @@ class Work(State):
     jobs: JobTable
     running_on: LoadedGroup[UUID, Row, str]
     by_batch: LoadedGroup[UUID, Row, UUID]
-    live_runs: LoadedGroup[UUID, Row, str]
+    unended_runs: LoadedGroup[UUID, Row, str]
     awaiting: LoadedGroup[UUID, Row, str]
     edges: LoadedTable[tuple[UUID, UUID], Edge]
     edges_out: LoadedGroup[tuple[UUID, UUID], Edge, UUID]
@@ -98,9 +98,9 @@ class Work(State):
     alerts_of: LoadedGroup[UUID, Alert, UUID]
     reservations: LoadedTable[str, Reservation]
     idempotency: LoadedTable[str, UUID]
-    lingering: LoadedTable[tuple[UUID, UUID], str]
-    permits: LoadedTable[tuple[str, UUID, UUID], Permit]
-    permits_of: LoadedGroup[tuple[str, UUID, UUID], Permit, str]
+    still_running: LoadedTable[tuple[UUID, UUID], str]
+    permits: LoadedTable[tuple[str, UUID, UUID], PermitRecord]
+    permits_of: LoadedGroup[tuple[str, UUID, UUID], PermitRecord, str]
     limits: LoadedTable[str, Limit]
     breakers: LoadedTable[str, BreakerRecord]
     nodes: LoadedTable[str, NodeRecord]
@@ -194,15 +194,22 @@ class Work(State):
         self.running_on = LoadedGroup(running_on, "node_id", {"status": JobStatus.RUNNING.value})
         self.by_root = Group(lambda row: None)
         self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "links", stored=partial(link, Link.BATCH))
-        self.live_runs = LoadedGroup(
-            live_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
+        self.unended_runs = LoadedGroup(
+            unended_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
         )
         self.awaiting = LoadedGroup(
             awaited_signal, "links", stored=partial(link, Link.SIGNAL), asked=self.pass_gate
         )
         self.expiring = Group(may_expire)  # of what has been read
         self.jobs = JobTable(
-            "job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting, self.expiring
+            "job",
+            journal,
+            self,
+            self.running_on,
+            self.by_batch,
+            self.unended_runs,
+            self.awaiting,
+            self.expiring,
         )
         tables = self._tables(journal)
         self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
@@ -243,9 +250,9 @@ class Work(State):
             lambda key, job_id: {"_id": key, "job_id": job_id},
             lambda key: key,
         )
-        self.lingering = tables.custom(
-            "lingering",
-            Names.LINGERING,
+        self.still_running = tables.custom(
+            "still_running",
+            Names.STILL_RUNNING,
             lambda doc: ((doc["_id"]["job_id"], doc["_id"]["claim_id"]), doc["node_id"]),
             lambda run, node_id: {"_id": run_identity(run), "node_id": node_id},
             run_identity,
