@@ -177,7 +177,7 @@ def test_a_client_that_dies_holds_nobody_up(steps: MongoSteps) -> None:
 
 def test_a_caller_s_open_transaction_is_left_alone(steps: MongoSteps) -> None:
     """Users' code may take its time: whoever meets its jobs waits or gives up, and its commit stands."""
-    steps.store.database.PATIENCE = 6.0
+    steps.store.database.RETRY_FOR = 6.0
     spec = steps.spec(idempotency_key="k")
     with steps.store.begin() as session:
         steps.store.insert([spec], now=steps.now, within=session)

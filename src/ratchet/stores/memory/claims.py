@@ -14,6 +14,7 @@ from ratchet.model.composition import EdgeState
 from ratchet.model.job import StreamKey
 from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus
+from ratchet.spi.store.claims import JobClaimStore
 from ratchet.stores.fairness import take_turns
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.completion import held_by
@@ -24,7 +25,7 @@ from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.tables import QueueEntry
 
 
-class MemoryClaims(Part):
+class MemoryClaims(Part, JobClaimStore):
     """Claims."""
 
     @atomic
@@ -34,10 +35,6 @@ class MemoryClaims(Part):
             ClaimedJob(claim=claim, body=_body(self._state, self._state.jobs[claim.job_id]))
             for claim in claims
         ]
-
-    @atomic
-    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
-        return _claim(self._state, request, now)
 
     @atomic
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:

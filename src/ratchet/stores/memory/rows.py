@@ -165,6 +165,37 @@ class Row(Struct, frozen=True, kw_only=True):
         )
 
 
+# --- what jobs are looked up by -----------------------------------------------------------------
+
+
+def indexed_status(row: Row) -> JobStatus | None:
+    """Its status, unless it is in the archive."""
+    return row.status if row.archived_at is None else None
+
+
+def running_on(row: Row) -> str | None:
+    """The node that runs it."""
+    return row.node_id if row.status is JobStatus.RUNNING else None
+
+
+def unended_run_of(row: Row) -> str | None:
+    """The schedule of a run that has not ended."""
+    return row.spec.schedule if row.ended_as is None else None
+
+
+def awaited_signal(row: Row) -> str | None:
+    """The key of the signal that it waits for."""
+    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
+
+
+def may_expire(row: Row) -> bool | None:
+    """True where it has a deadline."""
+    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None
+
+
+# --- rows of other tables -----------------------------------------------------------------------
+
+
 class Reservation(Struct, frozen=True, kw_only=True):
     """Who has a business key. ``claim_id``: the job has ended, the code of this run has not."""
 

@@ -30,7 +30,19 @@ from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, Sto
 from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.spi.shield import undisturbed
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, Row, SignalRow
+from ratchet.stores.memory.rows import (
+    Cost,
+    FireRow,
+    Limit,
+    Reservation,
+    Row,
+    SignalRow,
+    awaited_signal,
+    indexed_status,
+    may_expire,
+    running_on,
+    unended_run_of,
+)
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
 from ratchet.stores.memory.values import check
 
@@ -96,13 +108,13 @@ class State:
 
     def _make_job_tables(self, journal: Journal) -> None:
         self.pending = Pending()
-        self.by_status: Group[UUID, Row, JobStatus] = Group(_status)
-        self.running_on: Group[UUID, Row, str] = Group(_running_on)
+        self.by_status: Group[UUID, Row, JobStatus] = Group(indexed_status)
+        self.running_on: Group[UUID, Row, str] = Group(running_on)
         self.by_root: Group[UUID, Row, UUID] = Group(lambda row: row.root_id)
         self.by_batch: Group[UUID, Row, UUID] = Group(lambda row: row.spec.batch_id)
-        self.unended_runs: Group[UUID, Row, str] = Group(_unended_run_of)
-        self.awaiting: Group[UUID, Row, str] = Group(_awaited_signal)
-        self.expiring: Group[UUID, Row, bool] = Group(_may_expire)
+        self.unended_runs: Group[UUID, Row, str] = Group(unended_run_of)
+        self.awaiting: Group[UUID, Row, str] = Group(awaited_signal)
+        self.expiring: Group[UUID, Row, bool] = Group(may_expire)
         self.jobs: Table[UUID, Row] = Table(
             "job",
             journal,
@@ -351,23 +363,3 @@ def atomic(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
         return self._state.run(lambda: method(self, *args, **kwargs))
 
     return call
-
-
-def _status(row: Row) -> JobStatus | None:
-    return row.status if row.archived_at is None else None
-
-
-def _running_on(row: Row) -> str | None:
-    return row.node_id if row.status is JobStatus.RUNNING else None
-
-
-def _unended_run_of(row: Row) -> str | None:
-    return row.spec.schedule if row.ended_as is None else None
-
-
-def _awaited_signal(row: Row) -> str | None:
-    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
-
-
-def _may_expire(row: Row) -> bool | None:
-    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None

@@ -9,10 +9,9 @@ from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import ALERTS
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.search import collections_of, query_of
-from ratchet.stores.mongo.documents.values import Document, micros, time_of
+from ratchet.stores.mongo.documents.values import ALERTS, Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 
 _LETTER = dict.fromkeys(
@@ -20,11 +19,8 @@ _LETTER = dict.fromkeys(
 )
 
 
-class MongoDeadLetters:
+class MongoDeadLetters(MongoPart):
     """Reads dead letters and alerts."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def dead_letters(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
@@ -59,19 +55,19 @@ class MongoDeadLetters:
             more = letters and len(found) > limit
             return Page(letters, dead_letter_cursor(letters[-1]) if more else None)
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
         """The latest alerts, newest first."""
         query: Document = {} if since is None else {"created_at": {"$gte": micros(since)}}
         order = [("created_at", -1), ("_id", -1)]
-        return self._database.read(
+        return self.database.read(
             lambda c: [ALERTS.value(one) for one in c[Names.ALERTS].find(query).sort(order).limit(limit)]
         )
 
     def alerts_of(self, job_id: UUID) -> list[Alert]:
         """The alerts of one job, oldest first."""
-        return self._database.read(lambda c: _alerts_of(c, [job_id]).get(job_id, []))
+        return self.database.read(lambda c: _alerts_of(c, [job_id]).get(job_id, []))
 
 
 def _alerts_of(collections: Collections, job_ids: list[UUID]) -> dict[UUID, list[Alert]]:

@@ -61,6 +61,9 @@ ALL_NAMES: Final = tuple(
     value for name, value in vars(Names).items() if name.isupper() and value != Names.VERSION
 )
 
+#: Documents in one answer; the server's own first answer has no more than a hundred.
+BATCH: Final = 10_000
+
 CLAIM_INDEX: Final = "claim"
 RUNNING_INDEX: Final = "running"
 _PENDING: Final = {"status": JobStatus.PENDING.value}

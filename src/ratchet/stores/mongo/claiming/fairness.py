@@ -17,11 +17,11 @@ from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.status import JobStatus
 from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.mongo.claiming.claim_order import Chosen, choose
-from ratchet.stores.mongo.claiming.gates import BATCH, Gates, absorb_jobs, depth_of, read_gates, read_on
+from ratchet.stores.mongo.claiming.gates import Gates, absorb_jobs, depth_of, read_gates, read_on
 from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs, unknown_streams
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.values import Document, micros
-from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.schema import BATCH, Names
 
 #: Jobs that one walk over the other levels brings; and walks after which each level is asked on its own.
 _FOUND: Final = 100

@@ -22,18 +22,14 @@ from ratchet.stores.memory.permits import meter_for
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.meters import Meter
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.documents.codecs import LIMITS
-from ratchet.stores.mongo.documents.values import Document, micros, time_of
-from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.streams import key_of
+from ratchet.stores.mongo.documents.stream_registry import key_of
+from ratchet.stores.mongo.documents.values import LIMITS, Document, micros, time_of
+from ratchet.stores.mongo.schema import BATCH, Names
 
 #: Levels whose first jobs one aggregation reads; the server takes at most a thousand stages.
 LEVELS: Final = 300
 #: About how many jobs one round trip reads.
 JOBS_READ: Final = 5_000
-
-#: Documents in one answer; the server's own first answer has no more than a hundred.
-BATCH: Final = 10_000
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 NO_LIMIT: Final = 2**31

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.gates import BATCH, Gates, read_gates
+from ratchet.stores.mongo.claiming.gates import Gates, read_gates
+from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document
-from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
-from ratchet.stores.mongo.streams import key_of
+from ratchet.stores.mongo.schema import BATCH, CLAIM_INDEX, Names
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections
-    from ratchet.stores.mongo.streams import StreamRegistry
+    from ratchet.stores.mongo.documents.stream_registry import StreamRegistry
 
 #: So many streams are read with every claim.
 FEW_STREAMS: Final = 20

@@ -20,13 +20,10 @@ from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.documents.jobs import changes_of, document_of
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.tables import LoadedTable
+from ratchet.stores.mongo.transaction.tables import LoadedTable, Writer
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.transaction.work import Work
-
-#: A table, the collection it is stored in, and how a row of it is written.
-Writer = tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]
 
 
 class Flush:

@@ -37,11 +37,28 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import Alert, Execution, StreamKey
 from ratchet.model.schedules import LATEST_RUNS
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, Row, SignalRow
+from ratchet.stores.memory.batches import MemoryBatches
+from ratchet.stores.memory.cluster import MemoryCluster
+from ratchet.stores.memory.permits import MemoryPermits
+from ratchet.stores.memory.recurring import MemoryRecurring
+from ratchet.stores.memory.rows import (
+    Cost,
+    FireRow,
+    Limit,
+    Reservation,
+    Row,
+    SignalRow,
+    awaited_signal,
+    may_expire,
+    running_on,
+    unended_run_of,
+)
+from ratchet.stores.memory.signals import MemorySignals
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.tables import Group, Journal, Pending
-from ratchet.stores.mongo.claiming.gates import BATCH
-from ratchet.stores.mongo.documents.codecs import (
+from ratchet.stores.memory.transitions import MemoryTransitions
+from ratchet.stores.mongo.documents.jobs import Link, link
+from ratchet.stores.mongo.documents.values import (
     ALERTS,
     BATCHES,
     BREAKERS,
@@ -56,24 +73,22 @@ from ratchet.stores.mongo.documents.codecs import (
     RUNS,
     SCHEDULES,
     SIGNALS,
+    Document,
     fire_identity,
     run_identity,
+    time_of,
 )
-from ratchet.stores.mongo.documents.jobs import Link, link
-from ratchet.stores.mongo.documents.values import Document, time_of
-from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.coded_tables import CodedTables
-from ratchet.stores.mongo.transaction.flush import Flush, Writer
-from ratchet.stores.mongo.transaction.job_tables import (
+from ratchet.stores.mongo.schema import BATCH, Names
+from ratchet.stores.mongo.transaction.flush import Flush
+from ratchet.stores.mongo.transaction.tables import (
+    CodedTables,
     JobTable,
+    LoadedGroup,
+    LoadedTable,
     ReservationTable,
     WholeTable,
-    awaited_signal,
-    may_expire,
-    running_on,
-    unended_run_of,
+    Writer,
 )
-from ratchet.stores.mongo.transaction.tables import LoadedGroup, LoadedTable
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.database import Database
@@ -113,9 +128,9 @@ class Work(State):
     signals: LoadedTable[UUID, SignalRow]
     signals_of: LoadedGroup[UUID, SignalRow, str]
 
-    def __init__(self, database: Database, session: ClientSession | None) -> None:
+    def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
-        self._session = session
+        self.session = session  # pass it to every method of a collection
         self._names = database.collections(session)
         self.touched: dict[str, set[Any]] = {}  # by collection; see `touch`
         self.signal_gates: set[str] = set()  # see `pass_gate`
@@ -127,11 +142,6 @@ class Work(State):
         self._depth = 1  # everything happens inside one operation: `run` is a savepoint
 
     # --- small things ---------------------------------------------------------------------------
-
-    @property
-    def session(self) -> ClientSession | None:
-        """The driver's session; None where nothing can be written."""
-        return self._session
 
     def collection(self, name: str) -> Collection[Document]:
         """A collection; pass ``session=work.session`` to its methods."""
@@ -155,11 +165,11 @@ class Work(State):
         """The RUNNING jobs that use a resource; one that ends at this moment is met."""
         uses = {"$or": [{"resource": resource}, {"limit_key": resource}]}
         streams = [
-            one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self._session)
+            one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self.session)
         ]
         # with the node, so that only the index of what runs is read
         running = {"status": JobStatus.RUNNING.value, "node_id": {"$gt": ""}, "stream_id": {"$in": streams}}
-        found = self._names[Names.JOBS].find(running, {"_id": 1}, session=self._session) if streams else ()
+        found = self._names[Names.JOBS].find(running, {"_id": 1}, session=self.session) if streams else ()
         ids = [one["_id"] for one in found]
         self.jobs.load(ids)
         for job_id in ids:
@@ -294,7 +304,7 @@ class Work(State):
         return CodedTables(journal, self._find, self._writers)
 
     def _find(self, name: str, query: Mapping[str, Any]) -> Cursor[Document]:
-        return self._names[name].find(query, session=self._session, batch_size=BATCH)
+        return self._names[name].find(query, session=self.session, batch_size=BATCH)
 
     # --- reading ahead --------------------------------------------------------------------------
 
@@ -346,3 +356,14 @@ class Work(State):
         Flush(self).send(self._writers)
         for action in self._afterwards:
             action()
+
+
+class Rules(MemoryTransitions, MemoryBatches, MemoryRecurring, MemorySignals, MemoryCluster, MemoryPermits):
+    """
+    The rules of the in-memory store, over the tables of one transaction: every verb that is decided by a few documents.
+
+    Verbs that walk through many (claims, search, sweeps) are written for MongoDB in the class of their noun.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._state = work
