@@ -206,9 +206,9 @@ def count_crash(
     calls_back: bool = True,
 ) -> bool | None:
     """
-    One crash more: back to the queue, or a dead letter where the budget is used up, without what depends on it.
+    Count one crash: the job goes back to the queue, or fails where the budget is used up. Dependants are not settled.
 
-    None: the job goes on. Otherwise whether an alert was recorded.
+    None: the job was requeued. Otherwise whether an alert was recorded.
     """
     crashes = row.crashes + 1
     if crashes >= max_crashes:
@@ -262,8 +262,8 @@ def _has_ended_so(state: State, completion: Completion) -> bool:
     """
     True where an earlier try of this very completion has committed.
 
-    A run's row may also have been written by whoever took the job away: by a cancel, a rescue, a
-    goodbye. Those say something else.
+    The run's row may also have been written by the call that took the job away: a cancel, a rescue, or
+    a node that left. Those rows say something else.
     """
     run = state.executions.get((completion.claim.job_id, completion.claim.claim_id))
     status, _, error = run_outcome(completion.decision)

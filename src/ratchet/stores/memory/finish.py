@@ -76,13 +76,13 @@ def end(
 def cancel(
     state: State, row: Row, effects: Effects, *, reason: str, now: datetime, superseded_by: UUID | None = None
 ) -> None:
-    """Cancel a job and all that depends on it. The code of a RUNNING one goes on for a while."""
+    """Cancel a job and all that depends on it. The code of a RUNNING one is still running for a while."""
     cancel_row(state, row, effects, reason=reason, now=now, superseded_by=superseded_by)
     settle_edges(state, [EndedJob(row.job_id, effects)], now=now)
 
 
 def cancel_all(state: State, rows: Iterable[Row], *, reason: str, now: datetime) -> list[CanceledJob]:
-    """Cancel jobs, each for this reason and not for another of them, and all that depends on them."""
+    """Cancel jobs, each of them for this reason, and all that depends on them."""
     ended: list[EndedJob] = []
     for row in rows:
         ended.append(EndedJob(row.job_id, Effects()))
@@ -174,7 +174,7 @@ def fail(
 def insert_failure_callback(
     state: State, row: Row, error: ErrorRecord, *, reason: str, now: datetime
 ) -> None:
-    """Store the ``on_failure`` callback of a job that no worker could end and that this call has failed, if it has one."""
+    """Store the ``on_failure`` callback, if there is one, of a job that was failed by the store and not by a worker."""
     spec = row.spec
     if spec.on_failure is None:
         return

@@ -22,7 +22,7 @@ from ratchet.stores.validation import require_new
 
 
 class RunningHolder(Exception):
-    """Busy.REPLACE met a holder whose code runs: it is to be canceled, but its key does not come free yet."""
+    """Busy.REPLACE found a holder whose code is running: the holder is canceled, but its key is not free yet."""
 
     def __init__(self, key: str, holder: UUID) -> None:
         super().__init__(f"{key!r} is held by job {holder}, whose code runs")
@@ -53,7 +53,7 @@ class InsertCall:
             graphs.setdefault(spec.root_id or spec.job_id, []).append(spec)
         refuse_repeated_keys(everything)
         if batch is not None and batch.batch_id in self._state.batches:
-            # the same submission again: what is gone of it was deleted since, and the batch counts on nobody new
+            # The same submission again. Jobs of it that are missing were deleted since, and the batch does not expect new ones.
             again = [spec.job_id for spec in everything if spec.idempotency_key is None]
             self._answers.update({job_id: Insertion(job_id=job_id, created=True) for job_id in again})
         for graph in graphs.values():
@@ -111,7 +111,7 @@ class InsertCall:
         held = self._state.reservations.get(spec.business_key) if spec.business_key is not None else None
         if held is None or spec.business_key is None:
             return None
-        if held.job_id in self.new:  # it stands twice in this call: nobody replaces what is not there yet
+        if held.job_id in self.new:  # the key stands twice in this call, and the first job is not stored yet
             raise BusinessKeyBusy(spec.business_key, held.job_id)
         holder = self._state.jobs.get(held.job_id)
         if spec.busy is not Busy.REPLACE or holder is None or held.claim_id is not None:
@@ -122,7 +122,9 @@ class InsertCall:
             self._state, holder, self._effects, reason="superseded", now=self._now, superseded_by=spec.job_id
         )
         self._replaced.append(EndedJob(holder.job_id, self._effects))
-        if spec.business_key in self._state.reservations:  # the code of an earlier run of it goes on
+        if (
+            spec.business_key in self._state.reservations
+        ):  # the code of one of its earlier runs is still running
             raise RunningHolder(spec.business_key, held.job_id)
         return holder.job_id
 

@@ -52,7 +52,7 @@ def _claims(state: State) -> Iterator[str]:
 
 
 def _keys(state: State) -> Iterator[str]:
-    """A key is held by a live job, or by a run whose code goes on; every live job holds its key."""
+    """A key is held by a live job, or by a run whose code is still running; every live job holds its key."""
     for key, held in state.reservations.items():
         row = state.jobs.get(held.job_id)
         if held.claim_id is not None:
@@ -69,7 +69,7 @@ def _keys(state: State) -> Iterator[str]:
 
 
 def _permits(state: State) -> Iterator[str]:
-    """A permit is held by a RUNNING job, or by a run whose code goes on."""
+    """A permit is held by a RUNNING job, or by a run whose code is still running."""
     for permit in state.permits.values():
         row = state.jobs.get(permit.job_id)
         holds = row is not None and row.claim_id == permit.claim_id

@@ -34,7 +34,7 @@ def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
 
 
 def opening_of(state: State, key: StreamKey) -> datetime | None:
-    """When the stream's circuit breaker comes to its probes; None: nobody knows."""
+    """When the stream's circuit breaker lets probes through; None: not known."""
     record = None if key.breaker is None else state.breakers.get(key.breaker)
     return None if record is None else record.until
 
@@ -126,7 +126,7 @@ class Allowances:
         return limit.concurrent - self._state.permits_of.size(name) - self._taken.get(name, 0)
 
     def opens_at(self, key: StreamKey) -> datetime | None:
-        """When every resource of the stream has room for one more; None: when a permit is freed, and nobody knows."""
+        """When every resource of the stream has room for one more; None: when a permit is freed, which is not known."""
         opens = [self._now]
         for name in self._limited(key):
             if self._permits_left(name, self._limits[name]) <= 0:

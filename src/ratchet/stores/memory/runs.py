@@ -28,7 +28,7 @@ def reserve(state: State, row: Row, *, now: datetime) -> None:
 
 def leave_key(state: State, row: Row, *, still_running: bool) -> None:
     """
-    Free the job's business key; where the code of one of its runs goes on, it stays taken until that ends.
+    Free the job's business key; where the code of one of its runs is still running, the key stays taken until that ends.
 
     That may be an earlier run: one that timed out, could not be stopped, and was retried or canceled since.
     """
@@ -45,13 +45,13 @@ def leave_key(state: State, row: Row, *, still_running: bool) -> None:
 
 
 def latest_still_running(state: State, job_id: UUID) -> UUID | None:
-    """The latest run of the job whose code goes on after its end on record; None: there is none."""
+    """The latest run of the job that has ended on record and whose code is still running; None: there is none."""
     claims = (claim_id for (holder, claim_id), _ in state.still_running.items() if holder == job_id)
     return max(claims, key=lambda claim_id: claim_id.int, default=None)
 
 
 def leave_run(state: State, row: Row, *, still_running: bool) -> None:
-    """The job's run is over on record: free its permits, or remember that its code goes on."""
+    """The job's run has ended on record: free its permits, or remember that its code is still running."""
     if row.claim_id is None:
         return
     if still_running:
@@ -104,7 +104,7 @@ def _reservations_of(state: State, job_id: UUID) -> list[tuple[str, Reservation]
 
 
 def _pass_on(state: State, key: str, held: Reservation) -> None:
-    """One run's code has ended: the key is free, unless that of another run of the job goes on."""
+    """The code of one run has ended: free the key, unless the code of another run of the job is still running."""
     claim_id = latest_still_running(state, held.job_id)
     if claim_id is None:
         state.reservations.remove(key)

@@ -4,7 +4,7 @@ Everything the store remembers, and how calls change it: one at a time, whole or
 A call that raises is undone. A transaction (`MemoryStore.begin`) is the list of its operations:
 each is carried out to get its answer, undone again, and all are carried out together at the end.
 What an open transaction has written is locked until then, as rows are in a database: whoever else
-wants to write it waits, and claims pass it by.
+wants to write it waits, and claims skip it.
 """
 
 from __future__ import annotations
@@ -312,12 +312,12 @@ class State:
         return stream_id
 
     def set_stream_aside(self, stream_id: int, now: datetime) -> None:
-        """Nobody gets this stream any more."""
+        """No new job gets this stream."""
         self.streams_used_at[stream_id] = now
         del self._stream_ids[self.streams[stream_id].key]
 
     def is_stream_aside(self, stream_id: int) -> bool:
-        """True where nobody gets this stream any more."""
+        """True where no new job gets this stream."""
         return self._stream_ids.get(self.streams[stream_id].key) != stream_id
 
     def delete_stream(self, stream_id: int) -> None:
@@ -334,7 +334,7 @@ class State:
         return [row for row in rows if resource in (row.stream.resource, row.stream.limit_key)]
 
     def backdated(self, stream_id: int) -> None:
-        """A job was put before the edge that claims of this stream have reached."""
+        """A job was stored that is due before those that claims of this stream have reached."""
         record = self.streams[stream_id]
         self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=record.key, epoch=record.epoch + 1)
 

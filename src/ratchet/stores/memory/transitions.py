@@ -86,7 +86,7 @@ class MemoryTransitions(Part):
         if row is None or row.archived_at is not None:
             return False
         if row.status in (JobStatus.PENDING, JobStatus.FAILED):
-            # it waits for nobody's code while it is paused: what it waited for at most is its due time
+            # while it is paused it does not wait for code of an earlier run: the latest end of that wait is its due time
             held = {"scheduled_at": row.due_at, "held_claim_id": None, "held_until": None}
             change(
                 self._state, row, Effects(), now=now, status=JobStatus.PAUSED, paused_from=row.status, **held
@@ -190,7 +190,7 @@ def _first_deadline(row: Row) -> datetime:
 
 
 def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) -> list[CanceledJob]:
-    """Fail what has waited for its signal too long, but for what has ended meanwhile with one that has expired."""
+    """Fail jobs that waited too long for their signal, unless they ended meanwhile because another job expired."""
     ended: list[EndedJob] = []
     for row in (state.jobs[job_id] for job_id in job_ids):
         if row.status is not JobStatus.WAITING or not row.awaits_signal or row.spec.signal is None:

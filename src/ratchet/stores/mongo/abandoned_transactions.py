@@ -1,8 +1,8 @@
 """
 Transactions that a dead process has left open.
 
-MongoDB does not end a transaction with its connection: the changes of a process that was killed hold up
-whoever wants to change the same documents, for a minute.
+MongoDB does not end a transaction with its connection. The changes of a process that was killed block every
+other change of the same documents for a minute.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def end_idle_transactions(client: Client, which: Document) -> int:
 
 
 def held_up(database: Database, job_ids: Iterable[UUID]) -> frozenset[UUID]:
-    """Those of these jobs that an open transaction has changed: whoever writes to them now is refused at once."""
+    """Those of these jobs that an open transaction has changed: any other write to them is refused at once."""
     return frozenset(job_id for job_id in job_ids if _is_held(database, job_id))
 
 

@@ -1,4 +1,4 @@
-"""Batches in MongoDB; the counters that the end of a child moves are changed by the rules that end it."""
+"""Batches in MongoDB; the rules that end a child also count it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class MongoBatches(MongoPart):
         Cancel every child that has not ended and the parent; the batch is sealed.
 
         The parent goes first, so that the last child cannot release it. Children go in portions, each
-        in a transaction of its own: called again, it goes on where it was interrupted.
+        in a transaction of its own: called again, it continues where it was interrupted.
         """
         check((now, reason), "the reason")
 
@@ -124,7 +124,7 @@ class MongoBatches(MongoPart):
 
             more, after = self.database.run(portion)
             canceled += more
-        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        self.finish(batch_id, now=now)  # no child will finish a batch that has none
         return canceled
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:

@@ -2,7 +2,7 @@
 Claims in MongoDB: which jobs are due, in which order, and whose they are.
 
 The first jobs of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
-are still PENDING, and a read by the token says which they were: no transaction, and nobody waits. Jobs
+are still PENDING, and a read by the token says which they were. There is no transaction, and no node waits for another. Jobs
 whose resource has permits are claimed in a short transaction beside it, which counts and takes them.
 """
 
@@ -50,10 +50,10 @@ from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.schema import BATCH, Names
 from ratchet.stores.mongo.transaction.work import Work
 
-#: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
+#: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then skips the job.
 LOCKED_JOB_WAIT: Final = 0.25
 AVOIDED: Final = 2.0
-#: How many such jobs one claim may meet before it is content with what it has.
+#: After so many such jobs a claim takes what it has.
 BLOCKED: Final = 4
 #: How often a claim looks again where other processes took all the jobs that it had chosen.
 RACES: Final = 3
@@ -145,7 +145,7 @@ class MongoClaims(MongoPart, JobClaimStore):
             return self._claim_again_if_raced(request, now)
 
     def _claim_again_if_raced(self, request: ClaimRequest, now: datetime) -> list[Held]:
-        """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
+        """Claim; where other processes took all the jobs that were chosen, look at the next ones."""
         lost: set[UUID] = set()
         for _ in range(RACES):
             held, chosen = self._claim_once(request, now, lost)
@@ -177,7 +177,7 @@ class MongoClaims(MongoPart, JobClaimStore):
     def _choose(
         self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
     ) -> tuple[Chosen, Gates]:
-        """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
+        """What the claim should take, mostly in one round trip: it guesses which streams are open, and is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
         avoided = self._avoid() | lost
         streams_with_jobs = self.database.streams_with_jobs
@@ -186,7 +186,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         known_levels = self._known_levels.get(kind)
         if known_levels is not None:
             chosen, gates = known_levels.choose(collections, request, now, avoided, streams_with_jobs)
-            streams_with_jobs.met(len(gates.streams))
+            streams_with_jobs.count_read(len(gates.streams))
             for _, level in chosen:
                 self.database.streams.knows(level.stream_id, gates.streams[level.stream_id])
             return chosen, gates
@@ -198,7 +198,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         depth = depth_of(len(guessed), request.limit)
         ahead = [(level, depth) for level in guessed.values()]
         gates, documents = read_gates(collections, request, now, first_job_stages(ahead, now, avoided))
-        if streams_with_jobs.met(len(gates.streams)):
+        if streams_with_jobs.count_read(len(gates.streams)):
             return self._choose(collections, request, now, lost)
         absorb_jobs(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
@@ -220,7 +220,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         return choose(candidates, request.limit, allowances, read), gates
 
     def _take(self, ids: Sequence[UUID], request: ClaimRequest, now: datetime) -> list[Document]:
-        """Write the token on those of these jobs that are still there for the taking."""
+        """Write the token on those of these jobs that are still PENDING and due."""
         taken = {
             "$set": {
                 "status": JobStatus.RUNNING.value,
@@ -259,7 +259,7 @@ class MongoClaims(MongoPart, JobClaimStore):
             left = [job_id for job_id in left if job_id not in got]
             if whole or not left:
                 break
-            self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
+            self._avoid(left[:1])  # the server takes them in the order of ids, so it waited for this one
             left = left[1:]
         return held
 
@@ -294,7 +294,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         return [(document, starts[document["_id"]]) for document in found]
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:
-        """Jobs that an open transaction has changed: claims pass them by for a moment."""
+        """Jobs that an open transaction has changed: claims skip them for a moment."""
         with self._avoiding:
             now = time.monotonic()
             self._avoided = {job_id: until for job_id, until in self._avoided.items() if until > now}

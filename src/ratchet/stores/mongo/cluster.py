@@ -1,4 +1,4 @@
-"""Nodes and locks in MongoDB: beats, rescue, goodbye."""
+"""Nodes and locks in MongoDB: beats, rescue, leaving."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RUNNING: Final = JobStatus.RUNNING.value
 #: Seconds of conflicts after which a rescue goes on without the jobs that are in its way.
 _HELD_UP_AFTER: Final = 1.0
 
-#: How long after its end the server removes a lock that nobody gave back.
+#: How long after its end the server removes a lock that was not given back.
 _FORGOTTEN: Final = timedelta(days=1)
 
 
@@ -74,8 +74,8 @@ class MongoCluster(MongoPart):
         """
         Raise the beat counter and read back the node's claims, of *known* jobs or all; a DEAD or missing document is not changed.
 
-        The claims are read after the beat: a rescue that comes between has taken them all, and is told
-        by the next beat.
+        The claims are read after the beat. A rescue that comes between has taken them all, and the next beat
+        reports it.
         """
         check(now, "now")
 
@@ -139,8 +139,8 @@ class MongoCluster(MongoPart):
         """
         Declare a node dead and take its work back, in one transaction.
 
-        A job that an open transaction has changed would refuse all of it. Where that goes on, such jobs
-        are found and left out, and had once that transaction is ended.
+        A job that an open transaction has changed makes the whole rescue fail. Where that does not end soon, the
+        rescue leaves such jobs out, and takes them back once that transaction has ended.
         """
         check(now, "now")
         seen = {"_id": node_id, "beat": seen_beat}
@@ -194,7 +194,7 @@ class MongoCluster(MongoPart):
         return self.database.read(ask)
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what waits for its code, removes the document."""
+        """A node leaves: hand back what is still RUNNING (uncounted), free what waits for its code, remove the document."""
         check(now, "now")
 
         def work(work: Work) -> int:

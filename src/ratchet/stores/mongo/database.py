@@ -127,7 +127,7 @@ class Database(Connections):
 
         With *within* it runs in the caller's transaction: once, and nothing is committed. `Conflict`
         when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
-        `CommitUnknown` when nobody knows whether the commit was made.
+        `CommitUnknown` when it is not known whether the commit was made.
         """
         with undisturbed():
             self._ready()
@@ -277,7 +277,7 @@ class Database(Connections):
                     raise
                 if waited > self.SUSPICIOUS:
                     self._end_abandoned()
-                # full jitter: two transactions that met once should not meet again
+                # full jitter: two transactions that conflicted once should not do so again
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
                 # not after a server that does not answer at all: the driver has waited and tried again already

@@ -134,7 +134,7 @@ class MongoHistory(MongoPart):
 
         Not while a job that has not ended depends on them, their batch is open, or the dead letter
         that canceled them can still be retried. A walk in the order of ids: no index covers the
-        time at which a job ended, because it would make every success dearer.
+        time at which a job ended, because it would make every success more expensive.
         """
         check((now, before), "now")
         at = micros(before)

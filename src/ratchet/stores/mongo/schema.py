@@ -83,7 +83,7 @@ def _index(name: str, *keys: str, **options: Any) -> IndexModel:
 INDEXES: Final[dict[str, list[IndexModel]]] = {
     # few, because the server looks at all of them whenever one changes, and each claim and each end changes one
     Names.JOBS: [
-        # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
+        # only PENDING jobs are in it: neither history nor running jobs make a claim more expensive
         _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
         _index(RUNNING_INDEX, "node_id", partialFilterExpression=_RUNNING),
         _index("links", "links", "_id", partialFilterExpression=_present("links")),

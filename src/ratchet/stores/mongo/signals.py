@@ -23,7 +23,7 @@ class MongoSignals(MongoPart):
         """
         Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
 
-        Released nobody: kept until ``keep_until`` for the first job submitted to wait for it.
+        A signal that releases no job is kept until ``keep_until`` for the first job that is submitted to wait for it.
         """
         check((now, signal), "now")
 

@@ -51,7 +51,7 @@ class MongoSubmissions(MongoPart):
     ) -> list[Insertion]:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
         self._prepare_submission(specs, edges, batch, now)
-        fresh = within is None and all(map(_is_fresh, specs))  # then nobody looks whether they are stored
+        fresh = within is None and all(map(_is_fresh, specs))  # then they are not looked up first
         alone = bool(specs) and fresh and not edges and batch is None and all(map(_stands_alone, specs))
         if alone and len(specs) == 1:
             return [self._insert_one(specs[0], now)]

@@ -1,5 +1,5 @@
 """
-Successes of jobs whose end means nothing for others: most runs end so, and so this must be the cheapest end.
+Successes of jobs whose end means nothing for others. Most runs end like this, so this must be the cheapest end.
 
 The jobs are not read first. One update for all jobs of a claim compares the claim's token, and that nothing
 else follows from the end of any of them; another command writes their runs, in the same transaction. Where

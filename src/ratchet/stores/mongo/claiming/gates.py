@@ -89,7 +89,7 @@ class Gates:
         return NO_LIMIT if limit.concurrent is None else limit.concurrent - self.held.get(name, 0)
 
     def next_token_at(self, name: str) -> datetime | None:
-        """When the rate of a limit lets another job be claimed; None: now, or nobody knows."""
+        """When the rate of a limit lets another job be claimed; None: now, or not known."""
         meter = self.meters.get(name)
         return None if meter is None or meter.starts > 0 else meter.opens_at()
 

@@ -47,8 +47,8 @@ class StreamsWithJobs:
         self._known: frozenset[int] = frozenset()
         self._forget_at = self._count_at = float("-inf")
 
-    def met(self, streams: int) -> bool:
-        """So many streams a claim has read; True: too many to do that again."""
+    def count_read(self, streams: int) -> bool:
+        """A claim has read so many streams; True: too many to read them all again."""
         if streams > FEW_STREAMS and not self.are_many:
             self.are_many = True
             self._count_at = self._monotonic() + _COUNT
@@ -84,7 +84,7 @@ class StreamsWithJobs:
         """What may close the streams that have waiting jobs; where there are few streams, of all of them."""
         found = self.find(collections)
         gates, _ = read_gates(collections, request, now, streams=found)
-        if found is None and self.met(len(gates.streams)):
+        if found is None and self.count_read(len(gates.streams)):
             return self.gates(collections, request, now)
         return gates
 

@@ -88,11 +88,11 @@ class StreamRegistry:
         return found
 
     def known_key(self, stream_id: int) -> StreamKey | None:
-        """The key of a stream, if this process has met it."""
+        """The key of a stream, if this process knows it."""
         return self._keys.get(stream_id)
 
     def knows(self, stream_id: int, key: StreamKey) -> None:
-        """A stream that somebody has read: perhaps one that was set aside, so its key does not lead to it."""
+        """Remember a stream that was read; perhaps it was set aside, so its key does not lead to it."""
         if stream_id not in self._keys:
             with self._lock:
                 if len(self._keys) >= 2 * _CACHED:

@@ -1,8 +1,8 @@
 """
-What one transaction has changed, on its way to the server: each collection in one go.
+How one transaction sends its changes to the server: one command for each collection and kind of change.
 
-New documents, changed ones and those that are gone; then the touches, which let two transactions that do not
-see each other meet (see `work`).
+New documents, changed ones and those that are gone; then the touches, which make two transactions conflict that
+would not see each other (see `work`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Flush:
             )
 
     def _touch_around(self) -> tuple[set[UUID], set[UUID]]:
-        """Touch what stands for decisions; the parents of new edges, and those of edges with a condition."""
+        """Touch what decisions depend on; the parents of new edges, and those of new edges with a condition."""
         dependants: set[UUID] = set()
         conditions: set[UUID] = set()
         for (parent_id, child_id), was, now in self._work.edges.changed():

@@ -73,7 +73,7 @@ class LoadedTable(Table[K, V]):
         return row
 
     def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None  # type: ignore[arg-type]  # whoever asks has a key of this table
+        return self.get(key) is not None  # type: ignore[arg-type]  # callers have a key of this table
 
     def load(self, keys: Iterable[K]) -> None:
         """Read these rows together, as far as they are not known."""
@@ -141,7 +141,7 @@ class LoadedGroup(Group[K, V, G]):
         self._narrow = narrow or {}
         self._stored = stored  # how the field spells a group; None: as it is
         self._latest = latest  # only so many of the newest documents are looked at
-        self._asked = asked  # told about every group that somebody looks at
+        self._asked = asked  # called with every group that is looked at
         self._complete: set[G] = set()
 
     def of(self, group: G) -> list[K]:
@@ -215,7 +215,7 @@ class CodedSource(Generic[K, V]):
 
 
 class WholeTable(LoadedTable[K, V]):
-    """A small collection that may be looked through: runs whose code goes on, locks."""
+    """A small collection that may be read whole: runs whose code is still running, locks."""
 
     _read = False
 
@@ -230,7 +230,7 @@ class ReservationTable(LoadedTable[str, Reservation]):
     """Business keys."""
 
     def items(self) -> list[tuple[str, Reservation]]:
-        """Those that the code of a run still holds: asked only for a job that has been deleted."""
+        """Those that still running code holds: asked only about a job that has been deleted."""
         self.load_all({"claim_id": {"$exists": True}})
         return super().items()
 

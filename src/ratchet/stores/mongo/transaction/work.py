@@ -7,14 +7,14 @@ written at the end, each collection in one go. A savepoint costs nothing, and a 
 has sent nothing to the server yet, so that a caller's own transaction stays usable.
 
 **Isolation.** MongoDB refuses to change a document that was changed since the snapshot. That is enough
-where the document that was decided about is also written. Where a rule decides by *other* documents, the
-one that stands for the decision is touched (``rev`` + 1), so that of two transactions that do not see each
-other one is repeated:
+where the document that was decided about is also written. Where a rule decides by *other* documents, one
+document that both transactions know is touched (``rev`` + 1). So of two transactions that do not see each
+other, one is repeated:
 
 - an edge that is stored or settled touches its child (which counts its edges), a new one also its parent
   (which may end at this moment);
 - a batch that is finished or opened touches its parent job (which may wait for other things as well);
-- a run whose code goes on or has ended touches its job (whose key waits for it);
+- a run whose code is still running, or has now ended, touches its job (whose key waits for it);
 - a limit is touched by every claim that takes a permit; a new one touches the jobs that run behind it;
 - a signal's key has a gate, touched by who sends and by who is stored to wait.
 """
@@ -162,7 +162,7 @@ class Work(State):
         return self._database.streams.key_of(stream_id)
 
     def running_with(self, resource: str) -> list[Row]:
-        """The RUNNING jobs that use a resource; one that ends at this moment is met."""
+        """The RUNNING jobs that use a resource; they are touched, for one may end at this moment."""
         uses = {"$or": [{"resource": resource}, {"limit_key": resource}]}
         streams = [
             one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self.session)
@@ -177,14 +177,14 @@ class Work(State):
         return [self.jobs[job_id] for job_id in ids]
 
     def backdated(self, stream_id: int) -> None:
-        """Claims start from the edge of the index each time, so nobody has to be told."""
+        """Claims always read from the start of the index, so there is nothing to do."""
 
     def touch(self, collection: str, identity: Any) -> None:
-        """Write to a document, because this transaction decides by others around it and must not be missed."""
+        """Write to a document, so that another transaction that decides by the same documents conflicts with this one."""
         self.touched.setdefault(collection, set()).add(identity)
 
     def pass_gate(self, key: str) -> None:
-        """Meet everybody who sends a signal of this key, or is stored to wait for it."""
+        """Conflict with every transaction that sends a signal of this key, or stores a job that waits for it."""
         self.signal_gates.add(key)
 
     def afterwards(self, collection: str, operation: Callable[[Collection[Document]], object]) -> None:
@@ -330,7 +330,7 @@ class Work(State):
         """
         The same for jobs that are about to be stored: those that are not there have nothing around them.
 
-        With *fresh* nobody looks whether they are there; the server will say so when they are written.
+        With *fresh* they are not looked up; the server refuses the write where one is there.
         """
         ids = list(job_ids)
         if fresh:
