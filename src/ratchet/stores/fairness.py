@@ -1,9 +1,9 @@
 """
-How fairness keys share a claim.
+Fairness: the parties of a claim, and the rounds in which they take turns.
 
 The open streams of a claim fall into parties, one for each fairness key and one for all streams without
 a key. In each round every party that has a job gives its next one; the rounds go on until there are
-enough jobs or none is left. So parties that have work share a claim evenly, and one that is alone fills it.
+enough jobs or none are left. So parties that have work share a claim evenly, and a single party fills it.
 """
 
 from __future__ import annotations
@@ -11,15 +11,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ratchet.stores.levels import Level, Rank, claim_order
+if TYPE_CHECKING:
+    from ratchet.stores.levels import Level
 
 T = TypeVar("T")
 
+#: (minus the effective priority, due time, job id): sorts in claim order; the store's own types.
+Rank = tuple[int, Any, Any]
+
+
+def claim_order(rank: Rank) -> tuple[int, Any, Any]:
+    """The key to sort ranks by: ids are compared as numbers, ten times faster than as UUIDs."""
+    return rank[0], rank[1], getattr(rank[2], "int", rank[2])
+
 
 def in_cycle(parties: Iterable[str], after: str | None) -> list[str]:
-    """The parties in the order of their turns, beginning after the one that was served last; None: with the first."""
+    """The parties in the order of their turns, beginning after the one named *after*; None: with the first."""
     ordered = sorted(set(parties))
     start = 0 if after is None else bisect_right(ordered, after)
     return ordered[start:] + ordered[:start]
@@ -29,12 +38,12 @@ def take_turns(
     lines: Mapping[str, Iterable[T]], limit: int | None, after: str | None
 ) -> tuple[list[tuple[str, T]], set[str]]:
     """
-    What the parties give, round after round, each job with its party; and the parties that ran out of jobs.
+    What the parties give, round after round, each with its party; and the parties that ran out.
 
     A line is asked for its next job only when it is its party's turn.
     """
     taken: list[tuple[str, T]] = []
-    out_of_jobs: set[str] = set()
+    exhausted: set[str] = set()
     waiting = deque((party, iter(lines[party])) for party in in_cycle(lines, after))
     while waiting and (limit is None or len(taken) < limit):
         party, line = waiting.popleft()
@@ -43,8 +52,8 @@ def take_turns(
             waiting.append((party, line))
             break
         else:
-            out_of_jobs.add(party)
-    return taken, out_of_jobs
+            exhausted.add(party)
+    return taken, exhausted
 
 
 def in_turns(jobs: Iterable[T], party_of: Callable[[T], str], after: str | None) -> list[T]:
@@ -55,8 +64,8 @@ def in_turns(jobs: Iterable[T], party_of: Callable[[T], str], after: str | None)
     return [job for _, job in take_turns(lines, None, after)[0]]
 
 
-class FairChoice:
-    """What a claim takes from levels as far as they have been read, and where it must read on to be sure."""
+class Rounds:
+    """What a claim takes of the levels as far as they were read, and where it must read on to be sure."""
 
     def __init__(
         self, candidates: Sequence[Level], limit: int, allowances: Mapping[str, int], after: str | None
@@ -66,21 +75,21 @@ class FairChoice:
             parties.setdefault(level.party, []).append(level)
         left = dict(allowances)
         lines = {party: _line(levels, left) for party, levels in parties.items()}
-        taken, self._out_of_jobs = take_turns(lines, limit, after)
+        taken, self._exhausted = take_turns(lines, limit, after)
         self.chosen: list[tuple[Rank, Level]] = [job for _, job in taken]
         self._last: dict[str, Rank] = {party: job[0] for party, job in taken}
 
     def may_miss(self, level: Level) -> bool:
         """True where an unread job of the level, if there is one, may belong among the chosen."""
-        if level.party in self._out_of_jobs:
+        if level.party in self._exhausted:
             return True
         last = self._last.get(level.party)
         return last is not None and (not level.ranks or level.ranks[-1] < last)
 
     def share(self, limit: int, unread: Iterable[Level]) -> int:
-        """How many more the party of each of these levels would have to give, for all to have enough together."""
-        lacking = {level.party for level in unread} & self._out_of_jobs
-        return -(-(limit - len(self.chosen)) // max(len(lacking), 1))
+        """How many more jobs the party of each of these levels has to give, so that together they fill the claim."""
+        waiting = {level.party for level in unread} & self._exhausted
+        return -(-(limit - len(self.chosen)) // max(len(waiting), 1))
 
 
 def _line(levels: Sequence[Level], left: dict[str, int]) -> Iterator[tuple[Rank, Level]]:

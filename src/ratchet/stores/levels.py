@@ -7,19 +7,12 @@ the levels instead of sorting the backlog.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ratchet.model.status import Priority
+from ratchet.stores.fairness import Rank
 
 PRIORITIES: Final = tuple(sorted((int(priority) for priority in Priority), reverse=True))
-
-#: (minus the effective priority, due time, job id): sorts in claim order; the store's own types.
-Rank = tuple[int, Any, Any]
-
-
-def claim_order(rank: Rank) -> tuple[int, Any, Any]:
-    """A key to sort ranks by: ids are compared as numbers, which is ten times as fast."""
-    return rank[0], rank[1], getattr(rank[2], "int", rank[2])
 
 
 class Level:

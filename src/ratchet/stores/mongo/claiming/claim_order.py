@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ratchet.stores.fairness import FairChoice
-from ratchet.stores.levels import PRIORITIES, Level, Rank
+from ratchet.stores.fairness import Rank, Rounds
+from ratchet.stores.levels import PRIORITIES, Level
 
 _STEP: Final = 4  # a round trip for a single job would cost too much
 
@@ -44,10 +44,10 @@ def choose(
             wanted = [level for level in candidates if level.can_beat(worst)]
             share = limit
         else:
-            fair = FairChoice(candidates, limit, allowances, after)
-            chosen = fair.chosen
-            wanted = [level for level in candidates if level.can_beat(None) and fair.may_miss(level)]
-            share = max(fair.share(limit, wanted), _STEP)
+            rounds = Rounds(candidates, limit, allowances, after)
+            chosen = rounds.chosen
+            wanted = [level for level in candidates if level.can_beat(None) and rounds.may_miss(level)]
+            share = max(rounds.share(limit, wanted), _STEP)
         if not wanted:
             return chosen
         read(wanted, share)

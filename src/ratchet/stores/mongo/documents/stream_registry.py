@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,7 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.trust import Trust
+from ratchet.stores.stream_cache import StreamCache
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections
@@ -28,44 +27,32 @@ log = logging.getLogger("ratchet.stores.mongo")
 #: A stream that is in use is marked so once in a while.
 MARKED_EVERY: Final = timedelta(days=1)
 
-#: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
-_CACHED: Final = 20_000
+#: Keys of ids kept in memory; claims read them, and a fairness key per customer can make many.
+_KEYS_KEPT: Final = 40_000
 
 
-class StreamRegistry:
+class StreamRegistry(StreamCache):
     """
-    Small integers for stream keys, cached in the process.
+    Finds the ids of stream keys, and the keys of ids; makes a stream that is missing.
 
-    A stream never changes its key. It is deleted when no job has used it for days (`MongoStreams.purge_streams`). So
-    an id is looked up again after an hour. A missing stream is made outside of any transaction, so that two
-    submitters of a new queue do not conflict.
+    A missing stream is made outside of any transaction, so that two submitters of a new queue do not conflict.
     """
 
     def __init__(self, database: Database) -> None:
+        super().__init__()
         self._database = database
-        self._lock = threading.Lock()
-        self._trust = Trust()
-        self._trusted: dict[StreamKey, int] = {}
-        self._keys: dict[int, StreamKey] = {}
 
     def id_of(self, key: StreamKey) -> int:
         """The id of a stream, made if it is missing."""
-        found = self._ids.get(key)
+        found = self.known(key)
         if found is None:
             found = _find_or_make(self._database.collections(), key)
-            self._remember(key, found)
+            self.remember({key: found})
         return found
-
-    @property
-    def _ids(self) -> dict[StreamKey, int]:
-        if self._trust.is_over():
-            with self._lock:
-                self._trusted = {}
-        return self._trusted
 
     def make(self, keys: Iterable[StreamKey]) -> None:
         """Make what is missing of these, before a transaction that needs them."""
-        known = self._ids
+        known = self.known_ids()
         missing = {key for key in keys if key not in known}
         if missing:
             self._database.read(lambda _: [self.id_of(key) for key in missing])
@@ -77,7 +64,7 @@ class StreamRegistry:
         It can be gone where the clock of a submitter was days ahead (`MongoStreams.purge_streams`). One such job must
         not make a whole page unreadable.
         """
-        found = self._keys.get(stream_id)
+        found = self.known_key(stream_id)
         if found is None:
             document = self._database.collections()[Names.STREAMS].find_one({"_id": stream_id})
             if document is None:
@@ -87,32 +74,13 @@ class StreamRegistry:
             self.knows(stream_id, found)
         return found
 
-    def known_key(self, stream_id: int) -> StreamKey | None:
-        """The key of a stream, if this process knows it."""
-        return self._keys.get(stream_id)
-
     def knows(self, stream_id: int, key: StreamKey) -> None:
         """Remember a stream that was read; perhaps it was set aside, so its key does not lead to it."""
-        if stream_id not in self._keys:
-            with self._lock:
-                if len(self._keys) >= 2 * _CACHED:
+        if self.known_key(stream_id) is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                with self._lock:
                     self._keys.clear()
-                self._keys[stream_id] = key
-
-    def forget(self, stream_ids: Iterable[int]) -> None:
-        """These streams are no longer there."""
-        with self._lock:
-            for stream_id in stream_ids:
-                key = self._keys.pop(stream_id, None)
-                if key is not None and self._trusted.get(key) == stream_id:
-                    del self._trusted[key]
-
-    def _remember(self, key: StreamKey, stream_id: int) -> None:
-        self.knows(stream_id, key)
-        with self._lock:
-            if len(self._trusted) >= _CACHED:
-                self._trusted.clear()
-            self._trusted[key] = stream_id
+            self.remember_key(stream_id, key)
 
 
 def key_of(document: Document) -> StreamKey:

@@ -15,8 +15,7 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import BREAKER_GATE, PermitRecord, breaker_gate
 from ratchet.model.rates import Bucket
-from ratchet.stores.fairness import in_turns
-from ratchet.stores.levels import Rank
+from ratchet.stores.fairness import Rank, in_turns
 from ratchet.stores.meters import Meter, kept, meter_of, pass_all
 from ratchet.stores.sql.claiming.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session

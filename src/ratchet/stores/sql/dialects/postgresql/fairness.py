@@ -17,7 +17,7 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
-from ratchet.stores.levels import Rank
+from ratchet.stores.fairness import Rank
 from ratchet.stores.sql.claiming.claim_order import Branch, owners
 from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
 from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
