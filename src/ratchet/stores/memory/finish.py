@@ -199,12 +199,12 @@ def settle_edges(state: State, ended: Sequence[EndedJob], *, now: datetime) -> N
     """
     Jobs have ended: settle their open edges; release, cancel or fail their dependants, and so on below those.
 
-    What was canceled is noted depth-first below each of them, though it is decided level by level.
+    Canceled jobs are noted depth-first below each of them, though they are decided generation by generation.
     """
     below: dict[UUID, list[CanceledJob]] = {}
-    level: Sequence[EndedJob] = ended
-    while level:
-        level = _settle_level(state, level, below, now=now)
+    generation: Sequence[EndedJob] = ended
+    while generation:
+        generation = _settle_generation(state, generation, below, now=now)
     for origin in ended:
         waiting = below.pop(origin.job_id, [])[::-1]
         while waiting:
@@ -213,7 +213,7 @@ def settle_edges(state: State, ended: Sequence[EndedJob], *, now: datetime) -> N
             waiting.extend(below.pop(job.job_id, [])[::-1])
 
 
-def _settle_level(
+def _settle_generation(
     state: State, ended: Sequence[EndedJob], below: dict[UUID, list[CanceledJob]], *, now: datetime
 ) -> list[EndedJob]:
     """Settle the edges of these jobs; the jobs that ended because of that."""
