@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-import ratchet.stores.memory.callbacks
+import ratchet.stores.memory.finish
 import ratchet.stores.sql.dependants.callbacks
 from ratchet.model.callbacks import callback_spec
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobClaim
@@ -121,6 +121,6 @@ def _named_by_its_parent(*, callback_id: UUID, job_id: UUID, now: datetime, **mo
 def same_callbacks() -> Iterator[None]:
     """Callbacks that stores make by themselves get the same ids everywhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ratchet.stores.memory.callbacks, "callback_spec", _named_by_its_parent)
+        patch.setattr(ratchet.stores.memory.finish, "callback_spec", _named_by_its_parent)
         patch.setattr(ratchet.stores.sql.dependants.callbacks, "callback_spec", _named_by_its_parent)
         yield

@@ -12,7 +12,7 @@ import pytest
 from ratchet.model.identifiers import timestamp_of
 from ratchet.model.job import JobFilter, StreamKey
 from ratchet.stores import unused_streams as unused
-from ratchet.stores.mongo import unused_streams as mongo_unused
+from ratchet.stores.mongo import streams as mongo_streams
 from ratchet.stores.sql import streams as sql_unused
 from ratchet.stores.stream_cache import HOUR, Trust
 from ratchet.stores.unused_streams import SAFETY, known_until
@@ -174,7 +174,7 @@ class TestMongo:
         self, steps: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As in SQL."""
-        monkeypatch.setattr(mongo_unused, "OLDEST", 2)
+        monkeypatch.setattr(mongo_streams, "OLDEST", 2)
         monkeypatch.setattr(unused, "OLDEST", 2)
         steps.submit_many(4, queue="first", scheduled_at=steps.after(days=365))
         old_stream(steps)

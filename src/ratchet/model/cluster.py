@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
@@ -91,6 +91,32 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(self.info or "{}", type=NodeInfo)
         except msgspec.DecodeError:
             return NodeInfo()
+
+
+def new_node(node: NodeSpec, now: datetime) -> NodeRecord:
+    """A node that has just registered: ACTIVE, with beat 0."""
+    return NodeRecord(
+        node_id=node.node_id,
+        name=node.name,
+        host=node.host,
+        pid=node.pid,
+        version=node.version,
+        state=NodeState.ACTIVE,
+        beat=0,
+        beat_interval=node.beat_interval,
+        silence=node.silence,
+        started_at=now,
+        last_beat_at=now,
+        info=node.info,
+    )
+
+
+def refuse_dead(state: NodeState) -> None:
+    """Refuse to set a node DEAD by hand: nobody would take its work back."""
+    if state is NodeState.DEAD:
+        raise ValueError(
+            "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
+        )
 
 
 def dead_process(node_id: str, nodes: Iterable[NodeRecord]) -> str | None:
@@ -195,19 +221,6 @@ class PermitRecord(Struct, frozen=True, kw_only=True):
     node_id: str
 
 
-#: Holders that the explanation of a job names.
-NAMED_HOLDERS = 3
-
-
-def no_permit(resource: str, holders: Sequence[PermitRecord]) -> str:
-    """Why a job waits for a permit: who has them; *holders* may be one more than are named."""
-    named = [f"job {one.job_id} on node {one.node_id}" for one in holders[:NAMED_HOLDERS]]
-    if len(holders) > NAMED_HOLDERS:
-        named.append("others")
-    held = f"; they are held by {', '.join(named)}" if named else ""
-    return f"as many jobs of {resource!r} run as its limit allows{held}"
-
-
 class Probes(Struct, frozen=True, kw_only=True):
     """What an open breaker lets through once its time has come: ``count`` jobs, and one more per ``every``."""
 
@@ -222,6 +235,11 @@ BREAKER_GATE = "breaker:"
 def breaker_gate(service: str | None) -> str | None:
     """The name of the limit that counts the probes of a service."""
     return None if service is None else f"{BREAKER_GATE}{service}"
+
+
+def resources_of(key: StreamKey) -> list[str]:
+    """The resources of which a run of a stream's jobs may hold a permit."""
+    return list(dict.fromkeys(name for name in (key.resource, key.limit_key) if name is not None))
 
 
 class BreakerRecord(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,8 @@ class JobStatus(StrEnum):
 HOT = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 TERMINAL = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELED})
 LIVE = frozenset(JobStatus) - TERMINAL
+#: The states of a job that has not started, or not again: it can be replaced, rescheduled, and it can expire.
+AT_REST = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING})
 
 
 class JobType(StrEnum):

@@ -10,7 +10,6 @@ import pytest
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.status import Busy, JobStatus, Priority
-from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
 from tests.stores.mongo_store import Commands, MongoSteps, opened
 from tests.support.waiting import until
@@ -93,9 +92,7 @@ class TestRaces:
     ) -> None:
         """Another node takes what was chosen before it could be taken: the next jobs are claimed, and each once."""
         jobs = steps.submit_many(10)
-        faster, claims = steps.another(), steps.store.claim_next_batch.__self__
-        assert isinstance(claims, MongoClaims)
-        take = claims._take
+        faster, take = steps.another(), steps.store._take
         others: list[object] = []
 
         def overtaken(*given: Any) -> Any:
@@ -103,7 +100,7 @@ class TestRaces:
                 others.extend(claim.job_id for claim in steps.claim(5, store=faster, node_id="node-2"))
             return take(*given)
 
-        monkeypatch.setattr(claims, "_take", overtaken)
+        monkeypatch.setattr(steps.store, "_take", overtaken)
         assert [claim.job_id for claim in steps.claim(5)] == jobs[5:]
         assert others == jobs[:5]
         assert steps.claim(5) == []
@@ -114,7 +111,7 @@ class TestLateClaim:
         self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The node gave up waiting; the server claims for it all the same; the node finds and returns it."""
-        monkeypatch.setattr("ratchet.stores.mongo.claims.PATIENCE", 60)  # the server does not give up
+        monkeypatch.setattr("ratchet.stores.mongo.claims.LOCKED_JOB_WAIT", 60)  # the server does not give up
         job_id = steps.submit()
         hasty = steps.another(statement_timeout=1)
         hasty.counts()

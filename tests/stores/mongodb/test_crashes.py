@@ -21,7 +21,7 @@ from ratchet.model.job import JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects
-from ratchet.stores.memory.ends import cancel
+from ratchet.stores.memory.finish import cancel
 from ratchet.stores.mongo.store import MongoStore
 from ratchet.stores.mongo.transaction.work import Work
 from tests.services.mongodb import MongoDB
@@ -175,7 +175,7 @@ def test_a_client_that_dies_holds_nobody_up(steps: MongoSteps) -> None:
 
 def test_a_caller_s_open_transaction_is_left_alone(steps: MongoSteps) -> None:
     """Users' code may take its time: whoever meets its jobs waits or gives up, and its commit stands."""
-    steps.store.database.PATIENCE = 6.0
+    steps.store.database.RETRY_FOR = 6.0
     spec = steps.spec(idempotency_key="k")
     with steps.store.begin() as session:
         steps.store.insert([spec], now=steps.now, within=session)

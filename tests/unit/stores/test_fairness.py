@@ -1,4 +1,4 @@
-"""Turns: how a claim is shared out between the parties that have work."""
+"""Fairness: how a claim is shared out between the parties that have work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratchet.stores.fairness import in_cycle, in_turns, take_turns
-from ratchet.stores.sql.claiming.claim_order import Branch, choose
+from ratchet.stores.levels import Level
+from ratchet.stores.sql.claiming.claim_order import choose
 
 parties = st.sampled_from(["", "ann", "bob", "carl"])
 
@@ -99,7 +100,7 @@ def test_choosing_reads_no_more_than_it_needs(
         for i, branch in enumerate(ranks)
     ]
     candidates = [
-        Branch(i, 0, ("gate",), allowance, owner[i]) if gated[i] else Branch(i, 0, party=owner[i])
+        Level(i, 0, ("gate",), allowance, owner[i]) if gated[i] else Level(i, 0, party=owner[i])
         for i in range(len(stored))
     ]
     reads = 0

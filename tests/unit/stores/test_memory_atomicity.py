@@ -38,7 +38,9 @@ Call = Callable[[Shop, dict[str, JobSpec], dict[str, JobClaim]], object]
 CALLS: dict[str, Call] = {
     "success": lambda shop, jobs, claims: shop.end(claims["running"]),
     "failure": lambda shop, jobs, claims: shop.end(claims["running"], FAILURE),
-    "lingering failure": lambda shop, jobs, claims: shop.end(claims["running"], FAILURE, lingers=True),
+    "failure, code still running": lambda shop, jobs, claims: shop.end(
+        claims["running"], FAILURE, lingers=True
+    ),
     "last child": lambda shop, jobs, claims: shop.end(claims["batch child"]),
     "last crash": lambda shop, jobs, claims: shop.end(
         claims["running"], CountCrash(detail="x", max_crashes=1)
@@ -212,7 +214,7 @@ class TestInvariants:
     @pytest.mark.parametrize(
         ("table", "rule"),
         [
-            ("lingering", "ended"),
+            ("still_running", "ended"),
             ("batches", "waits for nothing"),
             ("reservations", "does not hold its business key"),
             ("edges", "waits for nothing"),

@@ -13,8 +13,8 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, finish_batch, is_complete
-from ratchet.stores.memory.ends import cancel, cancel_all
-from ratchet.stores.memory.insertion import Submission
+from ratchet.stores.memory.finish import cancel, cancel_all
+from ratchet.stores.memory.insertion import InsertCall
 from ratchet.stores.memory.rows import Cost, Row
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.transitions import retry
@@ -29,7 +29,7 @@ class MemoryBatches(Part):
         batch = state.batches.get(batch_id)
         if batch is None or batch.sealed:
             return False
-        submission = Submission(state, Effects(), now=now)
+        submission = InsertCall(state, Effects(), now=now)
         submission.store([replace(spec, batch_id=batch_id) for spec in specs])
         state.batches.put(batch_id, replace(batch, total=batch.total + len(submission.new)))
         return True

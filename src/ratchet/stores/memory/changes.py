@@ -18,11 +18,11 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.runs import leave_run, reserve, settle_holdings
+from ratchet.stores.memory.runs import free_keys_and_permits, leave_run, reserve
 from ratchet.stores.memory.state import State
 
-#: How long a retry waits for the code of the run before it, which was told to stop and has not.
-LINGER_LIMIT = timedelta(seconds=60)
+#: How long a retry waits for the code of the earlier run, which was told to stop and is still running.
+STILL_RUNNING_LIMIT = timedelta(seconds=60)
 
 _COUNTERS = {JobStatus.SUCCEEDED: "completed", JobStatus.FAILED: "failed", JobStatus.CANCELED: "canceled"}
 
@@ -68,7 +68,7 @@ def change(state: State, row: Row, effects: Effects, /, *, now: datetime, **fiel
 
 
 def enqueue(state: State, row: Row, effects: Effects, *, now: datetime, at: datetime, **fields: Any) -> Row:
-    """Make a job PENDING, due *at*, under nobody's claim."""
+    """Make a job PENDING, due *at*, without a claim."""
     blank = {"claim_id": None, "claimed_at": None, "node_id": None, "held_claim_id": None, "held_until": None}
     after = change(
         state, row, effects, now=now, **(blank | {"status": JobStatus.PENDING, "scheduled_at": at} | fields)
@@ -85,13 +85,13 @@ def requeue(
     *,
     now: datetime,
     at: datetime,
-    lingers: bool = False,
+    still_running: bool = False,
     **fields: Any,
 ) -> Row:
-    """RUNNING to PENDING. Where the code of the run goes on, the job waits for it."""
-    leave_run(state, row, lingers=lingers)
-    if lingers:
-        fields |= {"held_claim_id": row.claim_id, "held_until": now + LINGER_LIMIT}
+    """RUNNING to PENDING. Where the code of the run is still running, the job waits for it."""
+    leave_run(state, row, still_running=still_running)
+    if still_running:
+        fields |= {"held_claim_id": row.claim_id, "held_until": now + STILL_RUNNING_LIMIT}
     return enqueue(state, row, effects, now=now, at=at, **fields)
 
 
@@ -105,7 +105,7 @@ def stream_after_crash(state: State, row: Row, crashes: int) -> dict[str, Any]:
 
 def settle_run(state: State, job_id: UUID, claim_id: UUID, effects: Effects, *, now: datetime) -> None:
     """The code of an ended run has really ended: free what waited for that, its retry included."""
-    if not settle_holdings(state, job_id, claim_id):
+    if not free_keys_and_permits(state, job_id, claim_id):
         return
     row = state.jobs.get(job_id)
     if row is not None and row.held_claim_id == claim_id:  # fence
@@ -180,10 +180,10 @@ def wait_again(state: State, row: Row, effects: Effects, *, now: datetime) -> No
 
 def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> None:
     """
-    A job that had ended will end again: open what its end broke, and let its victims wait again.
+    A job that had ended will run again: open the edges that its end broke, and let the jobs wait again that it canceled.
 
-    A dependant stays CANCELED where it still cannot be released (another parent stands against
-    it), or where another live job has taken its business key since.
+    A dependant stays CANCELED where another parent still keeps it from being released, or where another
+    live job has taken its business key since.
     """
     reopen = outgoing(state, job_id)[::-1]
     while reopen:
@@ -192,8 +192,8 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
         if edge.state is EdgeState.OPEN or (edge.state is EdgeState.SATISFIED and not _still_waits(child)):
             continue
         state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=EdgeState.OPEN))
-        # Of several parents that failed, the retry that makes it reachable again need not be that of
-        # the one that canceled it.
+        # Where several parents failed, the retry that lets it be released again may be that of another
+        # parent than the one that canceled it.
         if child is None or child.canceled_by is None or not _can_wait_again(state, child):
             continue
         reserve(state, child, now=now)
@@ -202,7 +202,7 @@ def revive(state: State, job_id: UUID, effects: Effects, *, now: datetime) -> No
 
 
 def _still_waits(child: Row | None) -> bool:
-    """True for a dependant that an end has let through, but that something else holds back, or has canceled."""
+    """True for a dependant whose edge was satisfied, but which something else holds back or has canceled."""
     if child is None or child.archived_at is not None:
         return False
     return child.status is JobStatus.WAITING or child.canceled_by is not None

@@ -7,23 +7,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ratchet.model import reasons as why
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim, party_of
+from ratchet.model.cluster import PermitRecord
 from ratchet.model.composition import EdgeState
 from ratchet.model.job import StreamKey
+from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus
+from ratchet.spi.store.claims import JobClaimStore
 from ratchet.stores.fairness import take_turns
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.completion import held_by
 from ratchet.stores.memory.permits import Allowances, breaker_closes, opening_of
-from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.state import Part, State, atomic
-from ratchet.stores.memory.tables import Place
-
-Reason = tuple[str, str, datetime | None]
+from ratchet.stores.memory.tables import QueueEntry
 
 
-class MemoryClaims(Part):
+class MemoryClaims(Part, JobClaimStore):
     """Claims."""
 
     @atomic
@@ -35,10 +37,6 @@ class MemoryClaims(Part):
         ]
 
     @atomic
-    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
-        return _claim(self._state, request, now)
-
-    @atomic
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         rows = (held_by(self._state, claim) for claim in claims)
         return {row.job_id: _body(self._state, row) for row in rows if row is not None}
@@ -46,7 +44,7 @@ class MemoryClaims(Part):
     @atomic
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         allowances = Allowances(self._state, now=now, ahead=request.ahead)
-        heads: list[datetime] = []
+        found: list[datetime] = []
         for stream_id, record in self._state.streams.items():
             opens_at = allowances.opens_at(record.key)
             if opens_at is None:
@@ -54,11 +52,9 @@ class MemoryClaims(Part):
             if breaker_closes(self._state, record.key, now):
                 opens_at = max(opening_of(self._state, record.key) or now, opens_at)
             if _is_open(self._state, record.key, request, opens_at):
-                lines = self._state.pending.lines(stream_id)
-                heads += [
-                    max(places[0][0], opens_at) if opens_at > now else places[0][0] for _, places in lines
-                ]
-        return min(heads, default=None)
+                due = [level[0][0] for _, level in self._state.pending.levels(stream_id)]
+                found += [max(due_at, opens_at) for due_at in due] if opens_at > now else due
+        return min(found, default=None)
 
     @atomic
     def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
@@ -73,7 +69,7 @@ class MemoryClaims(Part):
     def explain(self, job_id: UUID, *, now: datetime) -> list[Reason]:
         row = self._state.jobs.get(job_id)
         if row is None:
-            return [("not_found", f"there is no job {job_id}", None)]
+            return [why.not_found(job_id)]
         if row.status is not JobStatus.PENDING:
             return _why_not_pending(self._state, row)
         return _why_not_claimed(self._state, row, now)
@@ -147,26 +143,26 @@ def _in_claim_order(
     """
     The due jobs of one party in claim order; each takes its permits when it is asked for.
 
-    Within a stream and priority the oldest is always first, so it is enough to merge their lines.
+    Within a level the oldest job is always first, so it is enough to merge the levels.
     """
-    heads: list[tuple[int, datetime, int, int, int, int]] = []
-    lines: dict[tuple[int, int], list[Place]] = {}
+    first: list[tuple[int, datetime, int, int, int, int]] = []
+    levels: dict[tuple[int, int], list[QueueEntry]] = {}
 
     def push(stream_id: int, priority: int, position: int) -> None:
-        line = lines[stream_id, priority]
-        if position < len(line) and line[position][0] <= now:
-            due_at, tie, _ = line[position]
+        level = levels[stream_id, priority]
+        if position < len(level) and level[position][0] <= now:
+            due_at, number, _ = level[position]
             raised = (now - due_at) // boost if boost else 0
-            heapq.heappush(heads, (-(priority + raised), due_at, tie, stream_id, priority, position))
+            heapq.heappush(first, (-(priority + raised), due_at, number, stream_id, priority, position))
 
     for stream_id in stream_ids:
-        for priority, places in state.pending.lines(stream_id):
-            lines[stream_id, priority] = places
+        for priority, level in state.pending.levels(stream_id):
+            levels[stream_id, priority] = level
             push(stream_id, priority, 0)
 
-    while heads:
-        _, _, _, stream_id, priority, position = heapq.heappop(heads)
-        job_id = lines[stream_id, priority][position][2]
+    while first:
+        _, _, _, stream_id, priority, position = heapq.heappop(first)
+        job_id = levels[stream_id, priority][position][2]
         if state.is_locked(state.jobs, job_id):
             push(stream_id, priority, position + 1)
         elif allowances.admit(state.streams[stream_id].key):
@@ -191,7 +187,9 @@ def _take(
         held_claim_id=None,
     )
     for name in counted_resources_of(state, row):
-        permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
+        permit = PermitRecord(
+            resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id
+        )
         state.permits.put((name, row.job_id, request.claim_id), permit)
     return JobClaim(
         job_id=row.job_id,
@@ -246,44 +244,40 @@ def _body(state: State, row: Row) -> JobBody:
 
 
 def _why_not_pending(state: State, row: Row) -> list[Reason]:
+    if row.status is JobStatus.RUNNING:
+        return [why.running(row.node_id)]
+    if row.status is JobStatus.PAUSED:
+        return [why.paused()]
     if row.status is not JobStatus.WAITING:
-        return [(row.status.value.lower(), f"the job is {row.status}", None)]
+        return [why.ended(row.status)]
     reasons: list[Reason] = []
     if row.spec.signal is not None and row.signal is None:
-        reasons.append(
-            ("waiting_signal", f"the job waits for the signal {row.spec.signal.key!r}", row.signal_due_at)
-        )
-    parents = [
-        edge.parent_id
-        for edge in (state.edges[key] for key in state.edges_in.of(row.job_id))
-        if edge.state is EdgeState.OPEN
-    ]
+        reasons.append(why.waiting_signal(row.spec.signal.key, row.signal_due_at))
+    edges = (state.edges[key] for key in state.edges_in.of(row.job_id))
+    parents = [edge.parent_id for edge in edges if edge.state is EdgeState.OPEN]
     if parents or not reasons:
-        named = ", ".join(str(parent_id) for parent_id in parents[:3]) or "its batch"
-        reasons.append(("waiting_parent", f"the job waits for {named}", None))
+        reasons.append(why.waiting_parent(parents))
     return reasons
 
 
 def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
     key, reasons = row.stream, list[Reason]()
     if row.due_at > now:
-        held = "for the code of its last run to end, at the latest " if row.held_until is not None else ""
-        reasons.append(("not_due", f"the job waits {held}until {row.due_at.isoformat()}", row.due_at))
+        reasons.append(why.waits_until(row.due_at, for_code=row.held_until is not None))
     queue = state.queues.get(key.queue)
     if queue is not None and queue.paused:
-        reasons.append(("queue_paused", f"the queue {key.queue!r} is paused", None))
+        reasons.append(why.queue_paused(key.queue))
     if key.parked_target is not None:
-        reasons.append(("parked", f"no node that tried it could import {key.parked_target!r}", None))
+        reasons.append(why.parked(key.parked_target))
     if key.suspect:
-        reasons.append(("suspect", f"the job was running in {row.crashes} crashes and is run alone", None))
+        reasons.append(why.suspect())
     if key.breaker is not None and breaker_closes(state, key, now):
-        until = state.breakers[key.breaker].until
-        reasons.append(("breaker_open", f"the circuit breaker {key.breaker!r} is open", until))
+        reasons.append(why.breaker_open(key.breaker, state.breakers[key.breaker].until))
     reasons += Allowances(state, now=now).refusals(key)
-    return reasons or _why_no_turn(state, row, now)
+    return reasons or _why_not_chosen(state, row, now)
 
 
-def _why_no_turn(state: State, row: Row, now: datetime) -> list[Reason]:
+def _why_not_chosen(state: State, row: Row, now: datetime) -> list[Reason]:
     """What keeps the job out of a claim of any size though its gates are open: those before it use them up."""
     request = ClaimRequest(node_id="", claim_id=row.job_id, limit=0, lane=row.stream.lane)
     allowances = Allowances(state, now=now)
@@ -297,4 +291,4 @@ def _why_no_turn(state: State, row: Row, now: datetime) -> list[Reason]:
     )
     if any(other.job_id == row.job_id for other in chosen):
         return []
-    return allowances.refusals(row.stream) or [("running", "another transaction is changing the job", None)]
+    return allowances.refusals(row.stream) or [why.locked()]

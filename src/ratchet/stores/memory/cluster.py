@@ -10,13 +10,23 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import (
+    BeatAnswer,
+    LockRecord,
+    NodeChange,
+    NodeRecord,
+    NodeSpec,
+    NodeState,
+    Rescue,
+    new_node,
+    refuse_dead,
+)
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, requeue, settle_run
 from ratchet.stores.memory.completion import count_crash
-from ratchet.stores.memory.ends import Ended, settle_edges
+from ratchet.stores.memory.finish import EndedJob, settle_edges
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import record_run
 from ratchet.stores.memory.state import Part, State, atomic
@@ -27,23 +37,7 @@ class MemoryCluster(Part):
 
     @atomic
     def register(self, node: NodeSpec, *, now: datetime) -> None:
-        self._state.nodes.put(
-            node.node_id,
-            NodeRecord(
-                node_id=node.node_id,
-                name=node.name,
-                host=node.host,
-                pid=node.pid,
-                version=node.version,
-                state=NodeState.ACTIVE,
-                beat=0,
-                beat_interval=node.beat_interval,
-                silence=node.silence,
-                started_at=now,
-                last_beat_at=now,
-                info=node.info,
-            ),
-        )
+        self._state.nodes.put(node.node_id, new_node(node, now))
 
     @atomic
     def beat(
@@ -72,10 +66,7 @@ class MemoryCluster(Part):
 
     @atomic
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
-        if state is NodeState.DEAD:
-            raise ValueError(
-                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
-            )
+        refuse_dead(state)
         node = _living(self._state, node_id)
         if node is not None:
             self._state.nodes.put(node_id, replace(node, state=state))
@@ -114,7 +105,7 @@ class MemoryCluster(Part):
             state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
         rescued = [_count_crash(state, row, effects, max_crashes, now) for row in running]
         dead = [job_id for job_id in rescued if state.jobs[job_id].ended_as is not None]
-        settle_edges(state, [Ended(job_id, effects) for job_id in dead], now=now)
+        settle_edges(state, [EndedJob(job_id, effects) for job_id in dead], now=now)
         if node.rescued_at is None:
             _free(state, node_id, effects, now)
         after = [state.jobs[job_id] for job_id in rescued]
@@ -131,7 +122,7 @@ class MemoryCluster(Part):
 
     @atomic
     def strays(self) -> list[str]:
-        holders = {*self._state.running_on.groups(), *(node for _, node in self._state.lingering.items())}
+        holders = {*self._state.running_on.groups(), *(node for _, node in self._state.still_running.items())}
         return sorted(node_id for node_id in holders if _living(self._state, node_id) is None)
 
     @atomic
@@ -221,8 +212,8 @@ def _count_crash(state: State, row: Row, effects: Effects, max_crashes: int, now
 
 
 def _free(state: State, node_id: str, effects: Effects, now: datetime) -> None:
-    """The node's code has ended, all of it: free what lingers and what it locked."""
-    for (job_id, claim_id), node in sorted(state.lingering.items(), key=lambda item: item[0][0].int):
+    """All code of the node has ended: free what waits for that, and what the node locked."""
+    for (job_id, claim_id), node in sorted(state.still_running.items(), key=lambda item: item[0][0].int):
         if node == node_id:
             settle_run(state, job_id, claim_id, effects, now=now)
     for name, lock in state.locks.items():

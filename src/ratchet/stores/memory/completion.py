@@ -19,13 +19,12 @@ from ratchet.model.decision import (
     Retry,
     Succeed,
 )
-from ratchet.model.job import ExecutionStatus
+from ratchet.model.runs import run_outcome
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.callbacks import insert_failure_callback
 from ratchet.stores.memory.changes import Effects, change, requeue, stream_after_crash
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.ends import Ended, end, fail, settle_edges
-from ratchet.stores.memory.insertion import Submission
+from ratchet.stores.memory.finish import EndedJob, end, fail, insert_failure_callback, settle_edges
+from ratchet.stores.memory.insertion import InsertCall
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import record_run
 from ratchet.stores.memory.state import State
@@ -80,7 +79,7 @@ def apply_completions(
         waiting = [(position, one) for position, one in waiting if first[one.claim.job_id] != position]
         written = [(position, one, _apply(state, one, now, alert_window)) for position, one in now_on]
         ended = [
-            Ended(won.job_id, won.effects, {verdict.child_id: verdict for verdict in one.verdicts})
+            EndedJob(won.job_id, won.effects, {verdict.child_id: verdict for verdict in one.verdicts})
             for _, one, won in written
             if isinstance(won, _Won)
         ]
@@ -126,7 +125,7 @@ def _apply(
                 max_crashes=decision.max_crashes,
                 now=now,
                 alert_window=alert_window,
-                lingers=completion.lingers,
+                still_running=completion.lingers,
                 calls_back=completion.callback is None,
             )
         case Retry():
@@ -136,18 +135,18 @@ def _apply(
                 effects,
                 now=now,
                 at=decision.at,
-                lingers=completion.lingers,
+                still_running=completion.lingers,
                 attempts=row.attempts + 1,
                 error=decision.error.summary,
                 error_type=decision.error.type,
                 expiry_due_at=None,
             )
         case Reschedule():
-            requeue(state, row, effects, now=now, at=decision.at, lingers=completion.lingers)
+            requeue(state, row, effects, now=now, at=decision.at, still_running=completion.lingers)
         case HandBack():
-            requeue(state, row, effects, now=now, at=row.due_at, lingers=completion.lingers)
+            requeue(state, row, effects, now=now, at=row.due_at, still_running=completion.lingers)
     if completion.callback is not None:
-        Submission(state, effects, now=now).store([completion.callback])
+        InsertCall(state, effects, now=now).store([completion.callback])
     return _Won(claim.job_id, effects, alerted)
 
 
@@ -160,7 +159,7 @@ def _succeed(
         JobStatus.SUCCEEDED,
         effects,
         now=now,
-        lingers=completion.lingers,
+        still_running=completion.lingers,
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
         error=None,
@@ -188,7 +187,7 @@ def _fail(
         error_hash=decision.error_hash,
         alert_window=alert_window,
         now=now,
-        lingers=completion.lingers,
+        still_running=completion.lingers,
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
     )
@@ -203,13 +202,13 @@ def count_crash(
     max_crashes: int,
     now: datetime,
     alert_window: timedelta = ALERT_WINDOW,
-    lingers: bool = False,
+    still_running: bool = False,
     calls_back: bool = True,
 ) -> bool | None:
     """
-    One crash more: back to the queue, or a dead letter where the budget is used up, without what depends on it.
+    Count one crash: the job goes back to the queue, or fails where the budget is used up. Dependants are not settled.
 
-    None: the job goes on. Otherwise whether an alert was recorded.
+    None: the job was requeued. Otherwise whether an alert was recorded.
     """
     crashes = row.crashes + 1
     if crashes >= max_crashes:
@@ -222,7 +221,7 @@ def count_crash(
             reason=reason,
             now=now,
             alert_window=alert_window,
-            lingers=lingers,
+            still_running=still_running,
             crashes=crashes,
             started_at=row.claimed_at,
         )
@@ -235,7 +234,7 @@ def count_crash(
         effects,
         now=now,
         at=row.due_at,
-        lingers=lingers,
+        still_running=still_running,
         crashes=crashes,
         expiry_due_at=None,
         **stream_after_crash(state, row, crashes),
@@ -246,7 +245,7 @@ def count_crash(
 def _record(state: State, row: Row, completion: Completion, now: datetime) -> None:
     if completion.started_at is None and isinstance(completion.decision, HandBack):
         return  # it never started, so there was no run
-    status, counted, error, detail = _run_end(completion)
+    status, counted, error = run_outcome(completion.decision)
     record_run(
         state,
         row,
@@ -256,36 +255,16 @@ def _record(state: State, row: Row, completion: Completion, now: datetime) -> No
         started_at=completion.started_at,
         finished_at=completion.finished_at,
         error=error,
-        detail=detail,
     )
-
-
-def _run_end(completion: Completion) -> tuple[str, bool, ErrorRecord | None, str | None]:
-    """What the execution row says: status, whether it counts as an attempt, error or detail."""
-    match completion.decision:
-        case Succeed():
-            return ExecutionStatus.SUCCEEDED, True, None, None
-        case Retry(error=error, timed_out=timed_out) | Fail(error=error, timed_out=timed_out):
-            return ExecutionStatus.TIMED_OUT if timed_out else ExecutionStatus.FAILED, True, error, None
-        case Reschedule(reason=reason):
-            later = ErrorRecord(message=reason, type="RetryLater") if reason else None
-            return ExecutionStatus.RESCHEDULED, False, later, None
-        case HandBack():
-            return ExecutionStatus.HANDED_BACK, False, None, None
-        case CountCrash(detail=detail):
-            return ExecutionStatus.CRASHED, False, ErrorRecord(message=detail, type="Crashed"), None
 
 
 def _has_ended_so(state: State, completion: Completion) -> bool:
     """
     True where an earlier try of this very completion has committed.
 
-    A run's row may also have been written by whoever took the job away: by a cancel, a rescue, a
-    goodbye. Those say something else.
+    The run's row may also have been written by the call that took the job away: a cancel, a rescue, or
+    a node that left. Those rows say something else.
     """
     run = state.executions.get((completion.claim.job_id, completion.claim.claim_id))
-    status, _, error, detail = _run_end(completion)
-    return run is not None and (run.status, run.error) == (
-        status,
-        error.summary if error is not None else detail,
-    )
+    status, _, error = run_outcome(completion.decision)
+    return run is not None and (run.status, run.error) == (status, None if error is None else error.summary)

@@ -8,12 +8,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.decision import ErrorRecord
-from ratchet.model.errors import InvalidJob
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.search import matching
 from ratchet.stores.memory.state import Part, State, atomic
 
 #: Repeats of an alert within this time are counted, not recorded.
@@ -27,7 +26,7 @@ class MemoryDeadLetters(Part):
     def dead_letters(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetter]:
-        rows = matching(self._state, where or JobFilter())
+        rows = self._state.matching(where or JobFilter())
         failed = [
             (row.dead_lettered_at, row.job_id.int, row)
             for row in rows
@@ -35,11 +34,11 @@ class MemoryDeadLetters(Part):
         ]
         failed.sort(key=lambda item: item[:2], reverse=True)
         if cursor is not None:
-            last = _position(cursor)
-            failed = [item for item in failed if item[:2] < last]
+            failed_at, job_id = dead_letter_position(cursor)
+            failed = [item for item in failed if item[:2] < (failed_at, job_id.int)]
         page = [_letter(self._state, row, failed_at) for failed_at, _, row in failed[:limit]]
         more = page and len(failed) > limit
-        return Page(page, f"{page[-1].failed_at.isoformat()} {page[-1].job_id}" if more else None)
+        return Page(page, dead_letter_cursor(page[-1]) if more else None)
 
     @atomic
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
@@ -73,14 +72,6 @@ def _letter(state: State, row: Row, failed_at: datetime) -> DeadLetter:
         crashes=row.crashes,
         error_type=row.error_type,
     )
-
-
-def _position(cursor: str) -> tuple[datetime, int]:
-    failed_at, _, job_id = cursor.partition(" ")
-    try:
-        return datetime.fromisoformat(failed_at), UUID(job_id).int
-    except ValueError:
-        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None
 
 
 def record_alert(

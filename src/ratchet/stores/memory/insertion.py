@@ -1,4 +1,4 @@
-"""How a submission is stored: which specs are new, which keys they take, what they wait for."""
+"""How a submission is stored: which specs are new, which keys they take, what they replace, what they wait for."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeState
+from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, InvalidJob
 from ratchet.model.job import Insertion, JobSpec, refuse_repeated_keys
-from ratchet.model.status import Busy, JobStatus
-from ratchet.stores.memory.changes import Effects, add_job, finish_batch
-from ratchet.stores.memory.ends import Ended, cancel_row, settle_edges
+from ratchet.model.status import AT_REST, Busy, JobStatus
+from ratchet.stores.memory.changes import Effects, add_job, change, finish_batch
+from ratchet.stores.memory.finish import EndedJob, cancel, cancel_row, settle_edges
 from ratchet.stores.memory.signals import take_kept_signal
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.values import check, check_spec, in_utc
+from ratchet.stores.validation import require_new
 
 
 class RunningHolder(Exception):
-    """Busy.REPLACE met a holder whose code runs: it is to be canceled, but its key does not come free yet."""
+    """Busy.REPLACE found a holder whose code is running: the holder is canceled, but its key is not free yet."""
 
     def __init__(self, key: str, holder: UUID) -> None:
         super().__init__(f"{key!r} is held by job {holder}, whose code runs")
@@ -28,7 +30,7 @@ class RunningHolder(Exception):
         self.holder = holder
 
 
-class Submission:
+class InsertCall:
     """One call of `insert`: what was stored by it (``new``), and the answer to each spec."""
 
     def __init__(self, state: State, effects: Effects, *, now: datetime) -> None:
@@ -37,7 +39,7 @@ class Submission:
         self._effects = effects
         self._now = now
         self._answers: dict[UUID, Insertion] = {}
-        self._replaced: list[Ended] = []
+        self._replaced: list[EndedJob] = []
 
     def store(
         self, specs: Sequence[JobSpec], *, edges: Sequence[Edge] = (), batch: BatchSpec | None = None
@@ -51,7 +53,7 @@ class Submission:
             graphs.setdefault(spec.root_id or spec.job_id, []).append(spec)
         refuse_repeated_keys(everything)
         if batch is not None and batch.batch_id in self._state.batches:
-            # the same submission again: what is gone of it was deleted since, and the batch counts on nobody new
+            # The same submission again. Jobs of it that are missing were deleted since, and the batch does not expect new ones.
             again = [spec.job_id for spec in everything if spec.idempotency_key is None]
             self._answers.update({job_id: Insertion(job_id=job_id, created=True) for job_id in again})
         for graph in graphs.values():
@@ -109,7 +111,7 @@ class Submission:
         held = self._state.reservations.get(spec.business_key) if spec.business_key is not None else None
         if held is None or spec.business_key is None:
             return None
-        if held.job_id in self.new:  # it stands twice in this call: nobody replaces what is not there yet
+        if held.job_id in self.new:  # the key stands twice in this call, and the first job is not stored yet
             raise BusinessKeyBusy(spec.business_key, held.job_id)
         holder = self._state.jobs.get(held.job_id)
         if spec.busy is not Busy.REPLACE or holder is None or held.claim_id is not None:
@@ -119,8 +121,10 @@ class Submission:
         cancel_row(
             self._state, holder, self._effects, reason="superseded", now=self._now, superseded_by=spec.job_id
         )
-        self._replaced.append(Ended(holder.job_id, self._effects))
-        if spec.business_key in self._state.reservations:  # the code of an earlier run of it goes on
+        self._replaced.append(EndedJob(holder.job_id, self._effects))
+        if (
+            spec.business_key in self._state.reservations
+        ):  # the code of one of its earlier runs is still running
             raise RunningHolder(spec.business_key, held.job_id)
         return holder.job_id
 
@@ -158,7 +162,32 @@ class Submission:
                 stored = replace(edge, parent_id=parent_id, state=EdgeState.OPEN)
                 self._state.edges.put((parent_id, edge.child_id), stored)
                 parents[parent_id] = None
-        settle_edges(self._state, [Ended(parent_id, self._effects) for parent_id in parents], now=self._now)
+        settle_edges(
+            self._state, [EndedJob(parent_id, self._effects) for parent_id in parents], now=self._now
+        )
+
+
+def replace_job(state: State, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+    """Cancel a job at rest and store *spec* in its place; None, and nothing changed, if it has started or ended."""
+    effects = Effects()
+    row = state.jobs.get(job_id)
+    if row is None or row.status not in AT_REST:
+        return None
+    cancel(state, row, effects, reason="superseded", now=now)
+    try:
+        (answer,) = InsertCall(state, effects, now=now).store([spec])
+    except RunningHolder as busy:
+        raise BusinessKeyBusy(busy.key, busy.holder) from None
+    require_new(job_id, spec, answer)
+    change(state, state.jobs[job_id], effects, now=now, superseded_by=answer.job_id)
+    return effects.canceled[0]
+
+
+def supersede(state: State, job_id: UUID, *, now: datetime) -> None:
+    """Ask the running holder of a key to make room; the one who wants the key comes again."""
+    row = state.jobs.get(job_id)
+    if row is not None and not row.status.is_terminal:
+        cancel(state, row, Effects(), reason="superseded", now=now)
 
 
 def _check_business_keys(graph: Iterable[JobSpec]) -> None:

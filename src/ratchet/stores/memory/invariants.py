@@ -45,18 +45,18 @@ def _claims(state: State) -> Iterator[str]:
             running and row.node_id is None
         ):
             yield f"job {row.job_id} is {row.status} under claim {row.claim_id} of {row.node_id}"
-        if running and (row.job_id, row.claim_id) in state.lingering:
+        if running and (row.job_id, row.claim_id) in state.still_running:
             yield f"job {row.job_id} runs under claim {row.claim_id}, which has ended"
-        if row.held_claim_id is not None and (row.job_id, row.held_claim_id) not in state.lingering:
+        if row.held_claim_id is not None and (row.job_id, row.held_claim_id) not in state.still_running:
             yield f"job {row.job_id} waits for run {row.held_claim_id}, which has ended"
 
 
 def _keys(state: State) -> Iterator[str]:
-    """A key is held by a live job, or by a run whose code goes on; every live job holds its key."""
+    """A key is held by a live job, or by a run whose code is still running; every live job holds its key."""
     for key, held in state.reservations.items():
         row = state.jobs.get(held.job_id)
         if held.claim_id is not None:
-            if (held.job_id, held.claim_id) not in state.lingering:
+            if (held.job_id, held.claim_id) not in state.still_running:
                 yield f"business key {key!r} is held by run {held.claim_id} of {held.job_id}, which has ended"
         elif row is None or row.ended_as is not None:
             yield f"business key {key!r} is held by job {held.job_id}, which has ended"
@@ -69,11 +69,11 @@ def _keys(state: State) -> Iterator[str]:
 
 
 def _permits(state: State) -> Iterator[str]:
-    """A permit is held by a RUNNING job, or by a run whose code goes on."""
+    """A permit is held by a RUNNING job, or by a run whose code is still running."""
     for permit in state.permits.values():
         row = state.jobs.get(permit.job_id)
         holds = row is not None and row.claim_id == permit.claim_id
-        if not holds and (permit.job_id, permit.claim_id) not in state.lingering:
+        if not holds and (permit.job_id, permit.claim_id) not in state.still_running:
             yield f"a permit of {permit.resource!r} is held by run {permit.claim_id}, which has ended"
 
 

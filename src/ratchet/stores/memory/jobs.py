@@ -8,22 +8,19 @@ from uuid import UUID
 
 from ratchet.model.clock import require_aware
 from ratchet.model.composition import BatchSpec, Edge
+from ratchet.model.cursors import job_position
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import BusinessKeyBusy, InvalidJob, SubmissionBlocked
+from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
-from ratchet.model.status import JobStatus
+from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
-from ratchet.stores.memory.ends import cancel, cancel_all
+from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import forget, is_needed
-from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.replacement import AT_REST, replace_job, supersede
+from ratchet.stores.memory.insertion import InsertCall, RunningHolder, replace_job, supersede
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.search import matching
 from ratchet.stores.memory.state import LockTimeout, Part, State, atomic
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
-
-#: What `replace`, `reschedule` and `delete` may touch.
 
 
 class MemoryJobs(Part):
@@ -42,7 +39,7 @@ class MemoryJobs(Part):
         state, specs, edges = self._state, tuple(specs), tuple(edges)
         try:
             return state.run(
-                lambda: Submission(state, Effects(), now=now).store(specs, edges=edges, batch=batch),
+                lambda: InsertCall(state, Effects(), now=now).store(specs, edges=edges, batch=batch),
                 within=within,
             )
         except RunningHolder as busy:
@@ -65,16 +62,16 @@ class MemoryJobs(Part):
 
     @atomic
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        rows = sorted(matching(self._state, where), key=lambda row: row.job_id.int, reverse=True)
+        rows = sorted(self._state.matching(where), key=lambda row: row.job_id.int, reverse=True)
         if cursor is not None:
-            last = _position(cursor)
+            last = job_position(cursor).int
             rows = [row for row in rows if row.job_id.int < last]
         page = [row.record() for row in rows[:limit]]
         return Page(page, str(page[-1].job_id) if page and len(rows) > limit else None)
 
     @atomic
     def count(self, where: JobFilter) -> int:
-        return len(matching(self._state, where))
+        return len(self._state.matching(where))
 
     @atomic
     def counts(self) -> dict[JobStatus, int]:
@@ -105,14 +102,14 @@ class MemoryJobs(Part):
         self, where: JobFilter, *, limit: int, reason: str, now: datetime
     ) -> list[CanceledJob]:
         where.require_criterion("cancel_matching")
-        live = [row for row in _oldest(matching(self._state, where)) if not row.status.is_terminal]
+        live = [row for row in _oldest(self._state.matching(where)) if not row.status.is_terminal]
         return cancel_all(self._state, live[:limit], reason=reason, now=now)
 
     @atomic
     def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
         where.require_criterion("retry_matching")
         retried: list[UUID] = []
-        for row in _oldest(matching(self._state, where)):
+        for row in _oldest(self._state.matching(where)):
             if (
                 len(retried) < limit
                 and row.status is JobStatus.FAILED
@@ -192,10 +189,3 @@ def _result(row: Row) -> JobResultRow:
         error_type=row.error_type,
         canceled_reason=row.canceled_reason,
     )
-
-
-def _position(cursor: str) -> int:
-    try:
-        return UUID(cursor).int
-    except ValueError:
-        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None

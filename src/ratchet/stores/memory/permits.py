@@ -7,20 +7,20 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from ratchet.model import reasons as why
 from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import (
     BREAKER_GATE,
-    NAMED_HOLDERS,
     BreakerRecord,
     LimitRecord,
     PermitRecord,
     Probes,
     breaker_gate,
-    no_permit,
 )
 from ratchet.model.job import StreamKey
 from ratchet.model.rates import Bucket
+from ratchet.model.reasons import NAMED_HOLDERS, Reason
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.memory.runs import count_running, free_permits
 from ratchet.stores.memory.state import Part, State, atomic
@@ -34,7 +34,7 @@ def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
 
 
 def opening_of(state: State, key: StreamKey) -> datetime | None:
-    """When the stream's circuit breaker comes to its probes; None: nobody knows."""
+    """When the stream's circuit breaker lets probes through; None: not known."""
     record = None if key.breaker is None else state.breakers.get(key.breaker)
     return None if record is None else record.until
 
@@ -91,22 +91,19 @@ class Allowances:
                 self._state.limits.put(name, replace(self._limits[name], level=level, refilled_at=since))
         return starts
 
-    def refusals(self, key: StreamKey) -> list[tuple[str, str, datetime | None]]:
+    def refusals(self, key: StreamKey) -> list[Reason]:
         """Why the stream has no room for one more."""
-        reasons: list[tuple[str, str, datetime | None]] = []
+        reasons: list[Reason] = []
         for name in self._limited(key):
-            limit = self._limits[name]
             if name.startswith(BREAKER_GATE):
                 if self._starts_left(name) <= 0:
-                    waits = f"the circuit breaker {key.breaker!r} waits for what its probes say"
-                    reasons.append(("breaker_open", waits, self._next_start_at(name)))
+                    service = name.removeprefix(BREAKER_GATE)
+                    reasons.append(why.breaker_probing(service, self._next_start_at(name)))
                 continue
-            if self._permits_left(name, limit) <= 0:
-                held = holders_of(self._state, name)[: NAMED_HOLDERS + 1]
-                reasons.append(("no_permit", no_permit(name, held), None))
+            if self._permits_left(name, self._limits[name]) <= 0:
+                reasons.append(why.no_permit(name, holders_of(self._state, name)[: NAMED_HOLDERS + 1]))
             if self._starts_left(name) <= 0:
-                until = self._next_start_at(name)
-                reasons.append(("rate_limited", f"{name!r} starts {limit.rate} per {limit.period}", until))
+                reasons.append(why.rate_limited(name, self._next_start_at(name)))
         return reasons
 
     def _limited(self, key: StreamKey) -> Iterator[str]:
@@ -129,7 +126,7 @@ class Allowances:
         return limit.concurrent - self._state.permits_of.size(name) - self._taken.get(name, 0)
 
     def opens_at(self, key: StreamKey) -> datetime | None:
-        """When every resource of the stream has room for one more; None: when a permit is freed, and nobody knows."""
+        """When every resource of the stream has room for one more; None: when a permit is freed, which is not known."""
         opens = [self._now]
         for name in self._limited(key):
             if self._permits_left(name, self._limits[name]) <= 0:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from uuid import UUID
 
 from msgspec.structs import replace
 
-from ratchet.model.composition import (
-    Edge,
-    EdgeKind,
-    Fire,
-    FireOutcome,
-    FireRecord,
-    ScheduleRecord,
-    ScheduleSpec,
-)
+from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.errors import BusinessKeyBusy
-from ratchet.model.job import JobSpec
-from ratchet.model.status import JobStatus
+from ratchet.model.schedules import (
+    ALLOW,
+    DUPLICATE,
+    KEY_BUSY,
+    PlannedRun,
+    changed_schedule,
+    firing_at,
+    is_same_schedule,
+    new_schedule,
+    plan_fire,
+    ran_fire,
+    skipped_fire,
+)
 from ratchet.stores.memory.changes import Effects
-from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.rows import FireRow, Row
+from ratchet.stores.memory.insertion import InsertCall, RunningHolder
+from ratchet.stores.memory.rows import FireRow
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.values import check
 
@@ -34,21 +38,11 @@ class MemoryRecurring(Part):
         check(spec)
         held = self._state.schedules.get(spec.name)
         if held is None:
-            record = ScheduleRecord(
-                spec=spec,
-                paused=False,
-                next_fire_at=spec.next_fire_at,
-                last_fire_at=None,
-                created_at=now,
-                updated_at=now,
-            )
-        elif replace(spec, next_fire_at=None) == replace(held.spec, next_fire_at=None):
+            record = new_schedule(spec, now)
+        elif is_same_schedule(spec, held.spec):
             return held
         else:
-            next_fire_at = (
-                spec.next_fire_at if _timetable(spec) != _timetable(held.spec) else held.next_fire_at
-            )
-            record = _at(replace(held, spec=spec, updated_at=now), next_fire_at)
+            record = changed_schedule(held, spec, now)
         self._state.schedules.put(spec.name, record)
         return record
 
@@ -80,7 +74,9 @@ class MemoryRecurring(Part):
         record = self._state.schedules.get(name)
         if record is None or not record.paused:
             return False
-        self._state.schedules.put(name, _at(replace(record, paused=False, updated_at=now), next_fire_at))
+        self._state.schedules.put(
+            name, firing_at(replace(record, paused=False, updated_at=now), next_fire_at)
+        )
         return True
 
     @atomic
@@ -106,12 +102,12 @@ class MemoryRecurring(Part):
         if record is None or record.paused or record.next_fire_at != expected:
             return None
         recorded = [
-            _record(self._state, record.spec, fire, now, overlap=record.spec.overlap)
+            _record(self._state, name, fire, now, overlap=record.spec.overlap)
             for fire in fires
             if (name, fire.fire_at) not in self._state.fires
         ]
         last = max((fire.fire_at for fire in fires), default=record.last_fire_at)
-        self._state.schedules.put(name, _at(replace(record, last_fire_at=last), next_fire_at))
+        self._state.schedules.put(name, firing_at(replace(record, last_fire_at=last), next_fire_at))
         return recorded
 
     @atomic
@@ -129,56 +125,32 @@ class MemoryRecurring(Part):
 
     @atomic
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
-        record = self._state.schedules.get(name)
-        if record is None:
+        if name not in self._state.schedules:
             return None
         held = self._state.fires.get((name, fire.fire_at))
-        return (
-            held.record if held is not None else _record(self._state, record.spec, fire, now, overlap="ALLOW")
-        )
+        return held.record if held is not None else _record(self._state, name, fire, now, overlap=ALLOW)
 
 
-def _timetable(spec: ScheduleSpec) -> tuple[str, str, datetime | None, datetime | None]:
-    return spec.expression, spec.zone, spec.starts_at, spec.ends_at
-
-
-def _at(record: ScheduleRecord, next_fire_at: datetime | None) -> ScheduleRecord:
-    return replace(record, next_fire_at=next_fire_at, spec=replace(record.spec, next_fire_at=next_fire_at))
-
-
-def _record(state: State, schedule: ScheduleSpec, fire: Fire, now: datetime, *, overlap: str) -> FireRecord:
+def _record(state: State, name: str, fire: Fire, now: datetime, *, overlap: str) -> FireRecord:
     """Record one fire time, with its run or with the reason why there is none."""
-    job, reason = fire.spec, fire.reason
-    before = None if overlap == "ALLOW" else _latest_live_run(state, schedule.name)
-    if job is not None and before is not None and overlap == "SKIP":
-        job, reason = None, "overlap"
-    if job is not None:
-        reason = _insert_run(state, replace(job, schedule=schedule.name), before, now)
-    ran = job is not None and reason is None
-    record = FireRecord(
-        schedule=schedule.name,
-        fire_at=fire.fire_at,
-        outcome=FireOutcome.RUN if ran else FireOutcome.SKIPPED,
-        job_id=job.job_id if job is not None and ran else None,
-        reason=reason,
-    )
-    state.fires.put((schedule.name, fire.fire_at), FireRow(record=record, recorded_at=now))
+    unended = None if overlap == ALLOW else _latest_unended_run(state, name)
+    plan = plan_fire(name, fire, overlap=overlap, unended=unended)
+    record = _insert_run(state, name, fire, plan, now) if isinstance(plan, PlannedRun) else plan
+    state.fires.put((name, fire.fire_at), FireRow(record=record, recorded_at=now))
     return record
 
 
-def _insert_run(state: State, job: JobSpec, before: Row | None, now: datetime) -> str | None:
-    """Store a run, behind its predecessor if there is one; or why it was not stored."""
-    edges: list[Edge] = []
-    if before is not None:
-        job = replace(job, status=JobStatus.WAITING, needs=1)
-        edges = [Edge(parent_id=before.job_id, child_id=job.job_id, kind=EdgeKind.END)]
+def _insert_run(state: State, name: str, fire: Fire, plan: PlannedRun, now: datetime) -> FireRecord:
     try:
-        (answer,) = state.run(lambda: Submission(state, Effects(), now=now).store([job], edges=edges))
+        (answer,) = state.run(
+            lambda: InsertCall(state, Effects(), now=now).store([plan.spec], edges=plan.edges)
+        )
     except (BusinessKeyBusy, RunningHolder):
-        return "business_key_busy"  # a schedule must not stop for ever at one fire time
-    return None if answer.created else "duplicate"
+        return skipped_fire(name, fire, KEY_BUSY)  # a schedule must not stop for ever at one fire time
+    return ran_fire(name, fire, plan.spec.job_id) if answer.created else skipped_fire(name, fire, DUPLICATE)
 
 
-def _latest_live_run(state: State, name: str) -> Row | None:
-    rows = [state.jobs[job_id] for job_id in state.live_runs.of(name)]
-    return max(rows, key=lambda row: row.serial, default=None)
+def _latest_unended_run(state: State, name: str) -> UUID | None:
+    rows = [state.jobs[job_id] for job_id in state.unended_runs.of(name)]
+    latest = max(rows, key=lambda row: row.serial, default=None)
+    return None if latest is None else latest.job_id

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.model.composition import FireRecord, SignalSpec
-from ratchet.model.job import JobRecord, JobSpec, Progress, StreamKey
+from ratchet.model.job import JobFilter, JobRecord, JobSpec, Progress, StreamKey
 from ratchet.model.status import JobStatus
 
 
@@ -68,8 +68,8 @@ class Row(Struct, frozen=True, kw_only=True):
         return self.scheduled_at
 
     @property
-    def queue_place(self) -> tuple[int, int, tuple[datetime, int, UUID]] | None:
-        """(stream, priority, place within them) while it is PENDING."""
+    def queue_entry(self) -> tuple[int, int, tuple[datetime, int, UUID]] | None:
+        """(stream, priority, entry within that level) while it is PENDING."""
         if self.status is not JobStatus.PENDING:
             return None
         job_id = self.spec.job_id
@@ -92,6 +92,29 @@ class Row(Struct, frozen=True, kw_only=True):
     @property
     def tags(self) -> tuple[str, ...]:
         return tuple(sorted(set(self.spec.tags)))
+
+    def matches(self, where: JobFilter) -> bool:
+        """True where every criterion that is given holds. Times are compared as *after* <= t < *before*."""
+        spec = self.spec
+        return (
+            (self.archived_at is None or where.include_archived)
+            and (where.statuses is None or self.status in where.statuses)
+            and (where.tags is None or set(where.tags) <= set(spec.tags))
+            and (where.targets is None or spec.target in where.targets)
+            and (where.queue is None or self.stream.queue == where.queue)
+            and (where.types is None or spec.type in where.types)
+            and (where.priorities is None or spec.priority in where.priorities)
+            and (where.business_key is None or spec.business_key == where.business_key)
+            and (where.batch_id is None or spec.batch_id == where.batch_id)
+            and (where.parent_id is None or spec.parent_id == where.parent_id)
+            and (where.schedule is None or spec.schedule == where.schedule)
+            and (where.node_id is None or self.node_id == where.node_id)
+            and (where.created_after is None or self.created_at >= where.created_after)
+            and (where.created_before is None or self.created_at < where.created_before)
+            and (where.scheduled_after is None or self.due_at >= where.scheduled_after)
+            and (where.scheduled_before is None or self.due_at < where.scheduled_before)
+            and (where.error_contains is None or where.error_contains in (self.error or ""))
+        )
 
     def record(self) -> JobRecord:
         """The job as the contract shows it."""
@@ -142,6 +165,37 @@ class Row(Struct, frozen=True, kw_only=True):
         )
 
 
+# --- what jobs are looked up by -----------------------------------------------------------------
+
+
+def indexed_status(row: Row) -> JobStatus | None:
+    """Its status, unless it is in the archive."""
+    return row.status if row.archived_at is None else None
+
+
+def running_on(row: Row) -> str | None:
+    """The node that runs it."""
+    return row.node_id if row.status is JobStatus.RUNNING else None
+
+
+def unended_run_of(row: Row) -> str | None:
+    """The schedule of a run that has not ended."""
+    return row.spec.schedule if row.ended_as is None else None
+
+
+def awaited_signal(row: Row) -> str | None:
+    """The key of the signal that it waits for."""
+    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
+
+
+def may_expire(row: Row) -> bool | None:
+    """True where it has a deadline."""
+    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None
+
+
+# --- rows of other tables -----------------------------------------------------------------------
+
+
 class Reservation(Struct, frozen=True, kw_only=True):
     """Who has a business key. ``claim_id``: the job has ended, the code of this run has not."""
 
@@ -149,15 +203,6 @@ class Reservation(Struct, frozen=True, kw_only=True):
     reserved_at: datetime
     claim_id: UUID | None = None
     node_id: str | None = None
-
-
-class Permit(Struct, frozen=True, kw_only=True):
-    """One run that counts against a resource's limit."""
-
-    resource: str
-    job_id: UUID
-    claim_id: UUID
-    node_id: str
 
 
 class Limit(Struct, frozen=True, kw_only=True):

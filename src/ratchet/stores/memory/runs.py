@@ -1,4 +1,4 @@
-"""What runs hold while their code goes on (business keys, permits), and the row each leaves behind."""
+"""What runs hold while their code is running (business keys, permits), and the row that each leaves behind."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.cluster import PermitRecord, resources_of
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import Execution
-from ratchet.stores.memory.rows import Cost, Permit, Reservation, Row
+from ratchet.stores.memory.rows import Cost, Reservation, Row
 from ratchet.stores.memory.state import State
 
 
@@ -25,9 +26,9 @@ def reserve(state: State, row: Row, *, now: datetime) -> None:
     state.reservations.put(key, Reservation(job_id=row.job_id, reserved_at=now))
 
 
-def leave_key(state: State, row: Row, *, lingers: bool) -> None:
+def leave_key(state: State, row: Row, *, still_running: bool) -> None:
     """
-    Free the job's business key; where the code of one of its runs goes on, it stays taken until that ends.
+    Free the job's business key; where the code of one of its runs is still running, the key stays taken until that ends.
 
     That may be an earlier run: one that timed out, could not be stopped, and was retried or canceled since.
     """
@@ -35,26 +36,26 @@ def leave_key(state: State, row: Row, *, lingers: bool) -> None:
     held = None if key is None else state.reservations.get(key)
     if key is None or held is None or held.job_id != row.job_id:
         return
-    claim_id = row.claim_id if lingers else lingering_claim(state, row.job_id)
+    claim_id = row.claim_id if still_running else latest_still_running(state, row.job_id)
     if claim_id is None:
         state.reservations.remove(key)
     else:
-        node_id = row.node_id if lingers else state.lingering[row.job_id, claim_id]
+        node_id = row.node_id if still_running else state.still_running[row.job_id, claim_id]
         state.reservations.put(key, replace(held, claim_id=claim_id, node_id=node_id))
 
 
-def lingering_claim(state: State, job_id: UUID) -> UUID | None:
-    """The latest run of the job whose code goes on after its end on record; None: there is none."""
-    claims = (claim_id for (holder, claim_id), _ in state.lingering.items() if holder == job_id)
+def latest_still_running(state: State, job_id: UUID) -> UUID | None:
+    """The latest run of the job that has ended on record and whose code is still running; None: there is none."""
+    claims = (claim_id for (holder, claim_id), _ in state.still_running.items() if holder == job_id)
     return max(claims, key=lambda claim_id: claim_id.int, default=None)
 
 
-def leave_run(state: State, row: Row, *, lingers: bool) -> None:
-    """The job's run is over on record: free its permits, or remember that its code goes on."""
+def leave_run(state: State, row: Row, *, still_running: bool) -> None:
+    """The job's run has ended on record: free its permits, or remember that its code is still running."""
     if row.claim_id is None:
         return
-    if lingers:
-        state.lingering.put((row.job_id, row.claim_id), row.node_id or "")
+    if still_running:
+        state.still_running.put((row.job_id, row.claim_id), row.node_id or "")
     else:
         free_permits(state, row.job_id, row.claim_id)
 
@@ -62,19 +63,13 @@ def leave_run(state: State, row: Row, *, lingers: bool) -> None:
 def free_permits(state: State, job_id: UUID, claim_id: UUID) -> int:
     """Give back what a run holds of resources; how many permits that were."""
     row = state.jobs.get(job_id)
-    names = state.permits_of.groups() if row is None else resources_of(row)
+    names = state.permits_of.groups() if row is None else resources_of(row.stream)
     return sum(state.permits.remove((name, job_id, claim_id)) is not None for name in names)
-
-
-def resources_of(row: Row) -> list[str]:
-    """The resources of which a run of the job may hold a permit."""
-    names = dict.fromkeys(name for name in (row.stream.resource, row.stream.limit_key) if name is not None)
-    return list(names)
 
 
 def counted_resources_of(state: State, row: Row) -> list[str]:
     """The resources of which a new run of the job takes a permit: those that limit how many run at once."""
-    limits = ((name, state.limits.get(name)) for name in resources_of(row))
+    limits = ((name, state.limits.get(name)) for name in resources_of(row.stream))
     return [name for name, limit in limits if limit is not None and limit.concurrent is not None]
 
 
@@ -82,15 +77,15 @@ def count_running(state: State, name: str) -> None:
     """Give each run of a resource its permit: from now on the resource is limited, and they use it."""
     for row in state.running_with(name):
         if row.claim_id is not None and (key := (name, row.job_id, row.claim_id)) not in state.permits:
-            permit = Permit(
+            permit = PermitRecord(
                 resource=name, job_id=row.job_id, claim_id=row.claim_id, node_id=row.node_id or ""
             )
             state.permits.put(key, permit)
 
 
-def settle_holdings(state: State, job_id: UUID, claim_id: UUID) -> bool:
+def free_keys_and_permits(state: State, job_id: UUID, claim_id: UUID) -> bool:
     """The code of an ended run has really ended: free its permits and its key. False: that was known."""
-    if state.lingering.remove((job_id, claim_id)) is None:
+    if state.still_running.remove((job_id, claim_id)) is None:
         return False
     free_permits(state, job_id, claim_id)
     for key, held in _reservations_of(state, job_id):
@@ -109,12 +104,12 @@ def _reservations_of(state: State, job_id: UUID) -> list[tuple[str, Reservation]
 
 
 def _pass_on(state: State, key: str, held: Reservation) -> None:
-    """One run's code has ended: the key is free, unless that of another run of the job goes on."""
-    claim_id = lingering_claim(state, held.job_id)
+    """The code of one run has ended: free the key, unless the code of another run of the job is still running."""
+    claim_id = latest_still_running(state, held.job_id)
     if claim_id is None:
         state.reservations.remove(key)
     else:
-        node_id = state.lingering[held.job_id, claim_id]
+        node_id = state.still_running[held.job_id, claim_id]
         state.reservations.put(key, replace(held, claim_id=claim_id, node_id=node_id))
 
 

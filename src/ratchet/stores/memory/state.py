@@ -4,7 +4,7 @@ Everything the store remembers, and how calls change it: one at a time, whole or
 A call that raises is undone. A transaction (`MemoryStore.begin`) is the list of its operations:
 each is carried out to get its answer, undone again, and all are carried out together at the end.
 What an open transaction has written is locked until then, as rows are in a database: whoever else
-wants to write it waits, and claims pass it by.
+wants to write it waits, and claims skip it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,32 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, QueueRecord, StreamRecord
+from ratchet.model.cluster import (
+    BreakerRecord,
+    LockRecord,
+    NodeRecord,
+    PermitRecord,
+    QueueRecord,
+    StreamRecord,
+)
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
-from ratchet.model.job import Alert, Execution, LogEntry, StreamKey
+from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.spi.shield import undisturbed
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.rows import (
+    Cost,
+    FireRow,
+    Limit,
+    Reservation,
+    Row,
+    SignalRow,
+    awaited_signal,
+    indexed_status,
+    may_expire,
+    running_on,
+    unended_run_of,
+)
 from ratchet.stores.memory.tables import Group, Journal, Pending, RowName, Table
 from ratchet.stores.memory.values import check
 
@@ -89,13 +108,13 @@ class State:
 
     def _make_job_tables(self, journal: Journal) -> None:
         self.pending = Pending()
-        self.by_status: Group[UUID, Row, JobStatus] = Group(_status)
-        self.running_on: Group[UUID, Row, str] = Group(_running_on)
+        self.by_status: Group[UUID, Row, JobStatus] = Group(indexed_status)
+        self.running_on: Group[UUID, Row, str] = Group(running_on)
         self.by_root: Group[UUID, Row, UUID] = Group(lambda row: row.root_id)
         self.by_batch: Group[UUID, Row, UUID] = Group(lambda row: row.spec.batch_id)
-        self.live_runs: Group[UUID, Row, str] = Group(_live_run_of)
-        self.awaiting: Group[UUID, Row, str] = Group(_awaited_signal)
-        self.expiring: Group[UUID, Row, bool] = Group(_may_expire)
+        self.unended_runs: Group[UUID, Row, str] = Group(unended_run_of)
+        self.awaiting: Group[UUID, Row, str] = Group(awaited_signal)
+        self.expiring: Group[UUID, Row, bool] = Group(may_expire)
         self.jobs: Table[UUID, Row] = Table(
             "job",
             journal,
@@ -104,7 +123,7 @@ class State:
             self.running_on,
             self.by_root,
             self.by_batch,
-            self.live_runs,
+            self.unended_runs,
             self.awaiting,
             self.expiring,
         )
@@ -121,10 +140,12 @@ class State:
     def _make_other_tables(self, journal: Journal) -> None:
         self.reservations: Table[str, Reservation] = Table("business_key", journal)
         self.idempotency: Table[str, UUID] = Table("idempotency_key", journal)
-        # Runs that have ended on record while their code goes on, and the node it goes on at.
-        self.lingering: Table[tuple[UUID, UUID], str] = Table("lingering", journal)
-        self.permits_of: Group[tuple[str, UUID, UUID], Permit, str] = Group(lambda permit: permit.resource)
-        self.permits: Table[tuple[str, UUID, UUID], Permit] = Table("permit", journal, self.permits_of)
+        # Runs that have ended on record while their code is still running, and the node that runs it.
+        self.still_running: Table[tuple[UUID, UUID], str] = Table("still_running", journal)
+        self.permits_of: Group[tuple[str, UUID, UUID], PermitRecord, str] = Group(
+            lambda permit: permit.resource
+        )
+        self.permits: Table[tuple[str, UUID, UUID], PermitRecord] = Table("permit", journal, self.permits_of)
         self.limits: Table[str, Limit] = Table("limit", journal)
         self.breakers: Table[str, BreakerRecord] = Table("breaker", journal)
         self.batches_of: Group[UUID, BatchRecord, UUID] = Group(lambda batch: batch.parent_id)
@@ -291,17 +312,21 @@ class State:
         return stream_id
 
     def set_stream_aside(self, stream_id: int, now: datetime) -> None:
-        """Nobody gets this stream any more."""
+        """No new job gets this stream."""
         self.streams_used_at[stream_id] = now
         del self._stream_ids[self.streams[stream_id].key]
 
     def is_stream_aside(self, stream_id: int) -> bool:
-        """True where nobody gets this stream any more."""
+        """True where no new job gets this stream."""
         return self._stream_ids.get(self.streams[stream_id].key) != stream_id
 
     def delete_stream(self, stream_id: int) -> None:
         """Forget a stream that was set aside."""
         del self.streams[stream_id], self.streams_used_at[stream_id]
+
+    def matching(self, where: JobFilter) -> list[Row]:
+        """Every job that *where* describes, in no order."""
+        return [row for row in self.jobs.values() if row.matches(where)]
 
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""
@@ -309,7 +334,7 @@ class State:
         return [row for row in rows if resource in (row.stream.resource, row.stream.limit_key)]
 
     def backdated(self, stream_id: int) -> None:
-        """A job was put before the edge that claims of this stream have reached."""
+        """A job was stored that is due before those that claims of this stream have reached."""
         record = self.streams[stream_id]
         self.streams[stream_id] = StreamRecord(stream_id=stream_id, key=record.key, epoch=record.epoch + 1)
 
@@ -338,23 +363,3 @@ def atomic(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P]
         return self._state.run(lambda: method(self, *args, **kwargs))
 
     return call
-
-
-def _status(row: Row) -> JobStatus | None:
-    return row.status if row.archived_at is None else None
-
-
-def _running_on(row: Row) -> str | None:
-    return row.node_id if row.status is JobStatus.RUNNING else None
-
-
-def _live_run_of(row: Row) -> str | None:
-    return row.spec.schedule if row.ended_as is None else None
-
-
-def _awaited_signal(row: Row) -> str | None:
-    return row.spec.signal.key if row.spec.signal is not None and row.awaits_signal else None
-
-
-def _may_expire(row: Row) -> bool | None:
-    return True if row.expiry_due_at is not None or row.signal_due_at is not None else None

@@ -42,7 +42,7 @@ class MemoryStore(
     MemoryStreams,
 ):
     """
-    A `JobStore` that lives and dies with this object. What each method does is said in `ratchet.spi.store`.
+    A `JobStore` that lives and dies with this object. `ratchet.spi.store` says what each method does.
 
     Deterministic: the same calls give the same answers. It reads a clock only for `database_time`
     (*database_clock*, the machine's by default), and waits only where another thread's open

@@ -160,37 +160,37 @@ class Group(Generic[K, V, G]):
         return list(self._members)
 
 
-#: Where a PENDING job stands within its stream and priority.
-Place: TypeAlias = tuple[datetime, int, UUID]
+#: A PENDING job within its level: due time, id as a number, id.
+QueueEntry: TypeAlias = tuple[datetime, int, UUID]
 
 
 class Pending:
     """An index of the PENDING jobs: for each stream and priority, in order of (due time, id)."""
 
     def __init__(self) -> None:
-        self._streams: dict[int, dict[int, list[Place]]] = {}
+        self._streams: dict[int, dict[int, list[QueueEntry]]] = {}
 
     def follow(self, key: UUID, old: Row | None, new: Row | None) -> None:
-        before = None if old is None else old.queue_place
-        after = None if new is None else new.queue_place
+        before = None if old is None else old.queue_entry
+        after = None if new is None else new.queue_entry
         if before == after:
             return
         if before is not None:
-            stream, priority, place = before
-            places = self._streams[stream][priority]
-            del places[bisect_left(places, place)]
+            stream, priority, entry = before
+            level = self._streams[stream][priority]
+            del level[bisect_left(level, entry)]
         if after is not None:
-            stream, priority, place = after
-            insort(self._streams.setdefault(stream, {}).setdefault(priority, []), place)
+            stream, priority, entry = after
+            insort(self._streams.setdefault(stream, {}).setdefault(priority, []), entry)
 
-    def lines(self, stream_id: int) -> Iterator[tuple[int, list[Place]]]:
-        """(priority, places) of a stream; not to be changed."""
-        for priority, places in self._streams.get(stream_id, {}).items():
-            if places:
-                yield priority, places
+    def levels(self, stream_id: int) -> Iterator[tuple[int, list[QueueEntry]]]:
+        """(priority, entries) of a stream; not to be changed."""
+        for priority, level in self._streams.get(stream_id, {}).items():
+            if level:
+                yield priority, level
 
     def all(self) -> Iterator[UUID]:
         """Every PENDING job."""
-        for lines in self._streams.values():
-            for places in lines.values():
-                yield from (job_id for _, _, job_id in places)
+        for levels in self._streams.values():
+            for level in levels.values():
+                yield from (job_id for _, _, job_id in level)

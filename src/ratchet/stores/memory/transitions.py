@@ -12,18 +12,22 @@ from msgspec.structs import replace
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, ErrorRecord
 from ratchet.model.job import Progress
-from ratchet.model.status import JobStatus
-from ratchet.stores.memory.callbacks import insert_failure_callback
+from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.changes import Effects, change, enqueue, requeue, revive, settle_run
 from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.ends import Ended, cancel, cancel_all, fail, settle_edges
+from ratchet.stores.memory.finish import (
+    EndedJob,
+    cancel,
+    cancel_all,
+    fail,
+    insert_failure_callback,
+    settle_edges,
+)
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import reserve
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.values import check
-
-_EXPIRES = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING})
 
 
 class MemoryTransitions(Part):
@@ -63,7 +67,7 @@ class MemoryTransitions(Part):
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
         state = self._state
         rows = [state.jobs[job_id] for job_id in state.expiring.of(True)]
-        due = [(at, row) for row in rows if row.status in _EXPIRES and (at := _first_deadline(row)) <= now]
+        due = [(at, row) for row in rows if row.status in AT_REST and (at := _first_deadline(row)) <= now]
         due.sort(key=lambda item: (item[0], item[1].job_id.int))
         chosen = [row for _, row in due[:limit]]
         expired = [row for row in chosen if row.expiry_due_at is not None and row.expiry_due_at <= now]
@@ -82,7 +86,7 @@ class MemoryTransitions(Part):
         if row is None or row.archived_at is not None:
             return False
         if row.status in (JobStatus.PENDING, JobStatus.FAILED):
-            # it waits for nobody's code while it is paused: what it waited for at most is its due time
+            # while it is paused it does not wait for code of an earlier run: the latest end of that wait is its due time
             held = {"scheduled_at": row.due_at, "held_claim_id": None, "held_until": None}
             change(
                 self._state, row, Effects(), now=now, status=JobStatus.PAUSED, paused_from=row.status, **held
@@ -118,7 +122,7 @@ class MemoryTransitions(Part):
             if row.claim_id not in tokens and not state.is_locked(state.jobs, job_id):
                 requeue(state, row, Effects(), now=now, at=row.due_at)
                 returned.append(job_id)
-        for (job_id, claim_id), node in sorted(state.lingering.items(), key=lambda item: item[0][0].int):
+        for (job_id, claim_id), node in sorted(state.still_running.items(), key=lambda item: item[0][0].int):
             if node == node_id and claim_id not in tokens:
                 settle_run(state, job_id, claim_id, Effects(), now=now)
         return returned
@@ -186,8 +190,8 @@ def _first_deadline(row: Row) -> datetime:
 
 
 def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) -> list[CanceledJob]:
-    """Fail what has waited for its signal too long, but for what has ended meanwhile with one that has expired."""
-    ended: list[Ended] = []
+    """Fail jobs that waited too long for their signal, unless they ended meanwhile because another job expired."""
+    ended: list[EndedJob] = []
     for row in (state.jobs[job_id] for job_id in job_ids):
         if row.status is not JobStatus.WAITING or not row.awaits_signal or row.spec.signal is None:
             continue
@@ -206,6 +210,6 @@ def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) ->
         )
         fail(state, row, effects, error=error, reason="signal timeout", now=now)
         insert_failure_callback(state, row, error, reason="signal timeout", now=now)
-        ended.append(Ended(row.job_id, effects))
+        ended.append(EndedJob(row.job_id, effects))
     settle_edges(state, ended, now=now)
     return [job for one in ended for job in one.effects.canceled]

@@ -10,7 +10,7 @@ from ratchet.stores.memory.state import Part, State, atomic
 
 
 class MemoryWorkflows(Part):
-    """Edges and graphs; how ends settle edges is in `ends`."""
+    """Edges and graphs; `finish` settles edges."""
 
     @atomic
     def conditions_of(self, parent_id: UUID) -> list[Edge]:

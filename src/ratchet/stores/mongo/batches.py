@@ -1,4 +1,4 @@
-"""Batches in MongoDB; the counters that the end of a child moves are changed by the rules that end it."""
+"""Batches in MongoDB; the rules that end a child also count it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, is_complete
-from ratchet.stores.memory.ends import cancel, cancel_all
+from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.rows import Cost
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import BATCHES, COSTS
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import Link, link
+from ratchet.stores.mongo.documents.values import BATCHES, COSTS
 from ratchet.stores.mongo.jobs import retried
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.submit.submissions import load_submission
-from ratchet.stores.mongo.transaction.rules import Rules
-from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.mongo.submissions import load_submission
+from ratchet.stores.mongo.transaction.work import Rules, Work
 from ratchet.stores.validation import validate
 
 #: Children that one transaction cancels or retries.
@@ -35,36 +34,33 @@ _UNENDED: Final = [
 _NIL: Final = UUID(int=0)
 
 
-class MongoBatches:
+class MongoBatches(MongoPart):
     """Counts the children of batches and releases their parents."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def append_children(self, batch_id: UUID, specs: Sequence[JobSpec], *, now: datetime) -> bool:
         """Store more children of an unsealed batch and raise its total, in one transaction; False: sealed or gone."""
         for spec in specs:
             check_spec(spec)
-        self._database.streams.make(validate(specs, now=now))
+        self.database.streams.make(validate(specs, now=now))
 
         def work(work: Work) -> bool:
             load_submission(work, specs, (), None)
             return Rules(work).append_children(batch_id, specs, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def seal(self, batch_id: UUID, *, now: datetime) -> bool:
         """No more children will come; completes the batch at once if all have ended. False: already sealed."""
-        return self._database.run(lambda work: Rules(work).seal(batch_id, now=now))
+        return self.database.run(lambda work: Rules(work).seal(batch_id, now=now))
 
     def batch(self, batch_id: UUID) -> BatchRecord | None:
         """The counters; None if there is no such batch."""
-        found = self._database.read(lambda c: c[Names.BATCHES].find_one({"_id": batch_id}))
+        found = self.database.read(lambda c: c[Names.BATCHES].find_one({"_id": batch_id}))
         return None if found is None else BATCHES.value(found)
 
     def batches(self, *, limit: int = 50) -> list[BatchRecord]:
         """The newest batches."""
-        return self._database.read(
+        return self.database.read(
             lambda c: [BATCHES.value(one) for one in c[Names.BATCHES].find().sort("_id", -1).limit(limit)]
         )
 
@@ -73,7 +69,7 @@ class MongoBatches:
         open_ones = {"finished_at": None, "sealed": True}
         ended = {"$add": ["$completed", "$failed", "$canceled"]}
         complete = {**open_ones, "$expr": {"$gte": [ended, "$total"]}}
-        return self._database.read(
+        return self.database.read(
             lambda c: [
                 record
                 for one in c[Names.BATCHES].find(complete).sort("_id", 1).limit(limit)
@@ -84,7 +80,7 @@ class MongoBatches:
     def unsealed(self, *, limit: int = 100) -> list[BatchRecord]:
         """Batches to which more children may come, oldest first."""
         growing = {"sealed": False}
-        return self._database.read(
+        return self.database.read(
             lambda c: [
                 BATCHES.value(one) for one in c[Names.BATCHES].find(growing).sort("_id", 1).limit(limit)
             ]
@@ -92,14 +88,14 @@ class MongoBatches:
 
     def finish(self, batch_id: UUID, *, now: datetime) -> bool:
         """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
-        return self._database.run(lambda work: Rules(work).finish(batch_id, now=now))
+        return self.database.run(lambda work: Rules(work).finish(batch_id, now=now))
 
     def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
         """
         Cancel every child that has not ended and the parent; the batch is sealed.
 
         The parent goes first, so that the last child cannot release it. Children go in portions, each
-        in a transaction of its own: called again, it goes on where it was interrupted.
+        in a transaction of its own: called again, it continues where it was interrupted.
         """
         check((now, reason), "the reason")
 
@@ -113,7 +109,7 @@ class MongoBatches:
             Rules(work).seal(batch_id, now=now)
             return effects.canceled
 
-        canceled = self._database.run(stop)
+        canceled = self.database.run(stop)
         if canceled is None:
             return []
         after: UUID | None = _NIL
@@ -126,9 +122,9 @@ class MongoBatches:
                 unended = [row for row in rows if row.ended_as is None]
                 return cancel_all(work, unended, reason=reason, now=now), ids[-1] if ids else None
 
-            more, after = self._database.run(portion)
+            more, after = self.database.run(portion)
             canceled += more
-        self.finish(batch_id, now=now)  # a batch without children has nobody else to finish it
+        self.finish(batch_id, now=now)  # no child will finish a batch that has none
         return canceled
 
     def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
@@ -143,7 +139,7 @@ class MongoBatches:
                 work.load_jobs(ids)
                 return sum(retried(work, job_id, now) for job_id in ids), ids[-1] if ids else None
 
-            more, after = self._database.run(portion)
+            more, after = self.database.run(portion)
             done += more
         return done
 
@@ -164,7 +160,7 @@ class MongoBatches:
                 runs=cost.runs,
             )
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
 
 def _children(work: Work, batch_id: UUID, after: UUID, statuses: list[str]) -> list[UUID]:

@@ -1,8 +1,8 @@
 """
 Claims in MongoDB: which jobs are due, in which order, and whose they are.
 
-Heads of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
-are still PENDING, and a read by the token says which they were: no transaction, and nobody waits. Jobs
+The first jobs of the streams are merged here, then one `update_many` by ids writes the claim's token on those that
+are still PENDING, and a read by the token says which they were. There is no transaction, and no node waits for another. Jobs
 whose resource has permits are claimed in a short transaction beside it, which counts and takes them.
 """
 
@@ -19,80 +19,74 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.cluster import PermitRecord, resources_of
 from ratchet.model.errors import CommitUnknown, Conflict
+from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.spi.store.claims import JobClaimStore
+from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.permits import Allowances, breaker_closes
-from ratchet.stores.memory.rows import Permit, Row
+from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import counted_resources_of
 from ratchet.stores.memory.values import check
-from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch, Chosen, branches_of, choose
-from ratchet.stores.mongo.claiming.fairness import Tenants, first_due
+from ratchet.stores.mongo.claiming.claim_order import Chosen, choose, levels_of
+from ratchet.stores.mongo.claiming.fairness import KnownLevels, first_due
 from ratchet.stores.mongo.claiming.gates import (
-    BATCH,
-    BRANCHES,
+    LEVELS,
     Gates,
-    absorb_heads,
+    absorb_jobs,
     depth_of,
-    head_stages,
+    first_job_stages,
     read_gates,
     read_on,
-    resources_of,
 )
-from ratchet.stores.mongo.claiming.reasons import Reason, reasons
+from ratchet.stores.mongo.claiming.reasons import reasons
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import Database, MongoPart
 from ratchet.stores.mongo.documents.jobs import body_of
 from ratchet.stores.mongo.documents.values import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
-from ratchet.stores.mongo.finish.ties import TIES
-from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.schema import BATCH, Names
 from ratchet.stores.mongo.transaction.work import Work
 
-#: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then passes it by.
-PATIENCE: Final = 0.25
+#: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then skips the job.
+LOCKED_JOB_WAIT: Final = 0.25
 AVOIDED: Final = 2.0
-#: How many such jobs one claim may meet before it is content with what it has.
+#: After so many such jobs a claim takes what it has.
 BLOCKED: Final = 4
-#: How often a claim looks whose jobs were all taken by others while it reached for them.
+#: How often a claim looks again where other processes took all the jobs that it had chosen.
 RACES: Final = 3
-#: Seconds that claims of one limit go on trying to be the one that counts.
-PERMIT_PATIENCE: Final = 1.0
+#: Seconds for which a claim is tried again when others take permits of the same limits.
+PERMIT_RETRIES: Final = 1.0
 
 _TYPES: Final = {kind.value: kind for kind in JobType}
 _PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
 #: What a claim reads of its jobs: all but what it has just written itself.
-_FULL: Final = dict.fromkeys(("claim_id", "claimed_at", "node_id", "rev"), 0)
-_LIGHT: Final = dict.fromkeys(
-    ("stream_id", "type", "priority", "due_at", "attempts", "crashes", "max_retries", "timeout", *TIES), 1
-)
+_CLAIMED: Final = dict.fromkeys(("claim_id", "claimed_at", "node_id", "rev"), 0)
 
 #: A claimed job, and when a rate lets it start; None: at once.
 Held = tuple[Document, datetime | None]
 
 
-class MongoClaims:
+class MongoClaims(MongoPart, JobClaimStore):
     """Takes due jobs for one node, atomically."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._turn = threading.Lock()  # threads of one process would only reach for the same jobs
+        super().__init__(database)
+        self._avoiding = threading.Lock()
+        self._claiming = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
-        self._tenants: dict[Any, Tenants] = {}  # where open streams have fairness keys, or are many
+        self._known_levels: dict[Any, KnownLevels] = {}  # where open streams have fairness keys, or are many
         self._avoided: dict[UUID, float] = {}
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
             ClaimedJob(claim=_claim(document, request, now, start_at), body=self._body(document))
-            for document, start_at in self._claim(request, now, _FULL)
+            for document, start_at in self._claim(request, now)
         ]
-
-    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
-        """The same claim without reading bodies; load them with `bodies`."""
-        return [_claim(one, request, now, start_at) for one, start_at in self._claim(request, now, _LIGHT)]
 
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
@@ -102,7 +96,7 @@ class MongoClaims:
         def ask(collections: Collections) -> list[Document]:
             return list(collections[Names.JOBS].find(query))
 
-        found = self._database.read(ask) if claims else []
+        found = self.database.read(ask) if claims else []
         return {one["_id"]: self._body(one) for one in found if (one["_id"], one["claim_id"]) in held}
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
@@ -110,7 +104,7 @@ class MongoClaims:
         check(now, "now")
 
         def ask(collections: Collections) -> list[datetime]:
-            gates = self._database.busy.gates(collections, request, now)
+            gates = self.database.streams_with_jobs.gates(collections, request, now)
             streams = {
                 stream_id: opens_at
                 for stream_id, key in gates.streams.items()
@@ -126,7 +120,7 @@ class MongoClaims:
                 found.append(max([time_of(document["due_at"]), *(at for at in opens if at is not None)]))
             return found
 
-        return min(self._database.read(ask), default=None)
+        return min(self.database.read(ask), default=None)
 
     def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
         """`next_due_at` of each request."""
@@ -134,99 +128,99 @@ class MongoClaims:
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]:
         """Job id to claim id of everything RUNNING under *node_id*."""
-        return self._database.read(lambda collections: claims_of(collections, node_id))
+        return self.database.read(lambda collections: claims_of(collections, node_id))
 
     def explain(self, job_id: UUID, *, now: datetime) -> list[Reason]:
         """Why a claim at *now* by a node that takes every lane and queue would not return this job."""
         check(now, "now")
-        return self._database.read(lambda collections: reasons(collections, self._database, job_id, now))
+        return self.database.read(lambda collections: reasons(collections, self.database, job_id, now))
 
     # --- the claim ------------------------------------------------------------------------------
 
-    def _claim(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
+    def _claim(self, request: ClaimRequest, now: datetime) -> list[Held]:
         check(now, "now")
         if request.limit <= 0:
             return []
-        with self._turn:
-            return self._claim_in_turn(request, now, fields)
+        with self._claiming:
+            return self._claim_again_if_raced(request, now)
 
-    def _claim_in_turn(self, request: ClaimRequest, now: datetime, fields: Document) -> list[Held]:
-        """Claims of other processes may have been faster with every job that was chosen: then look behind those."""
+    def _claim_again_if_raced(self, request: ClaimRequest, now: datetime) -> list[Held]:
+        """Claim; where other processes took all the jobs that were chosen, look at the next ones."""
         lost: set[UUID] = set()
         for _ in range(RACES):
-            held, chosen = self._claim_once(request, now, fields, lost)
+            held, chosen = self._claim_once(request, now, lost)
             if held or not chosen - lost:
                 return held
             lost |= chosen
         return []
 
     def _claim_once(
-        self, request: ClaimRequest, now: datetime, fields: Document, lost: Set[UUID]
+        self, request: ClaimRequest, now: datetime, lost: Set[UUID]
     ) -> tuple[list[Held], Set[UUID]]:
         """What was claimed, and which jobs without limits were chosen; not those that were *lost* before."""
-        chosen, gates = self._database.read(lambda c: self._choose(c, request, now, lost))
+        chosen, gates = self.database.read(lambda c: self._choose(c, request, now, lost))
         free: list[UUID] = []
         gated: list[UUID] = []
         counted = {
             stream_id: bool(resources_of(gates.streams[stream_id]) or gates.limits_of(stream_id))
-            for stream_id in {branch.stream_id for _, branch in chosen}
+            for stream_id in {level.stream_id for _, level in chosen}
         }
-        for rank, branch in chosen:
-            (gated if counted[branch.stream_id] else free).append(rank[2])
-        held: list[Held] = [(one, None) for one in self._take(free, request, now, fields)] if free else []
+        for rank, level in chosen:
+            (gated if counted[level.stream_id] else free).append(rank[2])
+        held: list[Held] = [(one, None) for one in self._take(free, request, now)] if free else []
         if gated:
-            held += self._take_with_permits(gated, request, now, fields)
-        self._database.ties.claimed(one for one, _ in held)
-        place = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
-        return sorted(held, key=lambda found: place[found[0]["_id"]]), set(free)
+            held += self._take_with_permits(gated, request, now)
+        self.database.linked_jobs.claimed(one for one, _ in held)
+        order = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
+        return sorted(held, key=lambda found: order[found[0]["_id"]]), set(free)
 
     def _choose(
         self, collections: Collections, request: ClaimRequest, now: datetime, lost: Set[UUID]
     ) -> tuple[Chosen, Gates]:
-        """What the claim should take, mostly in one round trip: the guess which streams are open is mostly right."""
+        """What the claim should take, mostly in one round trip: it guesses which streams are open, and is mostly right."""
         kind = (request.lane, request.suspects, request.queues, request.parked_targets)
         avoided = self._avoid() | lost
-        busy = self._database.busy
-        tenants = self._tenants.setdefault(kind, Tenants()) if busy.are_many else self._tenants.get(kind)
-        if tenants is not None:
-            chosen, gates = tenants.choose(collections, request, now, avoided, busy)
-            busy.met(len(gates.streams))
-            for _, branch in chosen:
-                self._database.streams.knows(branch.stream_id, gates.streams[branch.stream_id])
+        streams_with_jobs = self.database.streams_with_jobs
+        if streams_with_jobs.are_many:
+            self._known_levels.setdefault(kind, KnownLevels())
+        known_levels = self._known_levels.get(kind)
+        if known_levels is not None:
+            chosen, gates = known_levels.choose(collections, request, now, avoided, streams_with_jobs)
+            streams_with_jobs.count_read(len(gates.streams))
+            for _, level in chosen:
+                self.database.streams.knows(level.stream_id, gates.streams[level.stream_id])
             return chosen, gates
         guessed = {
-            (branch.stream_id, branch.priority): branch
+            (level.stream_id, level.priority): level
             for stream_id in self._open.get(kind, ())
-            for branch in branches_of(stream_id)
+            for level in levels_of(stream_id)
         }
         depth = depth_of(len(guessed), request.limit)
-        ahead = [(branch, depth) for branch in guessed.values()]
-        gates, documents = read_gates(collections, request, now, head_stages(ahead, now, avoided))
-        if busy.met(len(gates.streams)):
+        ahead = [(level, depth) for level in guessed.values()]
+        gates, documents = read_gates(collections, request, now, first_job_stages(ahead, now, avoided))
+        if streams_with_jobs.count_read(len(gates.streams)):
             return self._choose(collections, request, now, lost)
-        absorb_heads(ahead, documents, request.boost_interval, now)
+        absorb_jobs(ahead, documents, request.boost_interval, now)
         streams = gates.open_streams(request)
         if any(gates.streams[stream_id].fairness_key is not None for stream_id in streams):
-            self._tenants[kind] = Tenants()
+            self._known_levels[kind] = KnownLevels()
             return self._choose(collections, request, now, lost)
-        self._open[kind] = streams if len(streams) * len(PRIORITIES) <= BRANCHES else []
+        self._open[kind] = streams if len(streams) * len(PRIORITIES) <= LEVELS else []
         for stream_id in streams:
-            self._database.streams.knows(stream_id, gates.streams[stream_id])
-        candidates = gates.branches(streams)
-        for branch in candidates:
-            if (known := guessed.get((branch.stream_id, branch.priority))) is not None:
-                branch.ranks, branch.ended = known.ranks, known.ended
+            self.database.streams.knows(stream_id, gates.streams[stream_id])
+        candidates = gates.levels(streams)
+        for level in candidates:
+            if (known := guessed.get((level.stream_id, level.priority))) is not None:
+                level.ranks, level.ended = known.ranks, known.ended
 
-        def read(wanted: Sequence[Branch], share: int) -> None:
+        def read(wanted: Sequence[Level], share: int) -> None:
             read_on(collections, wanted, request, now, avoided, share)
 
-        allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
+        allowances = {name: gates.allowance(name) for level in candidates for name in level.gates}
         return choose(candidates, request.limit, allowances, read), gates
 
-    def _take(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
-    ) -> list[Document]:
-        """Write the token on those of these jobs that are still there for the taking."""
+    def _take(self, ids: Sequence[UUID], request: ClaimRequest, now: datetime) -> list[Document]:
+        """Write the token on those of these jobs that are still PENDING and due."""
         taken = {
             "$set": {
                 "status": JobStatus.RUNNING.value,
@@ -240,10 +234,10 @@ class MongoClaims:
 
         def take(collections: Collections) -> list[Document]:
             # in a causal session the read waits until a majority has what the update wrote
-            with self._database.client().start_session(causal_consistency=True) as session:
-                return self._take_and_read(collections, ids, taken, request, now, fields, session)
+            with self.database.client().start_session(causal_consistency=True) as session:
+                return self._take_and_read(collections, ids, taken, request, now, session)
 
-        return self._database.write(take)
+        return self.database.write(take)
 
     def _take_and_read(
         self,
@@ -252,7 +246,6 @@ class MongoClaims:
         taken: Document,
         request: ClaimRequest,
         now: datetime,
-        fields: Document,
         session: ClientSession,
     ) -> list[Document]:
         held: list[Document] = []
@@ -261,18 +254,16 @@ class MongoClaims:
             due = {"_id": {"$in": left}, "status": _PENDING, "due_at": {"$lte": micros(now)}}
             whole = _update_many(collections, due, taken, session)
             mine = {"_id": {"$in": left}, "claim_id": request.claim_id}
-            held += collections[Names.JOBS].find(mine, fields, session=session, batch_size=BATCH)
+            held += collections[Names.JOBS].find(mine, _CLAIMED, session=session, batch_size=BATCH)
             got = {document["_id"] for document in held}
             left = [job_id for job_id in left if job_id not in got]
             if whole or not left:
                 break
-            self._avoid(left[:1])  # the server goes by ids, so this is the one it waited for
+            self._avoid(left[:1])  # the server takes them in the order of ids, so it waited for this one
             left = left[1:]
         return held
 
-    def _take_with_permits(
-        self, ids: Sequence[UUID], request: ClaimRequest, now: datetime, fields: Document
-    ) -> list[Held]:
+    def _take_with_permits(self, ids: Sequence[UUID], request: ClaimRequest, now: datetime) -> list[Held]:
         """Claim jobs of limited resources: permits are counted, taken and written in one transaction."""
 
         def work(work: Work) -> dict[UUID, datetime | None]:
@@ -293,25 +284,25 @@ class MongoClaims:
             return {row.job_id: start for row, start in zip(taken, starts, strict=True)}
 
         try:
-            starts = self._database.run(work, patience=PERMIT_PATIENCE)
+            starts = self.database.run(work, retry_for=PERMIT_RETRIES)
         except Conflict:
             return []  # other claims of the resource were faster, again and again
         if not starts:
             return []
         query = {"_id": {"$in": list(starts)}, "claim_id": request.claim_id}
-        found = self._database.read(lambda c: list(c[Names.JOBS].find(query, fields, batch_size=BATCH)))
+        found = self.database.read(lambda c: list(c[Names.JOBS].find(query, _CLAIMED, batch_size=BATCH)))
         return [(document, starts[document["_id"]]) for document in found]
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:
-        """Jobs that an open transaction has changed: claims pass them by for a moment."""
-        with self._lock:
+        """Jobs that an open transaction has changed: claims skip them for a moment."""
+        with self._avoiding:
             now = time.monotonic()
             self._avoided = {job_id: until for job_id, until in self._avoided.items() if until > now}
             self._avoided.update(dict.fromkeys(more, now + AVOIDED))
             return set(self._avoided)
 
     def _body(self, document: Document) -> JobBody:
-        return body_of(document, self._database.streams.key_of)
+        return body_of(document, self.database.streams.key_of)
 
 
 def claims_of(
@@ -336,7 +327,7 @@ def _update_many(collections: Collections, query: Document, update: Document, se
         "update": Names.JOBS,
         "updates": [{"q": query, "u": update, "multi": True}],
         "writeConcern": DURABLE.document,
-        "maxTimeMS": int(PATIENCE * 1000),
+        "maxTimeMS": int(LOCKED_JOB_WAIT * 1000),
     }
     try:
         answer = collections.database.command(command, codec_options=CODEC, session=session)
@@ -368,7 +359,9 @@ def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> Non
     }
     change(work, row, Effects(), now=now, **claim)
     for name in counted_resources_of(work, row):
-        permit = Permit(resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id)
+        permit = PermitRecord(
+            resource=name, job_id=row.job_id, claim_id=request.claim_id, node_id=request.node_id
+        )
         work.permits.assume_absent([(name, row.job_id, request.claim_id)])
         work.permits.put((name, row.job_id, request.claim_id), permit)
         work.touch(Names.LIMITS, name)

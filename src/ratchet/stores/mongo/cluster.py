@@ -1,4 +1,4 @@
-"""Nodes and locks in MongoDB: beats, rescue, goodbye."""
+"""Nodes and locks in MongoDB: beats, rescue, leaving."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ratchet.model.cluster import (
     NodeState,
     Rescue,
     dead_process,
+    new_node,
+    refuse_dead,
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.values import check
+from ratchet.stores.mongo.abandoned_transactions import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import LOCKS, NODES
-from ratchet.stores.mongo.documents.values import Document, length, micros
-from ratchet.stores.mongo.recover.abandoned import end_transactions, held_up
+from ratchet.stores.mongo.database import MongoPart
+from ratchet.stores.mongo.documents.values import LOCKS, NODES, Document, length, micros
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
-from ratchet.stores.mongo.transaction.rules import Rules
-from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.mongo.transaction.work import Rules, Work
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
@@ -41,35 +41,19 @@ _RUNNING: Final = JobStatus.RUNNING.value
 #: Seconds of conflicts after which a rescue goes on without the jobs that are in its way.
 _HELD_UP_AFTER: Final = 1.0
 
-#: How long after its end the server removes a lock that nobody gave back.
+#: How long after its end the server removes a lock that was not given back.
 _FORGOTTEN: Final = timedelta(days=1)
 
 
-class MongoCluster:
+class MongoCluster(MongoPart):
     """Nodes, and the locks they take."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- beats ----------------------------------------------------------------------------------
 
     def register(self, node: NodeSpec, *, now: datetime) -> None:
         """Create the node's document with beat 0, ACTIVE; one of the same incarnation is left alone."""
         check((now, node), "now")
-        record = NodeRecord(
-            node_id=node.node_id,
-            name=node.name,
-            host=node.host,
-            pid=node.pid,
-            version=node.version,
-            state=NodeState.ACTIVE,
-            beat=0,
-            beat_interval=node.beat_interval,
-            silence=node.silence,
-            started_at=now,
-            last_beat_at=now,
-            info=node.info,
-        )
+        record = new_node(node, now)
 
         def register(collections: Collections) -> None:
             try:
@@ -77,7 +61,7 @@ class MongoCluster:
             except DuplicateKeyError:
                 pass  # this very call, sent again after a lost answer
 
-        self._database.write(register)
+        self.database.write(register)
 
     def beat(
         self,
@@ -90,8 +74,8 @@ class MongoCluster:
         """
         Raise the beat counter and read back the node's claims, of *known* jobs or all; a DEAD or missing document is not changed.
 
-        The claims are read after the beat: a rescue that comes between has taken them all, and is told
-        by the next beat.
+        The claims are read after the beat. A rescue that comes between has taken them all, and the next beat
+        reports it.
         """
         check(now, "now")
 
@@ -107,7 +91,7 @@ class MongoCluster:
             claims = claims_of(collections, node_id, known)
             return BeatAnswer(alive=True, claims=claims, database_time=found["clock"])
 
-        return self._database.write(beat)
+        return self.database.write(beat)
 
     def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
         """Raise the counters of several nodes without reading claims; those that are alive."""
@@ -120,18 +104,15 @@ class MongoCluster:
                 return set()
             return {str(one["_id"]) for one in nodes.find(alive, {"_id": 1})}
 
-        return self._database.write(beat)
+        return self.database.write(beat)
 
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
         """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
         check(now, "now")
-        if state is NodeState.DEAD:
-            raise ValueError(
-                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
-            )
+        refuse_dead(state)
         living = {"_id": node_id, "state": {"$ne": _DEAD}}
         change = {"$set": {"state": state.value}}
-        return self._database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
+        return self.database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All nodes, by start time, with the number of jobs each is running; 0 where that is not asked for."""
@@ -144,11 +125,11 @@ class MongoCluster:
             running = _running(collections)
             return [replace(node, running=running.get(node.node_id, 0)) for node in found]
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def database_time(self) -> datetime:
         """The primary's clock."""
-        return self._database.clock()
+        return self.database.clock()
 
     # --- the end of nodes -----------------------------------------------------------------------
 
@@ -158,18 +139,18 @@ class MongoCluster:
         """
         Declare a node dead and take its work back, in one transaction.
 
-        A job that an open transaction has changed would refuse all of it. Where that goes on, such jobs
-        are found and left out, and had once that transaction is ended.
+        A job that an open transaction has changed makes the whole rescue fail. Where that does not end soon, the
+        rescue leaves such jobs out, and takes them back once that transaction has ended.
         """
         check(now, "now")
         seen = {"_id": node_id, "beat": seen_beat}
-        node = self._database.read(lambda c: c[Names.NODES].find_one(seen, {"state": 1}))
+        node = self.database.read(lambda c: c[Names.NODES].find_one(seen, {"state": 1}))
         is_dead = node is not None and node["state"] == _DEAD
         if node is None or (is_dead and not self._running_on(node_id)):
             return None
         self._make_suspect_streams(node_id)
 
-        def take_back(without: frozenset[UUID], patience: float) -> Rescue | None:
+        def take_back(without: frozenset[UUID], retry_for: float) -> Rescue | None:
             def work(work: Work) -> Rescue | None:
                 node = work.nodes.get(node_id)
                 if node is not None and node.beat == seen_beat:
@@ -178,50 +159,49 @@ class MongoCluster:
                     node_id, seen_beat=seen_beat, by=by, max_crashes=max_crashes, now=now, held_up=without
                 )
 
-            return self._database.run(work, patience=patience)
+            return self.database.run(work, retry_for=retry_for)
 
-        patience = self._database.PATIENCE
         try:
             rescue = take_back(self._held_up(node_id) if is_dead else frozenset(), _HELD_UP_AFTER)
         except Conflict:
-            rescue = take_back(self._held_up(node_id), patience)
+            rescue = take_back(self._held_up(node_id), self.database.RETRY_FOR)
         if rescue is not None and rescue.held_up and self._end_transactions_of(node_id):
-            rest = take_back(self._held_up(node_id), patience)
+            rest = take_back(self._held_up(node_id), self.database.RETRY_FOR)
             rescue = rescue if rest is None else rescue.followed_by(rest)
         return rescue if rescue is None or rescue.took or not is_dead else None
 
     def _held_up(self, node_id: str) -> frozenset[UUID]:
-        return held_up(self._database, self._running_on(node_id))
+        return held_up(self.database, self._running_on(node_id))
 
     def _running_on(self, node_id: str) -> list[UUID]:
         running = {"node_id": node_id, "status": _RUNNING}
-        return self._database.read(lambda c: [one["_id"] for one in c[Names.JOBS].find(running, {"_id": 1})])
+        return self.database.read(lambda c: [one["_id"] for one in c[Names.JOBS].find(running, {"_id": 1})])
 
     def _end_transactions_of(self, node_id: str) -> bool:
         """End what the process of a dead node has left open, where that can be done; True if there was something."""
         process = dead_process(node_id, self.nodes())
-        return process is not None and end_transactions(self._database, process)
+        return process is not None and end_transactions(self.database, process)
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living document."""
 
         def ask(collections: Collections) -> list[str]:
             holders = set(_running(collections))
-            holders |= set(collections[Names.LINGERING].distinct("node_id"))
+            holders |= set(collections[Names.STILL_RUNNING].distinct("node_id"))
             alive = collections[Names.NODES].find({"state": {"$ne": _DEAD}}, {"_id": 1})
             return sorted(holders - {one["_id"] for one in alive})
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the document."""
+        """A node leaves: hand back what is still RUNNING (uncounted), free what waits for its code, remove the document."""
         check(now, "now")
 
         def work(work: Work) -> int:
             _load_running(work, node_id)
             return Rules(work).deregister(node_id, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD documents older than *before*, unless a late claim has left jobs with them."""
@@ -237,15 +217,15 @@ class MongoCluster:
             free = [node_id for node_id in dead if node_id not in holding]
             return collections[Names.NODES].delete_many({"_id": {"$in": free}, **old}).deleted_count
 
-        return self._database.write(purge)
+        return self.database.write(purge)
 
     def _make_suspect_streams(self, node_id: str) -> None:
         """Before the transaction: a stream is made outside of it."""
         crashed = {"node_id": node_id, "status": _RUNNING, "crashes": {"$gte": SUSPECT_AFTER - 1}}
-        ids = self._database.read(lambda c: c[Names.JOBS].distinct("stream_id", crashed))
-        streams = self._database.streams
+        ids = self.database.read(lambda c: c[Names.JOBS].distinct("stream_id", crashed))
+        streams = self.database.streams
         streams.make(
-            self._database.read(lambda _: {replace(streams.key_of(one), suspect=True) for one in ids})
+            self.database.read(lambda _: {replace(streams.key_of(one), suspect=True) for one in ids})
         )
 
     # --- locks ----------------------------------------------------------------------------------
@@ -270,16 +250,16 @@ class MongoCluster:
                 return False  # it is held
             return True
 
-        return self._database.write(acquire)
+        return self.database.write(acquire)
 
     def release_lock(self, name: str, *, token: UUID) -> bool:
         """Give the lock back, if *token* still holds it."""
         held = {"_id": name, "token": token}
-        return self._database.write(lambda c: c[Names.LOCKS].delete_one(held).deleted_count > 0)
+        return self.database.write(lambda c: c[Names.LOCKS].delete_one(held).deleted_count > 0)
 
     def lock(self, name: str) -> LockRecord | None:
         """Who holds the lock; a read, so that an idle node writes nothing."""
-        found = self._database.read(lambda c: c[Names.LOCKS].find_one({"_id": name}))
+        found = self.database.read(lambda c: c[Names.LOCKS].find_one({"_id": name}))
         return None if found is None else LOCKS.value(found)
 
 

@@ -67,7 +67,7 @@ class Connections:
         self._own_name = f"ratchet {self.name}"
         self._lock = threading.RLock()
         self._client: Client | None = None
-        self._guests: Client | None = None
+        self._callers: Client | None = None
         self._process: int | None = None
         self._collections: Collections | None = None
 
@@ -75,21 +75,21 @@ class Connections:
         """The driver's client of this process; connections are made when they are needed."""
         with self._lock:
             if self._client is None or self._process != os.getpid():
-                self._guests = None
+                self._callers = None
                 self._client = self.make_client()
                 self._collections = Collections(self._database_of(self._client))
                 self._process = os.getpid()
             return self._client
 
-    def _guest_client(self) -> Client:
+    def _caller_client(self) -> Client:
         """The client of transactions that run users' code: these may be idle for long, ours may not."""
         with self._lock:
             self.client()
-            if self._guests is None:
-                self._guests = self.make_client(appname=self.guest_name(process_name()))
-            return self._guests
+            if self._callers is None:
+                self._callers = self.make_client(appname=self.caller_client_name(process_name()))
+            return self._callers
 
-    def guest_name(self, process: str) -> str | None:
+    def caller_client_name(self, process: str) -> str | None:
         """What that client of a process is called on the server; None where the URL has a name for all."""
         return None if "appname" in self._given else f"{self._own_name} transaction {process}"
 
@@ -131,8 +131,8 @@ class Connections:
     def close(self) -> None:
         """Free every connection; the next call opens new ones."""
         with self._lock:
-            clients = [client for client in (self._client, self._guests) if client is not None]
-            self._client = self._guests = self._collections = None
+            clients = [client for client in (self._client, self._callers) if client is not None]
+            self._client = self._callers = self._collections = None
         for client in clients if self._process == os.getpid() else ():
             client.close()
 

@@ -34,8 +34,10 @@ from ratchet.model.errors import (
 )
 from ratchet.model.options import Options
 from ratchet.spi.shield import bracketed, undisturbed
-from ratchet.stores.mongo.claiming.many_streams import BusyStreams
+from ratchet.stores.mongo.abandoned_transactions import end_idle_transactions
+from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
+from ratchet.stores.mongo.documents.stream_registry import StreamRegistry
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
     ConnectionLost,
@@ -43,8 +45,7 @@ from ratchet.stores.mongo.errors import (
     is_conflict,
     translated,
 )
-from ratchet.stores.mongo.finish.ties import Ties
-from ratchet.stores.mongo.streams import StreamRegistry
+from ratchet.stores.mongo.successes import LinkedJobs
 from ratchet.stores.mongo.transaction.work import Work
 
 T = TypeVar("T")
@@ -68,21 +69,22 @@ class Database(Connections):
     #: How often *work* is tried when other transactions win.
     TRIES = 40
     #: Seconds after which no further try begins.
-    PATIENCE = 10.0
-    #: Seconds of conflicts after which somebody may have died with his transaction open.
+    RETRY_FOR = 10.0
+    #: Seconds of conflicts after which a process may have died with its transaction open.
     SUSPICIOUS = 1.0
-    #: Seconds that a transaction of ours is never idle between two of its statements.
+    #: Seconds of idleness between two statements that a transaction of ours never reaches.
     ABANDONED = 3.0
 
     def __init__(self, url: str, options: Options) -> None:
         super().__init__(url, options)
+        self.notify = options.notify  # wake other nodes with the commit of a caller's transaction
         self._swept_at = 0.0
         self._prepare: Callable[[], object] | None = None
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
         self.streams = StreamRegistry(self)
-        self.busy = BusyStreams(self.streams)
-        self.ties = Ties()
+        self.streams_with_jobs = StreamsWithJobs(self.streams)
+        self.linked_jobs = LinkedJobs()
 
     def close(self) -> None:
         """Free every connection; the next call opens new ones."""
@@ -118,32 +120,26 @@ class Database(Connections):
     # --- work -----------------------------------------------------------------------------------
 
     def run(
-        self, work: Callable[[Work], T], *, within: object | None = None, patience: float = PATIENCE
+        self, work: Callable[[Work], T], *, within: object | None = None, retry_for: float = RETRY_FOR
     ) -> T:
         """
         What *work* returns, after its one transaction has committed; it may be called several times.
 
         With *within* it runs in the caller's transaction: once, and nothing is committed. `Conflict`
         when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
-        `CommitUnknown` when nobody knows whether the commit was made.
+        `CommitUnknown` when it is not known whether the commit was made.
         """
         with undisturbed():
             self._ready()
             if within is not None:
-                return self._join(work, enlisted(within))
-            return self._try(lambda: self._transact(work), patience)
+                return self._join(work, caller_session(within))
+            return self._try(lambda: self._transact(work), retry_for)
 
     def read(self, query: Callable[[Collections], T]) -> T:
         """What *query* returns; it reads what a majority has, and may be called twice."""
         with undisturbed():
             self._ready()
-            return self._try(lambda: self._ask(query), self.PATIENCE)
-
-    def look(self, work: Callable[[Work], T]) -> T:
-        """What *work* returns, which only reads, and not in one snapshot."""
-        with undisturbed():
-            self._ready()
-            return self._try(lambda: self._ask(lambda _: work(Work(self, None))), self.PATIENCE)
+            return self._try(lambda: self._ask(query), self.RETRY_FOR)
 
     def write(self, change: Callable[[Collections], T]) -> T:
         """What *change* returns: one statement that is whole by itself. `CommitUnknown` where its answer was lost."""
@@ -157,7 +153,7 @@ class Database(Connections):
     def unprepared(self, change: Callable[[Collections], T]) -> T:
         """The same before the schema is there; safe to repeat."""
         self._refuse_standalone()
-        return self._try(lambda: self._ask(change), self.PATIENCE)
+        return self._try(lambda: self._ask(change), self.RETRY_FOR)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[ClientSession]:
         """
@@ -171,9 +167,9 @@ class Database(Connections):
     def _begin(self, within: object | None) -> Iterator[ClientSession]:
         self._ready()
         if within is not None:
-            yield enlisted(within)
+            yield caller_session(within)
             return
-        with self._guest_client().start_session(causal_consistency=False) as session:
+        with self._caller_client().start_session(causal_consistency=False) as session:
             self._start(session)
             try:
                 yield session
@@ -269,7 +265,7 @@ class Database(Connections):
                 log.info("the answer to a commit was lost; asking again")
                 time.sleep(random.uniform(0.01, 0.1))
 
-    def _try(self, attempt: Callable[[], T], patience: float) -> T:
+    def _try(self, attempt: Callable[[], T], retry_for: float) -> T:
         reconnected = False
         started = time.monotonic()
         for tries in range(1, self.TRIES + 1):
@@ -277,11 +273,11 @@ class Database(Connections):
                 return attempt()
             except Conflict:
                 waited = time.monotonic() - started
-                if tries == self.TRIES or waited > patience:
+                if tries == self.TRIES or waited > retry_for:
                     raise
                 if waited > self.SUSPICIOUS:
                     self._end_abandoned()
-                # full jitter: two transactions that met once should not meet again
+                # full jitter: two transactions that conflicted once should not do so again
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
                 # not after a server that does not answer at all: the driver has waited and tried again already
@@ -305,22 +301,24 @@ class Database(Connections):
             return
         self._swept_at = time.monotonic()
         idle = {
-            "type": "idleSession",
             "appName": self._own_name,
             "transaction.timeInactiveMicros": {"$gt": int(self.ABANDONED * 1_000_000)},
         }
-        admin = self.client().admin
         try:
-            with admin.aggregate([{"$currentOp": {"idleSessions": True}}, {"$match": idle}]) as found:
-                sessions = [{"id": one["lsid"]["id"]} for one in found]
-            if sessions:
-                log.warning("%d transactions of processes that have died are aborted", len(sessions))
-                admin.command("killSessions", sessions, codec_options=CODEC)
+            if ended := end_idle_transactions(self.client(), idle):
+                log.warning("%d transactions of processes that have died are aborted", ended)
         except PyMongoError as error:
             log.debug("abandoned transactions are left to the server: %s", error)
 
 
-def enlisted(within: object) -> ClientSession:
+class MongoPart:
+    """One noun of the store: methods over the database that all nouns share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+
+def caller_session(within: object) -> ClientSession:
     """The caller's session, if it is in a transaction."""
     if not isinstance(within, ClientSession):
         cls = type(within)

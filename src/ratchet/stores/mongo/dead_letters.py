@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.model.errors import InvalidJob
+from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import ALERTS
-from ratchet.stores.mongo.documents.search import places, query_of
-from ratchet.stores.mongo.documents.values import Document, micros, time_of
+from ratchet.stores.mongo.database import MongoPart
+from ratchet.stores.mongo.documents.search import collections_of, query_of
+from ratchet.stores.mongo.documents.values import ALERTS, Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 
 _LETTER = dict.fromkeys(
@@ -20,18 +19,15 @@ _LETTER = dict.fromkeys(
 )
 
 
-class MongoDeadLetters:
+class MongoDeadLetters(MongoPart):
     """Reads dead letters and alerts."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def dead_letters(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetter]:
         """FAILED jobs, latest failure first, each with its alerts."""
         wanted = where or JobFilter()
-        after = None if cursor is None else _position(cursor)
+        after = None if cursor is None else dead_letter_position(cursor)
 
         def ask(collections: Collections) -> Page[DeadLetter]:
             criteria: list[Document] = [
@@ -39,7 +35,7 @@ class MongoDeadLetters:
                 {"status": JobStatus.FAILED.value, "dead_lettered_at": {"$exists": True}},
             ]
             if after is not None:
-                at, job_id = after
+                at, job_id = micros(after[0]), after[1]
                 criteria.append(
                     {
                         "$or": [
@@ -50,30 +46,28 @@ class MongoDeadLetters:
                 )
             order = [("dead_lettered_at", -1), ("_id", -1)]
             found: list[Document] = []
-            for name in places(wanted):
+            for name in collections_of(wanted):
                 found += collections[name].find({"$and": criteria}, _LETTER).sort(order).limit(limit + 1)
             found.sort(key=lambda one: (one["dead_lettered_at"], one["_id"].int), reverse=True)
             page = found[:limit]
             alerts = _alerts_of(collections, [one["_id"] for one in page])
             letters = [_letter(one, alerts.get(one["_id"], [])) for one in page]
             more = letters and len(found) > limit
-            return Page(
-                letters, f"{letters[-1].failed_at.isoformat()} {letters[-1].job_id}" if more else None
-            )
+            return Page(letters, dead_letter_cursor(letters[-1]) if more else None)
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
         """The latest alerts, newest first."""
         query: Document = {} if since is None else {"created_at": {"$gte": micros(since)}}
         order = [("created_at", -1), ("_id", -1)]
-        return self._database.read(
+        return self.database.read(
             lambda c: [ALERTS.value(one) for one in c[Names.ALERTS].find(query).sort(order).limit(limit)]
         )
 
     def alerts_of(self, job_id: UUID) -> list[Alert]:
         """The alerts of one job, oldest first."""
-        return self._database.read(lambda c: _alerts_of(c, [job_id]).get(job_id, []))
+        return self.database.read(lambda c: _alerts_of(c, [job_id]).get(job_id, []))
 
 
 def _alerts_of(collections: Collections, job_ids: list[UUID]) -> dict[UUID, list[Alert]]:
@@ -97,11 +91,3 @@ def _letter(document: Document, alerts: list[Alert]) -> DeadLetter:
         crashes=document.get("crashes", 0),
         error_type=document.get("error_type"),
     )
-
-
-def _position(cursor: str) -> tuple[int, UUID]:
-    failed_at, _, job_id = cursor.partition(" ")
-    try:
-        return micros(datetime.fromisoformat(failed_at)), UUID(job_id)
-    except (ValueError, TypeError):
-        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None

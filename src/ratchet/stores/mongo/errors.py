@@ -76,7 +76,7 @@ def translated(error: Exception, *, unknown: bool = False) -> RatchetError:
 def is_conflict(error: Exception) -> bool:
     """True where the same work may succeed when it is done again from the start."""
     if isinstance(error, DuplicateKeyError):
-        return True  # somebody has stored it since this transaction looked
+        return True  # it was stored since this transaction looked
     if isinstance(error, BulkWriteError):
         codes = {one.get("code") for one in (error.details or {}).get("writeErrors", ())}
         if codes & {_WRITE_CONFLICT, _DUPLICATE_KEY}:

@@ -18,9 +18,8 @@ from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import RUNS
-from ratchet.stores.mongo.documents.values import Codec, Document, micros, time_of
+from ratchet.stores.mongo.database import Database, MongoPart
+from ratchet.stores.mongo.documents.values import RUNS, Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.work import Work
@@ -33,11 +32,11 @@ _DUPLICATE: Final = 11000
 _NIL: Final = UUID(int=0)
 
 
-class MongoHistory:
+class MongoHistory(MongoPart):
     """What jobs did, and where they go when they are done."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._archiving: Walk[UUID] = Walk()
         self._purging_runs: Walk[tuple[UUID, UUID]] = Walk()
 
@@ -45,7 +44,7 @@ class MongoHistory:
 
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         """The runs of a job, oldest first; with *uncounted* also crashed, handed-back and canceled ones."""
-        runs = self._database.read(
+        runs = self.database.read(
             lambda c: [RUNS.value(one) for one in c[Names.EXECUTIONS].find({"_id.job_id": job_id})]
         )
         found = [run for run in runs if run.counted or uncounted]
@@ -56,7 +55,7 @@ class MongoHistory:
         at = micros(before)
 
         def step(position: tuple[UUID, UUID] | None, room: int) -> Stretch[tuple[UUID, UUID]]:
-            runs, live = self._database.read(lambda c: _oldest_runs(c, position))
+            runs, live = self.database.read(lambda c: _oldest_runs(c, position))
             old = [
                 one["_id"]
                 for one in runs
@@ -64,7 +63,7 @@ class MongoHistory:
             ][:room]
             gone = {"_id": {"$in": old}}
             removed = (
-                self._database.write(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count)
+                self.database.write(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count)
                 if old
                 else 0
             )
@@ -88,7 +87,7 @@ class MongoHistory:
                     raise
 
         if lines:
-            self._database.write(append)
+            self.database.write(append)
 
     def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:
         """
@@ -114,7 +113,7 @@ class MongoHistory:
                 for entry in entries
             ]
 
-        return self._database.read(ask) if limit > 0 else []
+        return self.database.read(ask) if limit > 0 else []
 
     def purge_logs(self, *, before: datetime, limit: int) -> int:
         """Delete lines older than *before*; at most *limit*."""
@@ -125,7 +124,7 @@ class MongoHistory:
             ids = [one["_id"] for one in logs.find(old, {"_id": 1}).sort("at", 1).limit(limit)]
             return logs.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
 
-        return self._database.write(purge) if limit > 0 else 0
+        return self.database.write(purge) if limit > 0 else 0
 
     # --- archive --------------------------------------------------------------------------------
 
@@ -135,7 +134,7 @@ class MongoHistory:
 
         Not while a job that has not ended depends on them, their batch is open, or the dead letter
         that canceled them can still be retried. A walk in the order of ids: no index covers the
-        time at which a job ended, because it would make every success dearer.
+        time at which a job ended, because it would make every success more expensive.
         """
         check((now, before), "now")
         at = micros(before)
@@ -143,13 +142,13 @@ class MongoHistory:
         def step(position: UUID | None, room: int) -> Stretch[UUID]:
             fields = {"status": 1, "finished_at": 1, "created_at": 1}
             behind = {"_id": {"$gt": position or _NIL}}
-            jobs = self._database.read(
+            jobs = self.database.read(
                 lambda c: list(c[Names.JOBS].find(behind, fields).sort("_id", 1).limit(STEP))
             )
             old = [one["_id"] for one in jobs if one["status"] in _ENDED and one.get("finished_at", at) < at][
                 :room
             ]
-            removed = self._database.run(lambda work: _archive(work, old, now)) if old else 0
+            removed = self.database.run(lambda work: _archive(work, old, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
@@ -179,11 +178,11 @@ class MongoHistory:
             work.afterwards(Names.ARCHIVE, lambda c: c.delete_many({"_id": {"$in": ids}}, session=session))
             return len(ids)
 
-        return self._database.run(work) if limit > 0 else 0
+        return self.database.run(work) if limit > 0 else 0
 
     def oldest_created_at(self) -> datetime | None:
         """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""
-        first = self._database.read(
+        first = self.database.read(
             lambda c: list(c[Names.JOBS].find({}, {"created_at": 1}).sort("_id", 1).limit(STEP))
         )
         return time_of(min(one["created_at"] for one in first)) if first else None
@@ -191,7 +190,7 @@ class MongoHistory:
     def oldest_archived_at(self) -> datetime | None:
         """When the job that has been in the archive for longest came there; None: it is empty."""
         order = [("archived_at", 1), ("_id", 1)]
-        first = self._database.read(
+        first = self.database.read(
             lambda c: list(c[Names.ARCHIVE].find({}, {"archived_at": 1}).sort(order).limit(1))
         )
         return time_of(first[0]["archived_at"]) if first else None

@@ -11,34 +11,31 @@ from uuid import UUID
 from pymongo.collection import Collection
 
 from ratchet.model.clock import require_aware
+from ratchet.model.cursors import job_position
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page
-from ratchet.model.status import LIVE, JobStatus
+from ratchet.model.status import AT_REST, LIVE, JobStatus
 from ratchet.stores.memory.changes import Effects, change, outgoing
-from ratchet.stores.memory.ends import cancel, cancel_all
+from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import row_of
-from ratchet.stores.mongo.documents.search import places, position, query_of
+from ratchet.stores.mongo.documents.search import collections_of, query_of
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.work import Work
 
-_AT_REST: Final = (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
 _RESULT: Final = dict.fromkeys(
     ("status", "result", "result_truncated", "error", "error_type", "canceled_reason"), 1
 )
 
 
-class MongoJobs:
+class MongoJobs(MongoPart):
     """Reads, changes and deletes jobs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -52,7 +49,7 @@ class MongoJobs:
                     return self._record(document)
             return None
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
         """Status and outcome of many jobs in one query, two where some are archived."""
@@ -66,33 +63,33 @@ class MongoJobs:
                         found[document["_id"]] = _result(document)
             return found
 
-        return self._database.read(ask) if wanted else {}
+        return self.database.read(ask) if wanted else {}
 
     def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
         """One page of matching jobs, newest id first."""
-        after = None if cursor is None else position(cursor)
+        after = None if cursor is None else job_position(cursor)
 
         def ask(collections: Collections) -> Page[JobRecord]:
             query = query_of(collections, where)
             if after is not None:
                 query["_id"] = {"$lt": after}
             documents: list[Document] = []
-            for name in places(where):
+            for name in collections_of(where):
                 documents += collections[name].find(query).sort("_id", -1).limit(limit + 1)
             documents.sort(key=lambda document: document["_id"].int, reverse=True)
             page = [self._record(document) for document in documents[:limit]]
             return Page(page, str(page[-1].job_id) if page and len(documents) > limit else None)
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def count(self, where: JobFilter) -> int:
         """How many jobs match."""
 
         def ask(collections: Collections) -> int:
             query = query_of(collections, where)
-            return sum(collections[name].count_documents(query) for name in places(where))
+            return sum(collections[name].count_documents(query) for name in collections_of(where))
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs are in each status."""
@@ -102,16 +99,16 @@ class MongoJobs:
             found = {JobStatus(one["_id"]): int(one["jobs"]) for one in grouped}
             return {status: found.get(status, 0) for status in JobStatus}
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def _record(self, document: Document) -> JobRecord:
-        return row_of(document, self._database.streams.key_of).record()
+        return row_of(document, self.database.streams.key_of).record()
 
     # --- changing -------------------------------------------------------------------------------
 
     def delete(self, job_id: UUID) -> bool:
         """Remove a job that is not RUNNING and all that is known of it; what waits for it is canceled."""
-        now = self._database.clock()  # the contract gives no other; nothing is decided by it
+        now = self.database.clock()  # the contract gives no other; nothing is decided by it
 
         def work(work: Work) -> bool:
             work.load_jobs([job_id])
@@ -127,7 +124,7 @@ class MongoJobs:
             forget(work, [job_id])
             return True
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
@@ -136,12 +133,12 @@ class MongoJobs:
 
         def work(work: Work) -> bool:
             row = work.jobs.get(job_id)
-            if row is None or row.status not in _AT_REST:
+            if row is None or row.status not in AT_REST:
                 return False
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
@@ -160,7 +157,7 @@ class MongoJobs:
                 work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
             )
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
         """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
@@ -179,7 +176,7 @@ class MongoJobs:
                 after = ids[-1]
             return done
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def _oldest(
         self,
@@ -189,7 +186,7 @@ class MongoJobs:
         limit: int,
         after: UUID | None = None,
     ) -> list[UUID]:
-        query = query_of(self._database.collections(), where)
+        query = query_of(self.database.collections(), where)
         states = {status.value for status in statuses}
         if "status" in query:
             states &= set(query["status"]["$in"])
@@ -210,10 +207,10 @@ class MongoJobs:
             found = collections[Names.JOBS].find(old, {"_id": 1}).sort([("dead_lettered_at", 1), ("_id", 1)])
             return [one["_id"] for one in found.limit(2 * limit)]
 
-        ids = self._database.read(find)
+        ids = self.database.read(find)
         if not ids:
             return 0
-        now = self._database.clock()
+        now = self.database.clock()
 
         def work(work: Work) -> int:
             moved: list[UUID] = []
@@ -232,7 +229,7 @@ class MongoJobs:
                 )
             return len(moved)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     # --- tags -----------------------------------------------------------------------------------
 
@@ -247,7 +244,7 @@ class MongoJobs:
                 for one in collections[name].find(query, {"tags": 1})
             }
 
-        return self._database.read(ask) if job_ids else {}
+        return self.database.read(ask) if job_ids else {}
 
     def tag_counts(self, *, limit: int = 100) -> dict[str, int]:
         """How many jobs carry each tag, most used first."""
@@ -260,7 +257,7 @@ class MongoJobs:
             {"$sort": {"jobs": -1, "_id": 1}},
             {"$limit": limit},
         ]
-        found = self._database.read(lambda collections: list(collections[Names.JOBS].aggregate(pipeline)))
+        found = self.database.read(lambda collections: list(collections[Names.JOBS].aggregate(pipeline)))
         return {str(one["_id"]): int(one["jobs"]) for one in found}
 
 

@@ -10,17 +10,14 @@ from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Perm
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claiming.gates import find_holders
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import BREAKERS, LIMITS
+from ratchet.stores.mongo.database import MongoPart
+from ratchet.stores.mongo.documents.values import BREAKERS, LIMITS
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.rules import Rules
+from ratchet.stores.mongo.transaction.work import Rules
 
 
-class MongoPermits:
+class MongoPermits(MongoPart):
     """Limits and breakers."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def set_limit(
         self,
@@ -33,13 +30,13 @@ class MongoPermits:
     ) -> None:
         """Create or change a limit; what is None is left as it was."""
         check((now, name), "now")
-        self._database.run(
+        self.database.run(
             lambda work: Rules(work).set_limit(name, concurrent=concurrent, rate=rate, period=period, now=now)
         )
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
         """Forget a limit; jobs of the resource are no longer held back."""
-        return self._database.write(lambda c: c[Names.LIMITS].delete_one({"_id": name}).deleted_count > 0)
+        return self.database.write(lambda c: c[Names.LIMITS].delete_one({"_id": name}).deleted_count > 0)
 
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
@@ -62,29 +59,29 @@ class MongoPermits:
                 if not limit.name.startswith(BREAKER_GATE)
             ]
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
         """Who holds permits of a resource, the longest first, at most *limit*; those of a removed limit too."""
-        return self._database.read(lambda collections: find_holders(collections, name, limit))
+        return self.database.read(lambda collections: find_holders(collections, name, limit))
 
     def release_permits(self, claims: Sequence[JobClaim]) -> int:
         """Free the permits of these runs, by (job_id, claim_id)."""
         if not claims:
             return 0
         runs = [{"_id.job_id": claim.job_id, "_id.claim_id": claim.claim_id} for claim in claims]  # fence
-        return self._database.write(lambda c: c[Names.PERMITS].delete_many({"$or": runs}).deleted_count)
+        return self.database.write(lambda c: c[Names.PERMITS].delete_many({"$or": runs}).deleted_count)
 
     # --- breakers -------------------------------------------------------------------------------
 
     def breaker(self, service: str) -> BreakerRecord | None:
         """One breaker; None if it was never used."""
-        found = self._database.read(lambda c: c[Names.BREAKERS].find_one({"_id": service}))
+        found = self.database.read(lambda c: c[Names.BREAKERS].find_one({"_id": service}))
         return None if found is None else BREAKERS.value(found)
 
     def breakers(self) -> list[BreakerRecord]:
         """All breakers by service."""
-        return self._database.read(
+        return self.database.read(
             lambda c: [BREAKERS.value(one) for one in c[Names.BREAKERS].find().sort("_id", 1)]
         )
 
@@ -93,7 +90,7 @@ class MongoPermits:
     ) -> bool:
         """Store a breaker's state if its version still is *expected_version* (0: create)."""
         check((now, record), "now")
-        return self._database.run(
+        return self.database.run(
             lambda work: Rules(work).save_breaker(
                 record, expected_version=expected_version, now=now, probes=probes
             )

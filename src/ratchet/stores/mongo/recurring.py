@@ -9,35 +9,30 @@ from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, Schedule
 from ratchet.model.job import JobSpec
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import FIRES, SCHEDULES
-from ratchet.stores.mongo.documents.values import micros
+from ratchet.stores.mongo.database import MongoPart
+from ratchet.stores.mongo.documents.values import FIRES, SCHEDULES, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.submit.submissions import load_submission
-from ratchet.stores.mongo.transaction.rules import Rules
-from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.mongo.submissions import load_submission
+from ratchet.stores.mongo.transaction.work import Rules, Work
 from ratchet.stores.validation import validate
 
 
-class MongoRecurring:
+class MongoRecurring(MongoPart):
     """Schedules, and what became of their fire times."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
         """Create the schedule or change it to *spec*; equal specs change nothing."""
         check((now, spec), "now")
-        return self._database.run(lambda work: Rules(work).upsert_schedule(spec, now=now))
+        return self.database.run(lambda work: Rules(work).upsert_schedule(spec, now=now))
 
     def schedule(self, name: str) -> ScheduleRecord | None:
         """One schedule; None if there is none."""
-        found = self._database.read(lambda c: c[Names.SCHEDULES].find_one({"_id": name}))
+        found = self.database.read(lambda c: c[Names.SCHEDULES].find_one({"_id": name}))
         return None if found is None else SCHEDULES.value(found)
 
     def schedules(self) -> list[ScheduleRecord]:
         """All schedules by name."""
-        return self._database.read(
+        return self.database.read(
             lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find().sort("_id", 1)]
         )
 
@@ -50,22 +45,22 @@ class MongoRecurring:
             work.afterwards(Names.FIRES, lambda found: found.delete_many(fires, session=work.session))
             return removed
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def pause_schedule(self, name: str, *, now: datetime) -> bool:
         """Stop firing; True also if it was paused."""
-        return self._database.run(lambda work: Rules(work).pause_schedule(name, now=now))
+        return self.database.run(lambda work: Rules(work).pause_schedule(name, now=now))
 
     def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
-        return self._database.run(lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now))
+        return self.database.run(lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now))
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
         """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
         check(now, "now")
         due = {"next_fire_at": {"$lte": micros(now)}, "paused": {"$ne": True}}
         order = [("next_fire_at", 1), ("_id", 1)]
-        return self._database.read(
+        return self.database.read(
             lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find(due).sort(order).limit(limit)]
         )
 
@@ -85,7 +80,7 @@ class MongoRecurring:
 
         None: somebody else was faster, or the schedule is paused.
         """
-        runs = self._prepare(fires, now)
+        runs = self._prepare_runs(fires, now)
 
         def work(work: Work) -> list[FireRecord] | None:
             record = work.schedules.get(name)
@@ -98,11 +93,11 @@ class MongoRecurring:
                 name, expected=expected, fires=fires, next_fire_at=next_fire_at, now=now
             )
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def fires(self, name: str, *, limit: int = 50) -> list[FireRecord]:
         """The latest recorded fire times, newest first."""
-        return self._database.read(
+        return self.database.read(
             lambda c: [
                 FIRES.value(one).record
                 for one in c[Names.FIRES].find({"_id.schedule": name}).sort("_id.fire_at", -1).limit(limit)
@@ -123,23 +118,23 @@ class MongoRecurring:
                 purged += fires.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
             return purged
 
-        return self._database.write(purge) if limit > 0 else 0
+        return self.database.write(purge) if limit > 0 else 0
 
     def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
         """Record and insert one run outside the timetable; None if there is no such schedule."""
-        runs = self._prepare([fire], now)
+        runs = self._prepare_runs([fire], now)
 
         def work(work: Work) -> FireRecord | None:
             work.touch(Names.SCHEDULES, name)  # it may be removed at this moment
             load_submission(work, runs, (), None)
             return Rules(work).trigger(name, fire, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
-    def _prepare(self, fires: Iterable[Fire], now: datetime) -> list[JobSpec]:
+    def _prepare_runs(self, fires: Iterable[Fire], now: datetime) -> list[JobSpec]:
         check((now, *fires), "now")
         runs = [fire.spec for fire in fires if fire.spec is not None]
         for spec in runs:
             check_spec(spec)
-        self._database.streams.make(validate(runs, now=now))
+        self.database.streams.make(validate(runs, now=now))
         return runs

@@ -37,7 +37,7 @@ class Names:
     QUEUES: Final = "scheduler_queue"
     BUSINESS_KEYS: Final = "scheduler_business_key_reservation"
     IDEMPOTENCY_KEYS: Final = "scheduler_idempotency_key"
-    LINGERING: Final = "scheduler_lingering_run"
+    STILL_RUNNING: Final = "scheduler_lingering_run"
     EXECUTIONS: Final = "scheduler_job_execution"
     LOGS: Final = "scheduler_job_log"
     BATCHES: Final = "scheduler_batch"
@@ -61,6 +61,9 @@ ALL_NAMES: Final = tuple(
     value for name, value in vars(Names).items() if name.isupper() and value != Names.VERSION
 )
 
+#: Documents in one answer; the server's own first answer has no more than a hundred.
+BATCH: Final = 10_000
+
 CLAIM_INDEX: Final = "claim"
 RUNNING_INDEX: Final = "running"
 _PENDING: Final = {"status": JobStatus.PENDING.value}
@@ -80,7 +83,7 @@ def _index(name: str, *keys: str, **options: Any) -> IndexModel:
 INDEXES: Final[dict[str, list[IndexModel]]] = {
     # few, because the server looks at all of them whenever one changes, and each claim and each end changes one
     Names.JOBS: [
-        # only PENDING jobs are in it: neither history nor what runs makes a claim dearer
+        # only PENDING jobs are in it: neither history nor running jobs make a claim more expensive
         _index(CLAIM_INDEX, "stream_id", "priority", "due_at", "_id", partialFilterExpression=_PENDING),
         _index(RUNNING_INDEX, "node_id", partialFilterExpression=_RUNNING),
         _index("links", "links", "_id", partialFilterExpression=_present("links")),
@@ -95,7 +98,7 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     ],
     Names.STREAMS: [_index("key", "key_hash", unique=True)],
     Names.BUSINESS_KEYS: [_index("job", "job_id"), _index("lingering", "claim_id", sparse=True)],
-    Names.LINGERING: [_index("node", "node_id"), _index("job", "_id.job_id")],
+    Names.STILL_RUNNING: [_index("node", "node_id"), _index("job", "_id.job_id")],
     Names.EXECUTIONS: [_index("job", "_id.job_id")],
     Names.LOGS: [_index("job", "_id.job_id", "_id.claim_id", "_id.sequence"), _index("at", "at")],
     Names.BATCHES: [

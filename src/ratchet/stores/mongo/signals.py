@@ -9,25 +9,21 @@ from ratchet.model.composition import SignalSpec
 from ratchet.stores.memory.signals import REMEMBERED
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import Link, link
 from ratchet.stores.mongo.documents.values import micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.rules import Rules
-from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.mongo.transaction.work import Rules, Work
 
 
-class MongoSignals:
+class MongoSignals(MongoPart):
     """Signals."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
         """
         Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
 
-        Released nobody: kept until ``keep_until`` for the first job submitted to wait for it.
+        A signal that releases no job is kept until ``keep_until`` for the first job that is submitted to wait for it.
         """
         check((now, signal), "now")
 
@@ -36,12 +32,12 @@ class MongoSignals:
             work.edges_in.load(waiters)
             return Rules(work).send_signal(signal, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
         """The jobs that wait for a key, oldest first."""
         waiting = {"links": link(Link.SIGNAL, key)}
-        return self._database.read(
+        return self.database.read(
             lambda c: [
                 one["_id"] for one in c[Names.JOBS].find(waiting, {"_id": 1}).sort("_id", 1).limit(limit)
             ]
@@ -62,4 +58,4 @@ class MongoSignals:
             ids = [one["_id"] for one in signals.find(over, {"_id": 1}).sort("_id", 1).limit(limit)]
             return signals.delete_many({"_id": {"$in": ids}, **over}).deleted_count if ids else 0
 
-        return self._database.write(purge) if limit > 0 else 0
+        return self.database.write(purge) if limit > 0 else 0

@@ -1,171 +1,48 @@
-"""Streams and queues in MongoDB."""
+"""
+Streams and queues in MongoDB.
+
+A stream that no job uses any more is set aside, and deleted some days later: by the same steps, and for the same
+reasons, as in the SQL stores. A stream that is set aside has another ``key_hash``. A transaction is never open for
+longer than a minute here.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import threading
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
+from uuid import UUID
 
-from msgspec import json
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict
+from pymongo import UpdateOne
 from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
-from ratchet.model.status import JobStatus, Lane
+from ratchet.model.status import JobStatus
+from ratchet.stores.mongo.claiming.many_streams import with_jobs_among
+from ratchet.stores.mongo.connections import Collections
+from ratchet.stores.mongo.database import MongoPart
+from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
-from ratchet.stores.stream_cache import Trust
-
-if TYPE_CHECKING:
-    from ratchet.stores.mongo.connections import Collections
-    from ratchet.stores.mongo.database import Database
+from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.mongo")
 
-#: A stream that is in use is marked so once in a while.
-MARKED_EVERY: Final = timedelta(days=1)
-
-#: Keys kept in memory; beyond it the cache starts over (a fairness key per customer can make many).
-_CACHED: Final = 20_000
+#: Streams that one purge looks at; those with waiting jobs among them are few.
+_LOOKED_AT: Final = 10_000
 
 #: The statuses of jobs that are waiting or running, and the index that holds those alone.
 _HOT: Final = {JobStatus.PENDING.value: CLAIM_INDEX, JobStatus.RUNNING.value: RUNNING_INDEX}
 
 
-class StreamRegistry:
-    """
-    Small integers for stream keys, cached in the process.
+class MongoStreams(MongoPart):
+    """Reads streams, deletes those that no job uses; pauses and resumes queues."""
 
-    A stream never changes its key. It is deleted when no job has used it for days (`unused_streams`): so an id is
-    looked up again when this process has not done so for an hour. A missing one is made outside of any transaction:
-    two submitters of a new queue do not meet in it.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._lock = threading.Lock()
-        self._trust = Trust()
-        self._trusted: dict[StreamKey, int] = {}
-        self._keys: dict[int, StreamKey] = {}
-
-    def id_of(self, key: StreamKey) -> int:
-        """The id of a stream, made if it is missing."""
-        found = self._ids.get(key)
-        if found is None:
-            found = _find_or_make(self._database.collections(), key)
-            self._remember(key, found)
-        return found
-
-    @property
-    def _ids(self) -> dict[StreamKey, int]:
-        if self._trust.is_over():
-            with self._lock:
-                self._trusted = {}
-        return self._trusted
-
-    def make(self, keys: Iterable[StreamKey]) -> None:
-        """Make what is missing of these, before a transaction that needs them."""
-        known = self._ids
-        missing = {key for key in keys if key not in known}
-        if missing:
-            self._database.read(lambda _: [self.id_of(key) for key in missing])
-
-    def key_of(self, stream_id: int) -> StreamKey:
-        """
-        The key of a stream; the default one where it is gone.
-
-        It can be gone where the clock of a submitter was days ahead (`unused_streams`). Such a job must not make a
-        page unreadable that has others, too.
-        """
-        found = self._keys.get(stream_id)
-        if found is None:
-            document = self._database.collections()[Names.STREAMS].find_one({"_id": stream_id})
-            if document is None:
-                log.warning("there is no stream %s; its jobs are shown in the default queue", stream_id)
-                return StreamKey()
-            found = key_of(document)
-            self.knows(stream_id, found)
-        return found
-
-    def known_key(self, stream_id: int) -> StreamKey | None:
-        """The key of a stream, if this process has met it."""
-        return self._keys.get(stream_id)
-
-    def knows(self, stream_id: int, key: StreamKey) -> None:
-        """A stream that somebody has read: perhaps one that was set aside, so its key does not lead to it."""
-        if stream_id not in self._keys:
-            with self._lock:
-                if len(self._keys) >= 2 * _CACHED:
-                    self._keys.clear()
-                self._keys[stream_id] = key
-
-    def forget(self, stream_ids: Iterable[int]) -> None:
-        """These streams are no longer there."""
-        with self._lock:
-            for stream_id in stream_ids:
-                key = self._keys.pop(stream_id, None)
-                if key is not None and self._trusted.get(key) == stream_id:
-                    del self._trusted[key]
-
-    def _remember(self, key: StreamKey, stream_id: int) -> None:
-        self.knows(stream_id, key)
-        with self._lock:
-            if len(self._trusted) >= _CACHED:
-                self._trusted.clear()
-            self._trusted[key] = stream_id
-
-
-def key_of(document: Document) -> StreamKey:
-    """The key of a stream's document."""
-    return StreamKey(
-        queue=document["queue"],
-        lane=Lane(document["lane"]),
-        resource=document.get("resource"),
-        breaker=document.get("breaker"),
-        limit_key=document.get("limit_key"),
-        fairness_key=document.get("fairness_key"),
-        suspect=document["suspect"],
-        parked_target=document.get("parked_target"),
-    )
-
-
-def _find_or_make(collections: Collections, key: StreamKey) -> int:
-    streams = collections[Names.STREAMS]
-    hashed = hashlib.sha256(json.encode(astuple(key))).hexdigest()
-    parts = {name: value for name, value in asdict(key).items() if value is not None}
-    now = datetime.now(UTC)
-    while True:
-        found = streams.find_one({"key_hash": hashed}, {"used_at": 1})
-        if found is not None:
-            if found.get("used_at", 0) < micros(now - MARKED_EVERY):
-                streams.update_one(
-                    {"_id": found["_id"], "key_hash": hashed}, {"$set": {"used_at": micros(now)}}
-                )
-            return int(found["_id"])
-        last = streams.find_one({}, {"_id": 1}, sort=[("_id", -1)])
-        number = 1 if last is None else int(last["_id"]) + 1
-        try:
-            streams.insert_one(
-                {"_id": number, "key_hash": hashed, **parts, "lane": key.lane.value, "used_at": micros(now)}
-            )
-        except DuplicateKeyError:
-            continue  # somebody has made it, or taken the number
-        return number
-
-
-class MongoStreams:
-    """Reads streams; pauses and resumes queues."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def all_streams(self) -> list[StreamRecord]:
+    def streams(self) -> list[StreamRecord]:
         """All streams by id."""
-        return self._database.read(
+        return self.database.read(
             lambda collections: [
                 StreamRecord(stream_id=document["_id"], key=key_of(document), epoch=0)
                 for document in collections[Names.STREAMS].find().sort("_id", 1)
@@ -174,7 +51,7 @@ class MongoStreams:
 
     def parked_targets(self) -> list[str]:
         """The targets for which jobs were ever parked, by name."""
-        return self._database.read(
+        return self.database.read(
             lambda collections: sorted(
                 collections[Names.STREAMS].distinct("parked_target", {"parked_target": {"$exists": True}})
             )
@@ -206,7 +83,7 @@ class MongoStreams:
                 for name in sorted({*queue_of.values(), *paused})
             ]
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def pause_queue(self, name: str, *, now: datetime) -> bool:
         """Close a queue for claims; one write, however many jobs wait in it. True: it was open."""
@@ -221,7 +98,7 @@ class MongoStreams:
                 return False  # it is paused
             return done.modified_count > 0 or done.upserted_id is not None
 
-        return self._database.write(pause)
+        return self.database.write(pause)
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""
@@ -232,8 +109,91 @@ class MongoStreams:
                 collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
             )
 
-        return self._database.write(resume)
+        return self.database.write(resume)
+
+    # --- unused streams -------------------------------------------------------------------------
+
+    def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """Set aside what was not used since *before*, delete what was set aside before it; how many, at most *limit*."""
+
+        def work(collections: Collections) -> int:
+            self._put_back(collections, now)
+            deleted = self._delete(collections, before, limit)
+            return deleted + self._set_aside(collections, before, limit - deleted, now)
+
+        return self.database.write(work)
+
+    def _delete(self, collections: Collections, before: datetime, limit: int) -> int:
+        rows = [_oldest(collections, name) for name in (Names.JOBS, Names.ARCHIVE)]
+        until = min([before, *(known_until(table, before) for table in rows)])
+        used = {stream_id for table in rows for _, stream_id in table} | _hot(collections)
+        query = {"key_hash": {"$gte": ASIDE}, "used_at": {"$lt": micros(until)}}
+        found = _unused(collections, query, limit, used)
+        if not found:
+            return 0
+        gone = collections[Names.STREAMS].delete_many({"_id": {"$in": found}, "key_hash": {"$gte": ASIDE}})
+        self.database.streams.forget(found)
+        return gone.deleted_count
+
+    def _set_aside(self, collections: Collections, before: datetime, limit: int, now: datetime) -> int:
+        old = [{"used_at": {"$lt": micros(before)}}, {"used_at": {"$exists": False}}]
+        query: Document = {"key_hash": {"$lt": ASIDE}, "$or": old}
+        found = _unused(collections, query, limit, set()) if limit > 0 else []
+        changes = [
+            UpdateOne(
+                {"_id": one, "$or": old}, {"$set": {"key_hash": f"{ASIDE} {one}", "used_at": micros(now)}}
+            )
+            for one in found
+        ]
+        self.database.streams.forget(found)
+        return collections[Names.STREAMS].bulk_write(changes, ordered=False).modified_count if changes else 0
+
+    def _put_back(self, collections: Collections, now: datetime) -> None:
+        hot = sorted(_hot(collections))
+        there = {one["_id"] for one in collections[Names.STREAMS].find({"_id": {"$in": hot}}, {"_id": 1})}
+        for lost in [stream_id for stream_id in hot if stream_id not in there]:
+            log.error("jobs wait in the stream %s, which was deleted; it is put back", lost)
+            key = self.database.streams.known_key(lost) or StreamKey()
+            parts = {name: value for name, value in asdict(key).items() if value is not None}
+            fields = {**parts, "lane": key.lane.value, "key_hash": f"{ASIDE} {lost}", "used_at": micros(now)}
+            collections[Names.STREAMS].update_one({"_id": lost}, {"$setOnInsert": fields}, upsert=True)
 
 
 def _time(value: int | None) -> datetime | None:
     return None if value is None else time_of(value)
+
+
+def _unused(collections: Collections, query: Document, limit: int, used: set[int]) -> list[int]:
+    """The first of these streams that have no waiting job, but for the *used* and for the newest one."""
+    newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)])
+    if newest is None:
+        return []
+    wanted = {**query, "_id": {"$nin": [*used, newest["_id"]]}}
+    found = collections[Names.STREAMS].find(wanted, {"_id": 1}).sort("_id", 1).limit(_LOOKED_AT)
+    ids = [int(one["_id"]) for one in found]
+    unused: list[int] = []
+    for start in range(0, len(ids), limit):
+        some = ids[start : start + limit]
+        waiting = with_jobs_among(collections, some)
+        unused += [stream_id for stream_id in some if stream_id not in waiting]
+        if len(unused) >= limit:
+            break
+    return unused[:limit]
+
+
+def _oldest(collections: Collections, name: str) -> list[tuple[UUID, int]]:
+    # also the stream that a suspect came from
+    fields = ("stream_id", "home_stream_id")
+    jobs = collections[name].find({}, dict.fromkeys(fields, 1)).sort("_id", 1).limit(OLDEST + 1)
+    return [(one["_id"], int(one[field])) for one in jobs for field in fields if field in one]
+
+
+def _hot(collections: Collections) -> set[int]:
+    """The streams of all jobs that wait or run."""
+    return {
+        int(one["_id"])
+        for status, index in _HOT.items()
+        for one in collections[Names.JOBS].aggregate(
+            [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id"}}], hint=index
+        )
+    }

@@ -18,35 +18,31 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
+from ratchet.model.cluster import resources_of
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
 from ratchet.model.errors import Conflict
 from ratchet.model.job import Progress, StreamKey
-from ratchet.model.status import JobStatus
+from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
-from ratchet.stores.memory.runs import resources_of
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.values import Document, micros
-from ratchet.stores.mongo.finish.successes import NotPlain, plain_successes, write_successes
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.rules import Rules
-from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.mongo.successes import NotPlain, plain_successes, write_successes
+from ratchet.stores.mongo.transaction.work import Rules, Work
 
 #: Completions that one transaction takes; a call with more of them is several transactions.
 PORTION: Final = 1_000
 
-#: Seconds that a look which is repeated anyway gives to those who are in its way.
+#: Seconds for which a look is tried again that will be repeated soon anyway.
 _SHORTLY: Final = 0.3
-_EXPIRES: Final = [JobStatus.PENDING.value, JobStatus.PAUSED.value, JobStatus.WAITING.value]
+_EXPIRES: Final = sorted(status.value for status in AT_REST)
 
 
-class MongoTransitions:
+class MongoTransitions(MongoPart):
     """Ends, retries, pauses, hand-backs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     # --- ends -----------------------------------------------------------------------------------
 
@@ -68,25 +64,25 @@ class MongoTransitions:
         for one in completions:  # the claim is what this store has given out
             check((one.decision, one.started_at, one.finished_at, one.verdicts, one.callback, one.state))
         if completions:
-            self._database.streams.make(self._streams_of(completions))
+            self.database.streams.make(self._streams_of(completions))
         answers: list[CompletionAnswer] = []
         size = max(len(completions), 1) if within is not None else PORTION
         for start in range(0, len(completions), size):
             answers += self._complete(completions[start : start + size], now, alert_window, within)
-        self._database.ties.forget(one.claim.job_id for one in completions)
+        self.database.linked_jobs.forget(one.claim.job_id for one in completions)
         return answers
 
     def _complete(
         self, portion: Sequence[Completion], now: datetime, alert_window: timedelta, within: object | None
     ) -> list[CompletionAnswer]:
         """One transaction. In the caller's, nothing could be taken back, so the rules decide about each at once."""
-        plain = plain_successes(self._database, portion) if within is None else []
+        plain = plain_successes(self.database, portion) if within is None else []
         if plain:
             try:
-                return self._database.run(lambda work: _apply(work, portion, plain, now, alert_window))
+                return self.database.run(lambda work: _apply(work, portion, plain, now, alert_window))
             except NotPlain:
                 pass  # a claim was lost, or somebody depends on a job since it was claimed
-        return self._database.run(lambda work: _apply(work, portion, [], now, alert_window), within=within)
+        return self.database.run(lambda work: _apply(work, portion, [], now, alert_window), within=within)
 
     def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
         """Cancel a PENDING, PAUSED, WAITING or RUNNING job and, depth-first, all its dependants."""
@@ -95,18 +91,18 @@ class MongoTransitions:
             work.load_jobs([job_id])
             return Rules(work).cancel(job_id, reason=reason, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
         """The code of these ended runs has really ended: free keys and permits that still wait for it."""
         runs = [{"job_id": claim.job_id, "claim_id": claim.claim_id} for claim in claims]
 
         def waits(collections: Collections) -> bool:
-            return collections[Names.LINGERING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
+            return collections[Names.STILL_RUNNING].find_one({"_id": {"$in": runs}}, {"_id": 1}) is not None
 
-        waiting = bool(runs) and self._database.read(waits)
+        waiting = bool(runs) and self.database.read(waits)
         if waiting:
-            self._database.run(lambda work: Rules(work).settle(claims, now=now))
+            self.database.run(lambda work: Rules(work).settle(claims, now=now))
 
     def expire(self, *, now: datetime, limit: int) -> list[CanceledJob]:
         """
@@ -121,7 +117,7 @@ class MongoTransitions:
             found = collections[Names.JOBS].find(over, {"_id": 1}).sort([("deadline_at", 1), ("_id", 1)])
             return [one["_id"] for one in found.limit(limit)]
 
-        ids = self._database.read(find) if limit > 0 else []
+        ids = self.database.read(find) if limit > 0 else []
         if not ids:
             return []
 
@@ -129,7 +125,7 @@ class MongoTransitions:
             work.load_jobs(ids)
             return Rules(work).expire(now=now, limit=limit)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     # --- back and aside -------------------------------------------------------------------------
 
@@ -140,15 +136,15 @@ class MongoTransitions:
             work.load_jobs([job_id])
             return Rules(work).retry(job_id, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def pause(self, job_id: UUID, *, now: datetime) -> bool:
         """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
-        return self._database.run(lambda work: Rules(work).pause(job_id, now=now))
+        return self.database.run(lambda work: Rules(work).pause(job_id, now=now))
 
     def resume(self, job_id: UUID, *, now: datetime) -> bool:
         """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
-        return self._database.run(lambda work: Rules(work).resume(job_id, now=now))
+        return self.database.run(lambda work: Rules(work).resume(job_id, now=now))
 
     # --- runs that do not end -------------------------------------------------------------------
 
@@ -161,7 +157,7 @@ class MongoTransitions:
             load_claims(work, claims)
             return Rules(work).hand_back(claims, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]:
         """
@@ -178,21 +174,21 @@ class MongoTransitions:
             running = {"status": JobStatus.RUNNING.value, **strange}
             return (
                 collections[Names.JOBS].find_one(running, {"_id": 1}) is not None
-                or collections[Names.LINGERING].find_one(lost, {"_id": 1}) is not None
+                or collections[Names.STILL_RUNNING].find_one(lost, {"_id": 1}) is not None
             )
 
-        if not self._database.read(looks_strange):
+        if not self.database.read(looks_strange):
             return []
         try:
-            return self._database.run(
-                lambda work: Rules(work).hand_back_unknown(node_id, known, now=now), patience=_SHORTLY
+            return self.database.run(
+                lambda work: Rules(work).hand_back_unknown(node_id, known, now=now), retry_for=_SHORTLY
             )
         except Conflict:
             return []
 
     def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
         """Return a claimed job whose target this node cannot import to a stream parked for that target."""
-        return self._database.run(lambda work: Rules(work).park(claim, target, now=now))
+        return self.database.run(lambda work: Rules(work).park(claim, target, now=now))
 
     def save_progress(
         self, claim: JobClaim, progress: Progress, *, now: datetime, within: object | None = None
@@ -219,8 +215,8 @@ class MongoTransitions:
                 )
                 return bool(done.matched_count)
 
-            return self._database.run(work, within=within)
-        return self._database.write(
+            return self.database.run(work, within=within)
+        return self.database.write(
             lambda collections: collections[Names.JOBS].update_one(fence, {"$set": change}).matched_count > 0
         )
 
@@ -230,7 +226,7 @@ class MongoTransitions:
         for one in completions:
             if isinstance(one.decision, CountCrash) and one.claim.crashes + 1 >= SUSPECT_AFTER:
                 try:
-                    wanted.add(replace(self._database.streams.key_of(one.claim.stream_id), suspect=True))
+                    wanted.add(replace(self.database.streams.key_of(one.claim.stream_id), suspect=True))
                 except KeyError:
                     pass  # a claim that was never given out: it holds nothing
         return wanted
@@ -264,7 +260,7 @@ def load_claims(work: Work, claims: Iterable[JobClaim]) -> None:
     work.load_jobs([claim.job_id for claim in claims])
     rows = [(claim, row) for claim in claims if (row := held_by(work, claim)) is not None]
     work.permits.load(
-        (name, claim.job_id, claim.claim_id) for claim, row in rows for name in resources_of(row)
+        (name, claim.job_id, claim.claim_id) for claim, row in rows for name in resources_of(row.stream)
     )
 
 

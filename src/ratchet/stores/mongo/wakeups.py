@@ -32,7 +32,7 @@ AWAIT_MS: Final = 500
 #: How long a connection may be silent: the server says "nothing new" ten times in that.
 SILENCE_MS: Final = 5_000
 
-#: Losing a message costs time and no job, so it need not reach a majority before the sender goes on.
+#: A lost message costs time but no job, so the sender does not wait until a majority has it.
 _FAST: Final = WriteConcern(w=1)
 
 

@@ -1,4 +1,4 @@
-"""Edges between jobs in MongoDB; how ends settle them is decided by the rules of `ratchet.stores.memory.ends`."""
+"""Edges between jobs in MongoDB; how ends settle them is decided by the rules of `ratchet.stores.memory.finish`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from uuid import UUID
 from ratchet.model.composition import Edge, Graph, GraphNode
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
-from ratchet.stores.mongo.documents.codecs import EDGES
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import Link, link
-from ratchet.stores.mongo.documents.values import Document
+from ratchet.stores.mongo.documents.values import EDGES, Document
 from ratchet.stores.mongo.schema import Names
 
 _NODE = {"target": 1, "status": 1, "type": 1, "canceled_reason": 1}
 
 
-class MongoWorkflows:
+class MongoWorkflows(MongoPart):
     """Reads edges, conditions and graphs."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def conditions_of(self, parent_id: UUID) -> list[Edge]:
         """The outgoing edges of a job that have a condition, by (order, position)."""
@@ -57,10 +53,10 @@ class MongoWorkflows:
             edges.sort(key=lambda edge: (edge.parent_id.int, *_by_child(edge)))
             return Graph(nodes=tuple(nodes[job_id] for job_id in ids), edges=tuple(edges))
 
-        return self._database.read(ask)
+        return self.database.read(ask)
 
     def _find(self, query: Document) -> list[Edge]:
-        return self._database.read(lambda c: [EDGES.value(one) for one in c[Names.DEPENDENCIES].find(query)])
+        return self.database.read(lambda c: [EDGES.value(one) for one in c[Names.DEPENDENCIES].find(query)])
 
 
 def _by_parent(edge: Edge) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
+from ratchet.model.reasons import Reason
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 from ratchet.stores.sql.claiming.claim_order import Branch
 from ratchet.stores.sql.claiming.gates import (
@@ -20,7 +21,7 @@ from ratchet.stores.sql.claiming.gates import (
     open_stream,
     stream_params,
 )
-from ratchet.stores.sql.claiming.reasons import Reason, reasons
+from ratchet.stores.sql.claiming.reasons import reasons
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
 
 CLAIM_COLUMNS = """

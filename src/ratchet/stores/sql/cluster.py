@@ -19,6 +19,7 @@ from ratchet.model.cluster import (
     NodeState,
     Rescue,
     dead_process,
+    refuse_dead,
 )
 from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
@@ -205,10 +206,7 @@ class SqlCluster(SqlPart):
 
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
         """ACTIVE to DRAINING and the like; False if the node is DEAD or missing."""
-        if state is NodeState.DEAD:
-            raise ValueError(
-                "a node becomes DEAD by rescue(), which takes its work back, or leaves by deregister()"
-            )
+        refuse_dead(state)
         values = {"node_id": node_id, "state": state}
         return self.database.run(lambda session: session.execute(SET_STATE, values)) > 0
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.model.errors import InvalidJob
+from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
@@ -43,7 +43,7 @@ class SqlDeadLetters(SqlPart):
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetter]:
         """FAILED jobs, latest failure first, each with its alerts; those in the archive only where *where* says so."""
-        after = None if cursor is None else _read_cursor(cursor)
+        after = None if cursor is None else dead_letter_position(cursor)
         return self.database.read(lambda session: _find_page(session, where or JobFilter(), limit, after))
 
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
@@ -75,7 +75,7 @@ def _find_page(
     alerts = _alerts_of(session, [row[0] for row in page])
     letters = [_letter(row, alerts.get(row[0], ())) for row in page]
     more = bool(page) and len(found) > limit
-    return Page(letters, f"{page[-1][1].isoformat()} {page[-1][0]}" if more else None)
+    return Page(letters, dead_letter_cursor(letters[-1]) if more else None)
 
 
 def _letters(
@@ -135,11 +135,3 @@ def _alert(row: Row) -> Alert:
         created_at=created_at,
         suppressed=suppressed,
     )
-
-
-def _read_cursor(cursor: str) -> tuple[datetime, UUID]:
-    failed_at, _, job_id = cursor.partition(" ")
-    try:
-        return datetime.fromisoformat(failed_at), UUID(job_id)
-    except ValueError:
-        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None

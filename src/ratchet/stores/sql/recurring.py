@@ -8,26 +8,26 @@ from functools import partial
 from uuid import UUID
 
 from msgspec import structs
-from msgspec.structs import replace
 
-from ratchet.model.composition import (
-    Edge,
-    EdgeKind,
-    Fire,
-    FireOutcome,
-    FireRecord,
-    ScheduleRecord,
-    ScheduleSpec,
-)
+from ratchet.model.composition import Fire, FireOutcome, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.errors import BusinessKeyBusy
-from ratchet.model.status import JobStatus
+from ratchet.model.schedules import (
+    ALLOW,
+    DUPLICATE,
+    KEY_BUSY,
+    LATEST_RUNS,
+    PlannedRun,
+    changed_schedule,
+    is_same_schedule,
+    new_schedule,
+    plan_fire,
+    ran_fire,
+    skipped_fire,
+)
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.submit.keys import LEAVE_LEDGER
 from ratchet.stores.sql.submit.submissions import insert_specs
 from ratchet.stores.validation import validate
-
-#: Runs that are looked at to find one that has not ended; with more queued runs than this, the newest is among them.
-LATEST_RUNS = 200
 
 _SCHEDULE = """
     SELECT name, expression, zone_id, target, template, misfire, overlap, starts_at, ends_at, jitter_us, declared,
@@ -137,7 +137,7 @@ class SqlRecurring(SqlPart):
         Every node declares its schedules when it starts, so the ordinary case is one read.
         """
         held = self.schedule(spec.name)
-        if held is not None and _is_same(spec, held.spec):
+        if held is not None and is_same_schedule(spec, held.spec):
             return held
         return self.database.run(lambda session: _upsert(session, spec, now))
 
@@ -209,7 +209,7 @@ class SqlRecurring(SqlPart):
             times = {"name": name, "times": [fire.fire_at for fire in fires]}
             recorded = {fire_at for (fire_at,) in session.rows(FIND_RECORDED, times)}
             new = [fire for fire in fires if fire.fire_at not in recorded]
-            records = self._record(session, schedule.spec, new, now, overlap=schedule.spec.overlap)
+            records = self._record(session, schedule.spec.name, new, now, overlap=schedule.spec.overlap)
             last = max((fire.fire_at for fire in fires), default=schedule.last_fire_at)
             moved = {"name": name, "next_fire_at": next_fire_at, "last_fire_at": last}
             session.execute(ADVANCE_SCHEDULE, moved)
@@ -254,57 +254,45 @@ class SqlRecurring(SqlPart):
             held = session.row(FIND_FIRE, {"name": name, "fire_at": fire.fire_at})
             if held is not None:
                 return _fire(held)
-            return self._record(session, _schedule(row).spec, [fire], now, overlap="ALLOW")[0]
+            return self._record(session, _schedule(row).spec.name, [fire], now, overlap=ALLOW)[0]
 
         return self.database.run(trigger)
 
     def _record(
-        self, session: Session, schedule: ScheduleSpec, fires: Sequence[Fire], now: datetime, *, overlap: str
+        self, session: Session, name: str, fires: Sequence[Fire], now: datetime, *, overlap: str
     ) -> list[FireRecord]:
         """Insert the runs of these fire times, which nobody has recorded, and record all of them."""
-        before: UUID | None = None
-        if overlap != "ALLOW" and any(fire.spec is not None for fire in fires):
-            before = session.value(FIND_UNENDED_RUN, {"name": schedule.name, "latest": LATEST_RUNS})
+        unended: UUID | None = None
+        if overlap != ALLOW and any(fire.spec is not None for fire in fires):
+            unended = session.value(FIND_UNENDED_RUN, {"name": name, "latest": LATEST_RUNS})
         records: list[FireRecord] = []
         for fire in fires:
-            record = self._fire(session, schedule, fire, before if overlap != "ALLOW" else None, overlap, now)
-            before = record.job_id or before
+            plan = plan_fire(name, fire, overlap=overlap, unended=unended)
+            record = (
+                self._insert_run(session, name, fire, plan, now) if isinstance(plan, PlannedRun) else plan
+            )
+            unended = record.job_id or unended
             records.append(record)
         rows = [(r.schedule, r.fire_at, r.outcome, r.job_id, r.reason, now) for r in records]
         session.insert_rows("scheduler_recurring_fire", FIRE_COLUMNS, rows)
         return records
 
-    def _fire(
-        self,
-        session: Session,
-        schedule: ScheduleSpec,
-        fire: Fire,
-        before: UUID | None,
-        overlap: str,
-        now: datetime,
+    def _insert_run(
+        self, session: Session, name: str, fire: Fire, plan: PlannedRun, now: datetime
     ) -> FireRecord:
-        skipped = FireRecord(schedule=schedule.name, fire_at=fire.fire_at, outcome=FireOutcome.SKIPPED)
-        if fire.spec is None:
-            return replace(skipped, reason=fire.reason)
-        if before is not None and overlap == "SKIP":
-            return replace(skipped, reason="overlap")
-        run = replace(fire.spec, schedule=schedule.name)
-        edges: list[Edge] = []
-        if before is not None:
-            run = replace(run, status=JobStatus.WAITING, needs=1)
-            edges = [Edge(parent_id=before, child_id=run.job_id, kind=EdgeKind.END)]
+        run = plan.spec
         try:
-            submission = insert_specs(session, self.stream_registry, [run], edges=edges, now=now)
+            submission = insert_specs(session, self.stream_registry, [run], edges=plan.edges, now=now)
         except BusinessKeyBusy:
             # A schedule must not stop for ever at one fire time. Nothing is written by then but the ledger.
             if run.idempotency_key is not None:
                 session.execute(LEAVE_LEDGER, {"keys": [run.idempotency_key], "ids": [run.job_id]})
-            return replace(skipped, reason="business_key_busy")
+            return skipped_fire(name, fire, KEY_BUSY)
         if submission.busy is not None:
-            return replace(skipped, reason="business_key_busy")
+            return skipped_fire(name, fire, KEY_BUSY)
         if not submission.insertions[0].created:
-            return replace(skipped, reason="duplicate")
-        return replace(skipped, outcome=FireOutcome.RUN, job_id=run.job_id)
+            return skipped_fire(name, fire, DUPLICATE)
+        return ran_fire(name, fire, run.job_id)
 
 
 def _upsert(session: Session, spec: ScheduleSpec, now: datetime) -> ScheduleRecord:
@@ -315,32 +303,16 @@ def _upsert(session: Session, spec: ScheduleSpec, now: datetime) -> ScheduleReco
     }
     del values["jitter"]
     if session.execute(INSERT_SCHEDULE, values):
-        return ScheduleRecord(
-            spec=spec,
-            paused=False,
-            next_fire_at=spec.next_fire_at,
-            last_fire_at=None,
-            created_at=now,
-            updated_at=now,
-        )
+        return new_schedule(spec, now)
     row = session.row(LOCK_SCHEDULE, {"name": spec.name})
     if row is None:  # removed since
         return _upsert(session, spec, now)
     held = _schedule(row)
-    if _is_same(spec, held.spec):
+    if is_same_schedule(spec, held.spec):
         return held
-    if _timetable(spec) == _timetable(held.spec):
-        spec = replace(spec, next_fire_at=held.next_fire_at)
-    session.execute(UPDATE_SCHEDULE, {**values, "next_fire_at": spec.next_fire_at})
-    return replace(held, spec=spec, next_fire_at=spec.next_fire_at, updated_at=now)
-
-
-def _is_same(spec: ScheduleSpec, held: ScheduleSpec) -> bool:
-    return replace(spec, next_fire_at=held.next_fire_at) == held
-
-
-def _timetable(spec: ScheduleSpec) -> tuple[object, ...]:
-    return spec.expression, spec.zone, spec.starts_at, spec.ends_at
+    changed = changed_schedule(held, spec, now)
+    session.execute(UPDATE_SCHEDULE, {**values, "next_fire_at": changed.next_fire_at})
+    return changed
 
 
 def _schedule(row: Row) -> ScheduleRecord:

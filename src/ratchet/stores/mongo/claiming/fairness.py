@@ -1,9 +1,9 @@
 """
 What a claim takes in MongoDB where open streams have fairness keys, or are very many.
 
-There may be thousands of keys, most of them without work. The places that had some, each a stream and a
-priority, are remembered, and their heads are read in the same round trip as the gates; of all other places
-together it is asked whether there is any job: one walk over the index, which leaps from place to place.
+There may be thousands of keys, most of them without work. The levels that had jobs are remembered, and their
+first jobs are read in the same round trip as the gates. One more query asks whether any other level has a
+job; the server walks the index for it and skips from level to level.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch, Chosen, choose
-from ratchet.stores.mongo.claiming.gates import BATCH, Gates, absorb_heads, depth_of, read_gates, read_on
-from ratchet.stores.mongo.claiming.many_streams import BusyStreams, strangers
+from ratchet.stores.levels import PRIORITIES, Level
+from ratchet.stores.mongo.claiming.claim_order import Chosen, choose
+from ratchet.stores.mongo.claiming.gates import Gates, absorb_jobs, depth_of, read_gates, read_on
+from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs, unknown_streams
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.values import Document, micros
-from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.schema import BATCH, Names
 
-#: Jobs that one walk over the other places brings; and walks after which each place is asked for itself.
+#: Jobs that one walk over the other levels brings; and walks after which each level is asked on its own.
 _FOUND: Final = 100
 _WALKS: Final = 5
 
-Place = tuple[int, int]  # stream and priority
+#: Which level it is: stream and priority.
+LevelKey = tuple[int, int]
 #: Streams that have the same priorities, by these priorities.
 Groups = dict[tuple[int, ...], list[int]]
 
 
-class Tenants:
-    """What is remembered of one kind of request: the places that had work last time, and all open streams."""
+class KnownLevels:
+    """What is remembered of one kind of request: the levels that had jobs last time, and all open streams."""
 
     def __init__(self) -> None:
-        self._busy: dict[Place, str] = {}  # the party of each
+        self._with_jobs: dict[LevelKey, str] = {}  # the party of each
         self._opened: list[int] = []
 
     def choose(
@@ -44,79 +46,79 @@ class Tenants:
         request: ClaimRequest,
         now: datetime,
         avoided: Collection[UUID],
-        streams: BusyStreams,
+        streams: StreamsWithJobs,
     ) -> tuple[Chosen, Gates]:
-        """What the claim should take; one round trip while the same places have work."""
-        depth = _share(request, self._busy.values())
-        busy = _branches(self._busy)
+        """What the claim should take; one round trip while the same levels have jobs."""
+        depth = _share(request, self._with_jobs.values())
+        levels = _levels(self._with_jobs)
         known = streams.remembered()
-        ahead = [*_heads(busy, depth, now, avoided), *_others(self._opened, busy, now)]
-        ahead += [] if known is None else [strangers(known)]
+        ahead = [*_first_jobs(levels, depth, now, avoided), *_others(self._opened, levels, now)]
+        ahead += [] if known is None else [unknown_streams(known)]
         gates, documents = read_gates(collections, request, now, ahead, streams=known)
-        if any("stranger" in one for one in documents):
+        if any("unknown_stream" in one for one in documents):
             gates, _ = read_gates(collections, request, now, streams=streams.find(collections))
-            documents = [one for one in documents if "stranger" not in one]
-        _absorb(busy, (one for one in documents if "due_at" in one), depth, request, now)
+            documents = [one for one in documents if "unknown_stream" not in one]
+        _absorb(levels, (one for one in documents if "due_at" in one), depth, request, now)
         opened = gates.open_streams(request)
         found = {(one["stream_id"], one["priority"]) for one in documents if "due_at" not in one}
         if found or set(opened) - set(self._opened):
-            more = _branches(_awake(collections, opened, busy, now))
-            depth = _share(request, [_party(gates, place) for place in (*busy, *more)])
-            for stage in _heads(more, depth, now, avoided):
+            more = _levels(_levels_with_jobs(collections, opened, levels, now))
+            depth = _share(request, [_party(gates, key) for key in (*levels, *more)])
+            for stage in _first_jobs(more, depth, now, avoided):
                 pipeline = stage["$unionWith"]["pipeline"]
                 _absorb(
                     more, collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH), depth, request, now
                 )
-            busy |= more
-        candidates = self._remember(gates, opened, busy)
+            levels |= more
+        candidates = self._remember(gates, opened, levels)
 
-        def read(wanted: Sequence[Branch], share: int) -> None:
+        def read(wanted: Sequence[Level], share: int) -> None:
             read_on(collections, wanted, request, now, avoided, share)
 
-        allowances = {name: gates.allowance(name) for branch in candidates for name in branch.gates}
+        allowances = {name: gates.allowance(name) for level in candidates for name in level.gates}
         return choose(candidates, request.limit, allowances, read, request.after), gates
 
-    def _remember(self, gates: Gates, opened: list[int], busy: dict[Place, Branch]) -> list[Branch]:
-        """The branches that have work, with their limits and what was read of them."""
-        busy = {place: branch for place, branch in busy.items() if branch.ranks}
-        streams = {stream_id for stream_id, _ in busy}.intersection(opened)
+    def _remember(self, gates: Gates, opened: list[int], levels: dict[LevelKey, Level]) -> list[Level]:
+        """The levels that have work, with their limits and what was read of them."""
+        levels = {key: level for key, level in levels.items() if level.ranks}
+        streams = {stream_id for stream_id, _ in levels}.intersection(opened)
         self._opened = opened
-        self._busy = {place: _party(gates, place) for place in busy if place[0] in streams}
-        found = [one for one in gates.branches(streams) if (one.stream_id, one.priority) in busy]
-        for branch in found:
-            head = busy[branch.stream_id, branch.priority]
-            branch.ranks, branch.ended = head.ranks, head.ended
+        self._with_jobs = {key: _party(gates, key) for key in levels if key[0] in streams}
+        found = [one for one in gates.levels(streams) if (one.stream_id, one.priority) in levels]
+        for level in found:
+            read = levels[level.stream_id, level.priority]
+            level.ranks, level.ended = read.ranks, read.ended
         return found
 
 
-def _party(gates: Gates, place: Place) -> str:
-    key = gates.streams.get(place[0])
-    return party_of(None if key is None else key.fairness_key)
+def _party(gates: Gates, key: LevelKey) -> str:
+    stream = gates.streams.get(key[0])
+    return party_of(None if stream is None else stream.fairness_key)
 
 
 def _share(request: ClaimRequest, parties: Collection[str]) -> int:
-    """How many heads of each place to read: an even share of its party; what others leave is read later."""
+    """How many jobs of each level to read: an even share for its party; what others leave is read later."""
     even = -(-request.limit // max(len(set(parties)), 1))
     return max(1, min(even, depth_of(len(parties), request.limit)))
 
 
-def _branches(places: Iterable[Place]) -> dict[Place, Branch]:
-    return {place: Branch(*place) for place in places}
+def _levels(keys: Iterable[LevelKey]) -> dict[LevelKey, Level]:
+    return {key: Level(*key) for key in keys}
 
 
 def _absorb(
-    branches: dict[Place, Branch],
+    levels: dict[LevelKey, Level],
     documents: Iterable[Document],
     depth: int,
     request: ClaimRequest,
     now: datetime,
 ) -> None:
-    absorb_heads([(branch, depth) for branch in branches.values()], documents, request.boost_interval, now)
+    absorb_jobs([(level, depth) for level in levels.values()], documents, request.boost_interval, now)
 
 
-def _groups(places: Iterable[Place]) -> Groups:
+def _groups(keys: Iterable[LevelKey]) -> Groups:
     priorities: dict[int, list[int]] = {}
-    for stream_id, priority in places:
+    for stream_id, priority in keys:
         priorities.setdefault(stream_id, []).append(priority)
     groups: Groups = {}
     for stream_id, found in priorities.items():
@@ -125,16 +127,16 @@ def _groups(places: Iterable[Place]) -> Groups:
 
 
 def first_due(collections: Collections, stream_ids: Iterable[int]) -> Iterator[Document]:
-    """The first job of each place of these streams, due or not."""
-    places = [(stream_id, priority) for stream_id in stream_ids for priority in PRIORITIES]
-    for stage in _heads(places, 1, None, ()):
+    """The first job of each level of these streams, due or not."""
+    keys = [(stream_id, priority) for stream_id in stream_ids for priority in PRIORITIES]
+    for stage in _first_jobs(keys, 1, None, ()):
         yield from collections[Names.STREAMS].aggregate(stage["$unionWith"]["pipeline"], batchSize=BATCH)
 
 
-def _heads(
-    places: Collection[Place], depth: int, now: datetime | None, avoided: Collection[UUID]
+def _first_jobs(
+    keys: Collection[LevelKey], depth: int, now: datetime | None, avoided: Collection[UUID]
 ) -> list[Document]:
-    """Stages that bring the first jobs of each of these places; with *now* only those that are due."""
+    """Stages that bring the first jobs of each of these levels; with *now* only those that are due."""
     due: Document = {
         "status": JobStatus.PENDING.value,
         **({} if now is None else {"due_at": {"$lte": micros(now)}}),
@@ -169,12 +171,12 @@ def _heads(
                 ],
             }
         }
-        for priorities, stream_ids in _groups(places).items()
+        for priorities, stream_ids in _groups(keys).items()
     ]
 
 
-def _others(opened: Iterable[int], known: Collection[Place], now: datetime) -> list[Document]:
-    """Stages that bring some due jobs of all other places of these streams, if there are any."""
+def _others(opened: Iterable[int], known: Collection[LevelKey], now: datetime) -> list[Document]:
+    """Stages that bring some due jobs of all other levels of these streams, if there are any."""
     others = [
         (stream_id, priority)
         for stream_id in opened
@@ -203,11 +205,11 @@ def _others(opened: Iterable[int], known: Collection[Place], now: datetime) -> l
     ]
 
 
-def _awake(
-    collections: Collections, opened: Sequence[int], known: Collection[Place], now: datetime
-) -> set[Place]:
-    """The places that have due jobs, but for the known ones; where these are many, perhaps some that have none."""
-    found: set[Place] = set()
+def _levels_with_jobs(
+    collections: Collections, opened: Sequence[int], known: Collection[LevelKey], now: datetime
+) -> set[LevelKey]:
+    """The levels that have due jobs, but for the known ones; where there are many, perhaps some that have none."""
+    found: set[LevelKey] = set()
     for _ in range(_WALKS):
         before = len(found)
         for stage in _others(opened, {*known, *found}, now):

@@ -1,5 +1,5 @@
 """
-What closes a stream, read together with the heads of the open ones.
+What closes a stream, read together with the first jobs of the open ones.
 
 One aggregation brings the streams, the paused queues, the open breakers, the limits, and the first due
 jobs of the streams that were open last time; so a claim that finds nothing is one round trip.
@@ -14,26 +14,22 @@ from typing import Final
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
-from ratchet.model.cluster import PermitRecord, breaker_gate
+from ratchet.model.cluster import PermitRecord, breaker_gate, resources_of
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.memory.permits import meter_for
 from ratchet.stores.memory.rows import Limit
 from ratchet.stores.meters import Meter
-from ratchet.stores.mongo.claiming.claim_order import PRIORITIES, Branch
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.documents.codecs import LIMITS
-from ratchet.stores.mongo.documents.values import Document, micros, time_of
-from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.streams import key_of
+from ratchet.stores.mongo.documents.stream_registry import key_of
+from ratchet.stores.mongo.documents.values import LIMITS, Document, micros, time_of
+from ratchet.stores.mongo.schema import BATCH, Names
 
-#: Branches whose heads one aggregation reads; the server takes at most a thousand stages.
-BRANCHES: Final = 300
-#: Heads that one round trip reads, about.
-HEADS: Final = 5_000
-
-#: Documents in one answer; the server's own first answer has no more than a hundred.
-BATCH: Final = 10_000
+#: Levels whose first jobs one aggregation reads; the server takes at most a thousand stages.
+LEVELS: Final = 300
+#: About how many jobs one round trip reads.
+JOBS_READ: Final = 5_000
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 NO_LIMIT: Final = 2**31
@@ -93,37 +89,32 @@ class Gates:
         return NO_LIMIT if limit.concurrent is None else limit.concurrent - self.held.get(name, 0)
 
     def next_token_at(self, name: str) -> datetime | None:
-        """When the rate of a limit lets another job be claimed; None: now, or nobody knows."""
+        """When the rate of a limit lets another job be claimed; None: now, or not known."""
         meter = self.meters.get(name)
         return None if meter is None or meter.starts > 0 else meter.opens_at()
 
-    def branches(self, stream_ids: Iterable[int]) -> list[Branch]:
-        """The branches of streams, each with its limits; those that a limit closes are left out."""
-        found: list[Branch] = []
+    def levels(self, stream_ids: Iterable[int]) -> list[Level]:
+        """The levels of streams, each with its limits; those that a limit closes are left out."""
+        found: list[Level] = []
         for stream_id in stream_ids:
             gates = self.limits_of(stream_id)
             most = min((self.allowance(name) for name in gates), default=None)
             if most is None or most > 0:
                 party = party_of(self.streams[stream_id].fairness_key)
-                found += [Branch(stream_id, priority, gates, most, party) for priority in PRIORITIES]
+                found += [Level(stream_id, priority, gates, most, party) for priority in PRIORITIES]
         return found
-
-
-def resources_of(key: StreamKey) -> list[str]:
-    """The resources of which each run of a stream's jobs takes a permit."""
-    return list(dict.fromkeys(name for name in (key.resource, key.limit_key) if name is not None))
 
 
 def read_gates(
     collections: Collections,
     request: ClaimRequest,
     now: datetime,
-    heads: Sequence[Document] = (),
+    stages: Sequence[Document] = (),
     *,
     streams: Mapping[int, StreamKey] | None = None,
 ) -> tuple[Gates, list[Document]]:
     """
-    Everything that may close the request's streams; and what the pipelines of *heads* bring, in the same round trip.
+    Everything that may close the request's streams; and what the *stages* bring, in the same round trip.
 
     *streams* are those that count, where not all do: then neither the others are read, nor their limits.
     """
@@ -144,7 +135,7 @@ def read_gates(
         {"$unionWith": {"coll": Names.QUEUES, "pipeline": [{"$match": {"paused": True}}, _kind("queue")]}},
         {"$unionWith": {"coll": Names.BREAKERS, "pipeline": [*_open_breakers(now), _kind("breaker")]}},
         {"$unionWith": {"coll": Names.LIMITS, "pipeline": [*limits, _kind("limit")]}},
-        *heads,
+        *stages,
     ]
     for document in collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH):
         match document.get("kind"):
@@ -206,59 +197,61 @@ def find_holders(collections: Collections, name: str, limit: int) -> list[Permit
 
 
 def depth_of(count: int, limit: int) -> int:
-    """How far to read in each of *count* branches: as far as can be needed, unless they are many."""
-    return min(limit, max(4, HEADS // max(count, 1)))
+    """How far to read in each of *count* levels: as far as can be needed, unless they are many."""
+    return min(limit, max(4, JOBS_READ // max(count, 1)))
 
 
-def read_heads(
+def read_first_jobs(
     collections: Collections,
-    wanted: Sequence[tuple[Branch, int]],
+    wanted: Sequence[tuple[Level, int]],
     now: datetime | None,
     avoided: Collection[UUID] = (),
 ) -> Iterator[Document]:
-    """The next jobs of these branches, a few hundred branches in one round trip."""
-    for start in range(0, len(wanted), BRANCHES):
-        first, *others = head_stages(wanted[start : start + BRANCHES], now, avoided)
+    """The next jobs of these levels, a few hundred levels in one round trip."""
+    for start in range(0, len(wanted), LEVELS):
+        first, *others = first_job_stages(wanted[start : start + LEVELS], now, avoided)
         pipeline = [*first["$unionWith"]["pipeline"], *others]
         yield from collections[Names.JOBS].aggregate(pipeline, batchSize=BATCH)
 
 
 def read_on(
     collections: Collections,
-    wanted: Sequence[Branch],
+    wanted: Sequence[Level],
     request: ClaimRequest,
     now: datetime,
     avoided: Collection[UUID] = (),
     share: int = NO_LIMIT,
 ) -> None:
-    """Read on in each branch, as far as can be needed, but no further than a *share*."""
+    """Read on in each level, as far as can be needed, but no further than a *share*."""
     depth = min(share, depth_of(len(wanted), request.limit))
     counted = [(one, depth if one.most is None else min(depth, one.most - len(one.ranks))) for one in wanted]
-    absorb_heads(counted, read_heads(collections, counted, now, avoided), request.boost_interval, now)
+    absorb_jobs(counted, read_first_jobs(collections, counted, now, avoided), request.boost_interval, now)
 
 
-def head_stages(
-    wanted: Sequence[tuple[Branch, int]], now: datetime | None, avoided: Collection[UUID] = ()
+def first_job_stages(
+    wanted: Sequence[tuple[Level, int]], now: datetime | None, avoided: Collection[UUID] = ()
 ) -> list[Document]:
-    """Stages that bring so many of the next jobs of each branch; with *now* only those that are due."""
+    """Stages that bring so many of the next jobs of each level; with *now* only those that are due."""
     return [
-        {"$unionWith": {"coll": Names.JOBS, "pipeline": _head(branch, count, now, avoided)}}
-        for branch, count in wanted
+        {"$unionWith": {"coll": Names.JOBS, "pipeline": _first_jobs_of(level, count, now, avoided)}}
+        for level, count in wanted
     ]
 
 
-def _head(branch: Branch, count: int, now: datetime | None, avoided: Collection[UUID]) -> list[Document]:
+def _first_jobs_of(
+    level: Level, count: int, now: datetime | None, avoided: Collection[UUID]
+) -> list[Document]:
     match: Document = {
         "status": JobStatus.PENDING.value,
-        "stream_id": branch.stream_id,
-        "priority": branch.priority,
+        "stream_id": level.stream_id,
+        "priority": level.priority,
     }
     if now is not None:
         match["due_at"] = {"$lte": micros(now)}
     if avoided:
         match["_id"] = {"$nin": list(avoided)}
-    if branch.ranks:
-        _, last_due_at, last_id = branch.ranks[-1]
+    if level.ranks:
+        _, last_due_at, last_id = level.ranks[-1]
         match["$or"] = [{"due_at": {"$gt": last_due_at}}, {"due_at": last_due_at, "_id": {"$gt": last_id}}]
     return [
         {"$match": match},
@@ -268,23 +261,22 @@ def _head(branch: Branch, count: int, now: datetime | None, avoided: Collection[
     ]
 
 
-def absorb_heads(
-    wanted: Sequence[tuple[Branch, int]],
+def absorb_jobs(
+    wanted: Sequence[tuple[Level, int]],
     documents: Iterable[Document],
     boost: timedelta | None,
     now: datetime,
 ) -> None:
-    """Put what was read behind what the branches hold, and mark those that have no more."""
-    by_place = {(branch.stream_id, branch.priority): branch for branch, _ in wanted}
-    before = {place: len(branch.ranks) for place, branch in by_place.items()}
+    """Put what was read behind what the levels hold, and mark those that have no more."""
+    by_key = {(level.stream_id, level.priority): level for level, _ in wanted}
+    before = {key: len(level.ranks) for key, level in by_key.items()}
     at, step = micros(now), None if not boost else boost // _MICROSECOND
     for document in documents:
-        place = (document["stream_id"], document["priority"])
-        branch = by_place.get(place)
-        if branch is not None:
+        level = by_key.get((document["stream_id"], document["priority"]))
+        if level is not None:
             due_at = document["due_at"]
             raised = (at - due_at) // step if step else 0
-            branch.ranks.append((-(branch.priority + raised), due_at, document["_id"]))
-    for branch, count in wanted:
-        if len(branch.ranks) - before[branch.stream_id, branch.priority] < count:
-            branch.ended = True
+            level.ranks.append((-(level.priority + raised), due_at, document["_id"]))
+    for level, count in wanted:
+        if len(level.ranks) - before[level.stream_id, level.priority] < count:
+            level.ended = True

@@ -2,8 +2,8 @@
 Which streams have waiting jobs, in a database with very many streams.
 
 A few streams are read with every claim, and looked into one by one. With a key for each customer there are
-thousands, most of them without jobs. Then the streams that had jobs are remembered, and all others together are
-asked for one, without being named: the index is walked in leaps over those that are known.
+thousands, most of them without jobs. Then the streams that had jobs are remembered, and one query asks whether
+any other stream has a job: the server walks the index and skips the streams that are known.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.gates import BATCH, Gates, read_gates
+from ratchet.stores.mongo.claiming.gates import Gates, read_gates
+from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document
-from ratchet.stores.mongo.schema import CLAIM_INDEX, Names
-from ratchet.stores.mongo.streams import key_of
+from ratchet.stores.mongo.schema import BATCH, CLAIM_INDEX, Names
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections
-    from ratchet.stores.mongo.streams import StreamRegistry
+    from ratchet.stores.mongo.documents.stream_registry import StreamRegistry
 
 #: So many streams are read with every claim.
 FEW_STREAMS: Final = 20
@@ -36,7 +36,7 @@ _FORGET: Final = 2.0  # seconds after which those are forgotten that have no job
 _COUNT: Final = 60.0  # seconds after which streams are counted again
 
 
-class BusyStreams:
+class StreamsWithJobs:
     """The streams that have waiting jobs, of all lanes and queues. Safe for many threads."""
 
     def __init__(self, registry: StreamRegistry, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -47,15 +47,15 @@ class BusyStreams:
         self._known: frozenset[int] = frozenset()
         self._forget_at = self._count_at = float("-inf")
 
-    def met(self, streams: int) -> bool:
-        """So many streams a claim has read; True: too many to do that again."""
+    def count_read(self, streams: int) -> bool:
+        """A claim has read so many streams; True: too many to read them all again."""
         if streams > FEW_STREAMS and not self.are_many:
             self.are_many = True
             self._count_at = self._monotonic() + _COUNT
         return self.are_many
 
     def remembered(self) -> Mapping[int, StreamKey] | None:
-        """What was found last time, without asking; `strangers` asks for the others. None: there are few streams."""
+        """What was found last time, without asking; `unknown_streams` asks for the others. None: there are few streams."""
         if not self.are_many:
             return None
         keys = {stream_id: self._registry.known_key(stream_id) for stream_id in sorted(self._known)}
@@ -74,7 +74,7 @@ class BusyStreams:
             self.are_many = False
             return None
         if forget and known:
-            known = busy_among(collections, known)
+            known = with_jobs_among(collections, known)
         found = known | _others(collections, known)
         with self._lock:
             self._known = found if forget else self._known | found
@@ -82,9 +82,9 @@ class BusyStreams:
 
     def gates(self, collections: Collections, request: ClaimRequest, now: datetime) -> Gates:
         """What may close the streams that have waiting jobs; where there are few streams, of all of them."""
-        busy = self.find(collections)
-        gates, _ = read_gates(collections, request, now, streams=busy)
-        if busy is None and self.met(len(gates.streams)):
+        found = self.find(collections)
+        gates, _ = read_gates(collections, request, now, streams=found)
+        if found is None and self.count_read(len(gates.streams)):
             return self.gates(collections, request, now)
         return gates
 
@@ -98,32 +98,32 @@ class BusyStreams:
         return found
 
 
-def busy_among(collections: Collections, stream_ids: Iterable[int]) -> frozenset[int]:
+def with_jobs_among(collections: Collections, stream_ids: Iterable[int]) -> frozenset[int]:
     """Those of these streams that have waiting jobs."""
-    return _busy(collections, {"_id": {"$in": sorted(stream_ids)}})
+    return _with_jobs(collections, {"_id": {"$in": sorted(stream_ids)}})
 
 
-def strangers(known: Iterable[int]) -> Document:
-    """A stage that brings a job of a stream that is not *known*, if there is any: nothing but that stream's number."""
+def unknown_streams(known: Iterable[int]) -> Document:
+    """A stage that brings a job of a stream that is not *known*, if there is any: only that stream's number."""
     query: Document = {**_PENDING, "stream_id": {"$nin": list(known)}}
-    pipeline = [{"$match": query}, {"$limit": 1}, {"$project": {"_id": 0, "stranger": "$stream_id"}}]
+    pipeline = [{"$match": query}, {"$limit": 1}, {"$project": {"_id": 0, "unknown_stream": "$stream_id"}}]
     return {"$unionWith": {"coll": Names.JOBS, "pipeline": pipeline}}
 
 
 def _others(collections: Collections, known: frozenset[int]) -> frozenset[int]:
     found: set[int] = set()
     for _ in range(_QUESTIONS):
-        # ranges between the known ones: the server leaps from one to the next
+        # ranges between the known ones: the server skips from one to the next
         query: Document = {**_PENDING, "stream_id": {"$nin": [*known, *found]}}
         jobs = collections[Names.JOBS].find(query, {"_id": 0, "stream_id": 1}, limit=_JOBS, hint=CLAIM_INDEX)
         others = {int(job["stream_id"]) for job in jobs}
         if not others:
             return frozenset(found)
         found |= others
-    return _busy(collections, {})
+    return _with_jobs(collections, {})
 
 
-def _busy(collections: Collections, streams: Document) -> frozenset[int]:
+def _with_jobs(collections: Collections, streams: Document) -> frozenset[int]:
     """Those of these streams that have waiting jobs: a look at each."""
     first: list[Document] = [
         {"$match": {**_PENDING, "$expr": {"$eq": ["$stream_id", "$$stream_id"]}}},

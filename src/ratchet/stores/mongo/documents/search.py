@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.mongo.connections import Collections
@@ -42,17 +41,9 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
     return query
 
 
-def places(where: JobFilter) -> Iterable[str]:
-    """The collections to look into."""
+def collections_of(where: JobFilter) -> Iterable[str]:
+    """The collections in which to look."""
     return (Names.JOBS, Names.ARCHIVE) if where.include_archived else (Names.JOBS,)
-
-
-def position(cursor: str) -> UUID:
-    """The id behind which a page begins."""
-    try:
-        return UUID(cursor)
-    except ValueError:
-        raise InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor") from None
 
 
 def _links(where: JobFilter) -> list[str]:

@@ -1,8 +1,8 @@
 """
-What one transaction has changed, on its way to the server: each collection in one go.
+How one transaction sends its changes to the server: one command for each collection and kind of change.
 
-New documents, changed ones and those that are gone; then the touches, which let two transactions that do not
-see each other meet (see `work`).
+New documents, changed ones and those that are gone; then the touches, which make two transactions conflict that
+would not see each other (see `work`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.documents.jobs import changes_of, document_of
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.tables import LoadedTable
+from ratchet.stores.mongo.transaction.tables import LoadedTable, Writer
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.transaction.work import Work
-
-#: A table, the collection it is stored in, and how a row of it is written.
-Writer = tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]
 
 
 class Flush:
@@ -61,7 +58,7 @@ class Flush:
             )
 
     def _touch_around(self) -> tuple[set[UUID], set[UUID]]:
-        """Touch what stands for decisions; the parents of new edges, and those of edges with a condition."""
+        """Touch what decisions depend on; the parents of new edges, and those of new edges with a condition."""
         dependants: set[UUID] = set()
         conditions: set[UUID] = set()
         for (parent_id, child_id), was, now in self._work.edges.changed():
@@ -74,7 +71,7 @@ class Flush:
         for _, before, batch in self._work.batches.changed():
             if before is not None and batch is not None and before.finished_at != batch.finished_at:
                 self._work.touch(Names.JOBS, batch.parent_id)
-        for (job_id, _), _, _ in self._work.lingering.changed():
+        for (job_id, _), _, _ in self._work.still_running.changed():
             self._work.touch(Names.JOBS, job_id)
         return dependants, conditions
 

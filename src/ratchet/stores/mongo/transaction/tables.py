@@ -1,20 +1,30 @@
 """
 Tables whose rows are read when they are first looked at, and written when the work is done.
 
-They have the face of the in-memory store's tables, so that the rules that are written for those (what
-the end of a job means, who is released, who keeps a key) hold here without being written again. A row
-is read once; what was changed is found by comparing it with what was read.
+They have the methods of the in-memory store's tables. So the rules that are written for those (what the end of a
+job means, who is released, who keeps a key) hold here without being written again. A row is read once; what was
+changed is found by comparing it with what was read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from uuid import UUID
 
+from msgspec import Struct
 from pymongo.cursor import Cursor
 
+from ratchet.stores.memory.rows import Reservation, Row
 from ratchet.stores.memory.tables import Group, Index, Journal, Table
-from ratchet.stores.mongo.documents.values import Document
+from ratchet.stores.mongo.documents.jobs import WITHOUT_BODY, row_of
+from ratchet.stores.mongo.documents.values import Codec, Document
+from ratchet.stores.mongo.schema import BATCH, Names
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.transaction.work import Work
+
+S = TypeVar("S", bound=Struct)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -63,7 +73,7 @@ class LoadedTable(Table[K, V]):
         return row
 
     def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None  # type: ignore[arg-type]  # whoever asks has a key of this table
+        return self.get(key) is not None  # type: ignore[arg-type]  # callers have a key of this table
 
     def load(self, keys: Iterable[K]) -> None:
         """Read these rows together, as far as they are not known."""
@@ -131,7 +141,7 @@ class LoadedGroup(Group[K, V, G]):
         self._narrow = narrow or {}
         self._stored = stored  # how the field spells a group; None: as it is
         self._latest = latest  # only so many of the newest documents are looked at
-        self._asked = asked  # told about every group that somebody looks at
+        self._asked = asked  # called with every group that is looked at
         self._complete: set[G] = set()
 
     def of(self, group: G) -> list[K]:
@@ -199,3 +209,139 @@ class CodedSource(Generic[K, V]):
     def identity(self, key: K) -> Any:
         """The ``_id`` of a key."""
         return self._identity(key)
+
+
+# --- tables that differ from others -------------------------------------------------------------
+
+
+class WholeTable(LoadedTable[K, V]):
+    """A small collection that may be read whole: runs whose code is still running, locks."""
+
+    _read = False
+
+    def items(self) -> list[tuple[K, V]]:
+        if not self._read:
+            self.load_all()
+            self._read = True
+        return super().items()
+
+
+class ReservationTable(LoadedTable[str, Reservation]):
+    """Business keys."""
+
+    def items(self) -> list[tuple[str, Reservation]]:
+        """Those that still running code holds: asked only about a job that has been deleted."""
+        self.load_all({"claim_id": {"$exists": True}})
+        return super().items()
+
+
+class JobTable(LoadedTable[UUID, Row]):
+    """Jobs, wherever they live; without what is large and decides nothing."""
+
+    def __init__(self, name: str, journal: Journal, work: Work, *indexes: Index[UUID, Row]) -> None:
+        self._work = work
+        source = CodedSource(self._find, self._decode, lambda job_id: job_id)
+        super().__init__(name, journal, source, *indexes)
+
+    def load(self, keys: Iterable[UUID]) -> None:
+        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
+        if not missing:
+            return
+        super().load(missing)
+        if elsewhere := [key for key in missing if key not in self._rows]:
+            archive = self._work.collection(Names.ARCHIVE)
+            for document in archive.find(
+                {"_id": {"$in": elsewhere}}, WITHOUT_BODY, session=self._work.session
+            ):
+                self._known.discard(document["_id"])
+                self.absorb(*self._decode(document))
+
+    def _find(self, query: Mapping[str, Any]) -> Cursor[Document]:
+        jobs = self._work.collection(Names.JOBS)
+        return jobs.find(query, WITHOUT_BODY, session=self._work.session, batch_size=BATCH)
+
+    def _decode(self, document: Document) -> tuple[UUID, Row]:
+        self._work.seen(document)
+        return document["_id"], row_of(document, self._work.stream_key)
+
+
+# --- how the tables of a transaction are made ---------------------------------------------------
+
+#: A table, the collection it is stored in, and how a row of it is written.
+Writer = tuple[LoadedTable[Any, Any], str, Callable[[Any, Any], Document]]
+#: Finds the documents of a collection that match a query.
+Find = Callable[[str, Mapping[str, Any]], Cursor[Document]]
+
+
+class CodedTables:
+    """The tables of one transaction; the order in which they are made is the order in which they are written."""
+
+    def __init__(self, journal: Journal, find: Find, writers: list[Writer]) -> None:
+        self._journal = journal
+        self._find = find
+        self._writers = writers
+
+    def rows(
+        self,
+        name: str,
+        collection: str,
+        codec: Codec[S],
+        key_of: Callable[[S], Any],
+        identity: tuple[str, ...] = (),
+        *indexes: Index[Any, S],
+        fresh: bool = False,
+    ) -> LoadedTable[Any, S]:
+        """Rows that hold their own key; *identity* names its parts, if it has several."""
+
+        def decode(document: Document) -> tuple[Any, S]:
+            row = codec.value(document)
+            return key_of(row), row
+
+        named = (lambda key: dict(zip(identity, key, strict=True))) if identity else _same
+        source = self._source(collection, decode, named)
+        table = LoadedTable(name, self._journal, source, *indexes, fresh=fresh)
+        self._writers.append((table, collection, lambda _, row: codec.document(row)))
+        return table
+
+    def keyed(
+        self,
+        name: str,
+        collection: str,
+        codec: Codec[S],
+        *indexes: Index[Any, S],
+        kind: type[LoadedTable[Any, S]] = LoadedTable,
+    ) -> LoadedTable[Any, S]:
+        """Rows that do not hold their own key."""
+        return self.custom(
+            name,
+            collection,
+            lambda document: (document["_id"], codec.value(document)),
+            lambda key, row: {"_id": key, **codec.document(row)},
+            _same,
+            *indexes,
+            kind=kind,
+        )
+
+    def custom(
+        self,
+        name: str,
+        collection: str,
+        decode: Callable[[Document], tuple[K, V]],
+        encode: Callable[[K, V], Document],
+        identity: Callable[[K], Any],
+        *indexes: Index[K, V],
+        kind: type[LoadedTable[K, V]] = LoadedTable,
+    ) -> LoadedTable[K, V]:
+        """Rows whose documents are like no others."""
+        table = kind(name, self._journal, self._source(collection, decode, identity), *indexes)
+        self._writers.append((table, collection, encode))
+        return table
+
+    def _source(
+        self, collection: str, decode: Callable[[Document], tuple[K, V]], identity: Callable[[K], Any]
+    ) -> CodedSource[K, V]:
+        return CodedSource(lambda query: self._find(collection, query), decode, identity)
+
+
+def _same(key: K) -> K:
+    return key

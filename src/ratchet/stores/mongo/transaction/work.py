@@ -7,14 +7,14 @@ written at the end, each collection in one go. A savepoint costs nothing, and a 
 has sent nothing to the server yet, so that a caller's own transaction stays usable.
 
 **Isolation.** MongoDB refuses to change a document that was changed since the snapshot. That is enough
-where the document that was decided about is also written. Where a rule decides by *other* documents, the
-one that stands for the decision is touched (``rev`` + 1), so that of two transactions that do not see each
-other one is repeated:
+where the document that was decided about is also written. Where a rule decides by *other* documents, one
+document that both transactions know is touched (``rev`` + 1). So of two transactions that do not see each
+other, one is repeated:
 
 - an edge that is stored or settled touches its child (which counts its edges), a new one also its parent
   (which may end at this moment);
 - a batch that is finished or opened touches its parent job (which may wait for other things as well);
-- a run whose code goes on or has ended touches its job (whose key waits for it);
+- a run whose code is still running, or has now ended, touches its job (whose key waits for it);
 - a limit is touched by every claim that takes a permit; a new one touches the jobs that run behind it;
 - a signal's key has a gate, touched by who sends and by who is stored to wait.
 """
@@ -31,16 +31,34 @@ from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.cursor import Cursor
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, PermitRecord
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import Alert, Execution, StreamKey
+from ratchet.model.schedules import LATEST_RUNS
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.memory.rows import Cost, FireRow, Limit, Permit, Reservation, Row, SignalRow
+from ratchet.stores.memory.batches import MemoryBatches
+from ratchet.stores.memory.cluster import MemoryCluster
+from ratchet.stores.memory.permits import MemoryPermits
+from ratchet.stores.memory.recurring import MemoryRecurring
+from ratchet.stores.memory.rows import (
+    Cost,
+    FireRow,
+    Limit,
+    Reservation,
+    Row,
+    SignalRow,
+    awaited_signal,
+    may_expire,
+    running_on,
+    unended_run_of,
+)
+from ratchet.stores.memory.signals import MemorySignals
 from ratchet.stores.memory.state import State
 from ratchet.stores.memory.tables import Group, Journal, Pending
-from ratchet.stores.mongo.claiming.gates import BATCH
-from ratchet.stores.mongo.documents.codecs import (
+from ratchet.stores.memory.transitions import MemoryTransitions
+from ratchet.stores.mongo.documents.jobs import Link, link
+from ratchet.stores.mongo.documents.values import (
     ALERTS,
     BATCHES,
     BREAKERS,
@@ -55,25 +73,22 @@ from ratchet.stores.mongo.documents.codecs import (
     RUNS,
     SCHEDULES,
     SIGNALS,
+    Document,
     fire_identity,
     run_identity,
+    time_of,
 )
-from ratchet.stores.mongo.documents.jobs import Link, link
-from ratchet.stores.mongo.documents.values import Document, time_of
-from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.coded_tables import CodedTables
-from ratchet.stores.mongo.transaction.flush import Flush, Writer
-from ratchet.stores.mongo.transaction.job_tables import (
-    LATEST_RUNS,
+from ratchet.stores.mongo.schema import BATCH, Names
+from ratchet.stores.mongo.transaction.flush import Flush
+from ratchet.stores.mongo.transaction.tables import (
+    CodedTables,
     JobTable,
+    LoadedGroup,
+    LoadedTable,
     ReservationTable,
     WholeTable,
-    awaited_signal,
-    live_run_of,
-    may_expire,
-    running_on,
+    Writer,
 )
-from ratchet.stores.mongo.transaction.tables import LoadedGroup, LoadedTable
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.database import Database
@@ -87,7 +102,7 @@ class Work(State):
     jobs: JobTable
     running_on: LoadedGroup[UUID, Row, str]
     by_batch: LoadedGroup[UUID, Row, UUID]
-    live_runs: LoadedGroup[UUID, Row, str]
+    unended_runs: LoadedGroup[UUID, Row, str]
     awaiting: LoadedGroup[UUID, Row, str]
     edges: LoadedTable[tuple[UUID, UUID], Edge]
     edges_out: LoadedGroup[tuple[UUID, UUID], Edge, UUID]
@@ -98,9 +113,9 @@ class Work(State):
     alerts_of: LoadedGroup[UUID, Alert, UUID]
     reservations: LoadedTable[str, Reservation]
     idempotency: LoadedTable[str, UUID]
-    lingering: LoadedTable[tuple[UUID, UUID], str]
-    permits: LoadedTable[tuple[str, UUID, UUID], Permit]
-    permits_of: LoadedGroup[tuple[str, UUID, UUID], Permit, str]
+    still_running: LoadedTable[tuple[UUID, UUID], str]
+    permits: LoadedTable[tuple[str, UUID, UUID], PermitRecord]
+    permits_of: LoadedGroup[tuple[str, UUID, UUID], PermitRecord, str]
     limits: LoadedTable[str, Limit]
     breakers: LoadedTable[str, BreakerRecord]
     nodes: LoadedTable[str, NodeRecord]
@@ -113,9 +128,9 @@ class Work(State):
     signals: LoadedTable[UUID, SignalRow]
     signals_of: LoadedGroup[UUID, SignalRow, str]
 
-    def __init__(self, database: Database, session: ClientSession | None) -> None:
+    def __init__(self, database: Database, session: ClientSession) -> None:
         self._database = database
-        self._session = session
+        self.session = session  # pass it to every method of a collection
         self._names = database.collections(session)
         self.touched: dict[str, set[Any]] = {}  # by collection; see `touch`
         self.signal_gates: set[str] = set()  # see `pass_gate`
@@ -127,11 +142,6 @@ class Work(State):
         self._depth = 1  # everything happens inside one operation: `run` is a savepoint
 
     # --- small things ---------------------------------------------------------------------------
-
-    @property
-    def session(self) -> ClientSession | None:
-        """The driver's session; None where nothing can be written."""
-        return self._session
 
     def collection(self, name: str) -> Collection[Document]:
         """A collection; pass ``session=work.session`` to its methods."""
@@ -152,14 +162,14 @@ class Work(State):
         return self._database.streams.key_of(stream_id)
 
     def running_with(self, resource: str) -> list[Row]:
-        """The RUNNING jobs that use a resource; one that ends at this moment is met."""
+        """The RUNNING jobs that use a resource; they are touched, for one may end at this moment."""
         uses = {"$or": [{"resource": resource}, {"limit_key": resource}]}
         streams = [
-            one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self._session)
+            one["_id"] for one in self._names[Names.STREAMS].find(uses, {"_id": 1}, session=self.session)
         ]
         # with the node, so that only the index of what runs is read
         running = {"status": JobStatus.RUNNING.value, "node_id": {"$gt": ""}, "stream_id": {"$in": streams}}
-        found = self._names[Names.JOBS].find(running, {"_id": 1}, session=self._session) if streams else ()
+        found = self._names[Names.JOBS].find(running, {"_id": 1}, session=self.session) if streams else ()
         ids = [one["_id"] for one in found]
         self.jobs.load(ids)
         for job_id in ids:
@@ -167,14 +177,14 @@ class Work(State):
         return [self.jobs[job_id] for job_id in ids]
 
     def backdated(self, stream_id: int) -> None:
-        """Claims start from the edge of the index each time, so nobody has to be told."""
+        """Claims always read from the start of the index, so there is nothing to do."""
 
     def touch(self, collection: str, identity: Any) -> None:
-        """Write to a document, because this transaction decides by others around it and must not be missed."""
+        """Write to a document, so that another transaction that decides by the same documents conflicts with this one."""
         self.touched.setdefault(collection, set()).add(identity)
 
     def pass_gate(self, key: str) -> None:
-        """Meet everybody who sends a signal of this key, or is stored to wait for it."""
+        """Conflict with every transaction that sends a signal of this key, or stores a job that waits for it."""
         self.signal_gates.add(key)
 
     def afterwards(self, collection: str, operation: Callable[[Collection[Document]], object]) -> None:
@@ -194,15 +204,22 @@ class Work(State):
         self.running_on = LoadedGroup(running_on, "node_id", {"status": JobStatus.RUNNING.value})
         self.by_root = Group(lambda row: None)
         self.by_batch = LoadedGroup(lambda row: row.spec.batch_id, "links", stored=partial(link, Link.BATCH))
-        self.live_runs = LoadedGroup(
-            live_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
+        self.unended_runs = LoadedGroup(
+            unended_run_of, "links", stored=partial(link, Link.SCHEDULE), latest=LATEST_RUNS
         )
         self.awaiting = LoadedGroup(
             awaited_signal, "links", stored=partial(link, Link.SIGNAL), asked=self.pass_gate
         )
         self.expiring = Group(may_expire)  # of what has been read
         self.jobs = JobTable(
-            "job", journal, self, self.running_on, self.by_batch, self.live_runs, self.awaiting, self.expiring
+            "job",
+            journal,
+            self,
+            self.running_on,
+            self.by_batch,
+            self.unended_runs,
+            self.awaiting,
+            self.expiring,
         )
         tables = self._tables(journal)
         self.edges_out = LoadedGroup(lambda edge: edge.parent_id, "_id.parent_id")
@@ -243,9 +260,9 @@ class Work(State):
             lambda key, job_id: {"_id": key, "job_id": job_id},
             lambda key: key,
         )
-        self.lingering = tables.custom(
-            "lingering",
-            Names.LINGERING,
+        self.still_running = tables.custom(
+            "still_running",
+            Names.STILL_RUNNING,
             lambda doc: ((doc["_id"]["job_id"], doc["_id"]["claim_id"]), doc["node_id"]),
             lambda run, node_id: {"_id": run_identity(run), "node_id": node_id},
             run_identity,
@@ -287,7 +304,7 @@ class Work(State):
         return CodedTables(journal, self._find, self._writers)
 
     def _find(self, name: str, query: Mapping[str, Any]) -> Cursor[Document]:
-        return self._names[name].find(query, session=self._session, batch_size=BATCH)
+        return self._names[name].find(query, session=self.session, batch_size=BATCH)
 
     # --- reading ahead --------------------------------------------------------------------------
 
@@ -313,7 +330,7 @@ class Work(State):
         """
         The same for jobs that are about to be stored: those that are not there have nothing around them.
 
-        With *fresh* nobody looks whether they are there; the server will say so when they are written.
+        With *fresh* they are not looked up; the server refuses the write where one is there.
         """
         ids = list(job_ids)
         if fresh:
@@ -339,3 +356,14 @@ class Work(State):
         Flush(self).send(self._writers)
         for action in self._afterwards:
             action()
+
+
+class Rules(MemoryTransitions, MemoryBatches, MemoryRecurring, MemorySignals, MemoryCluster, MemoryPermits):
+    """
+    The rules of the in-memory store, over the tables of one transaction: every verb that is decided by a few documents.
+
+    Verbs that walk through many (claims, search, sweeps) are written for MongoDB in the class of their noun.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self._state = work

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from ratchet.stores.branches import PRIORITIES, Branch
-from ratchet.stores.fairness import Rank, Turns, claim_order
+from ratchet.stores.fairness import Rank, claim_order
+from ratchet.stores.fairness import Rounds as Turns
+from ratchet.stores.levels import PRIORITIES
+from ratchet.stores.levels import Level as Branch
 
 __all__ = ["PRIORITIES", "Branch", "Read", "choose", "first_look", "owners"]
 

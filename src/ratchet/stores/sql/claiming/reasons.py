@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from ratchet.model import reasons as why
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import BREAKER_GATE, NAMED_HOLDERS, no_permit
+from ratchet.model.cluster import BREAKER_GATE
+from ratchet.model.reasons import NAMED_HOLDERS, Reason
 from ratchet.model.status import Lane
 from ratchet.stores.sql.claiming.claim_order import choose, owners
 from ratchet.stores.sql.claiming.gates import (
@@ -24,8 +26,6 @@ from ratchet.stores.sql.claiming.gates import (
     waiting_streams,
 )
 from ratchet.stores.sql.database import Session
-
-Reason = tuple[str, str, datetime | None]
 
 FIND_STANDING = f"""
     SELECT j.status AS cold_status,
@@ -57,10 +57,10 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
     row = session.row(FIND_STANDING, {"job_id": job_id, "now": now})
     if row is None:
         archived = session.value(FIND_ARCHIVED, {"job_id": job_id})
-        return [_of_status(archived)] if archived else [("not_found", f"there is no job {job_id}", None)]
+        return [why.ended(archived)] if archived else [why.not_found(job_id)]
     job = dict(zip(_STANDING, row, strict=True))
     if job["hot_status"] == "RUNNING":
-        return [("running", f"it is running on node {job['picked_by']}", None)]
+        return [why.running(job["picked_by"])]
     if job["hot_status"] is None:
         return list(_of_cold(job))
     found = list(_of_stream(job, now))
@@ -72,42 +72,30 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
     return found
 
 
-def _of_status(status: str) -> Reason:
-    return (status.lower(), f"it has ended as {status}", None)
-
-
 def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
     if job["cold_status"] == "PAUSED":
-        yield ("paused", "it is paused; resume it", None)
+        yield why.paused()
     elif job["cold_status"] != "WAITING":
-        yield _of_status(job["cold_status"])
+        yield why.ended(job["cold_status"])
     else:
         waits_for_signal = job["signal_key"] is not None and job["signal"] is None
         if waits_for_signal:
-            yield ("waiting_signal", f"it waits for the signal {job['signal_key']!r}", job["signal_due_at"])
+            yield why.waiting_signal(job["signal_key"], job["signal_due_at"])
         if job["awaits_parent"] or not waits_for_signal:
-            yield ("waiting_parent", "it waits for other jobs to end", None)
+            yield why.waiting_parent()
 
 
 def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
     if job["scheduled_time"] > now:
-        yield ("not_due", f"it is due at {job['scheduled_time'].isoformat()}", job["scheduled_time"])
+        yield why.not_due(job["scheduled_time"])
     if job["is_queue_paused"]:
-        yield ("queue_paused", f"the queue {job['queue']!r} is paused; resume it", None)
+        yield why.queue_paused(job["queue"])
     if job["parked_target"] is not None:
-        yield (
-            "parked",
-            f"no node that claimed it could import {job['parked_target']}; start one that can",
-            None,
-        )
+        yield why.parked(job["parked_target"])
     if job["suspect"]:
-        yield (
-            "suspect",
-            "it was running in two crashes, so a node runs it only when no other suspect runs there",
-            None,
-        )
+        yield why.suspect()
     if job["is_breaker_open"]:
-        yield ("breaker_open", f"the circuit breaker {job['breaker']!r} is open", job["open_until"])
+        yield why.breaker_open(job["breaker"], job["open_until"])
 
 
 def _of_limits(
@@ -148,11 +136,9 @@ def _of_limit(session: Session, limit: Limit, taken: int = 0) -> Iterator[Reason
     until = None if meter is None or meter.starts > taken else meter.opens_at(taken)
     if limit.name.startswith(BREAKER_GATE):
         if until is not None:
-            service = limit.name.removeprefix(BREAKER_GATE)
-            yield "breaker_open", f"the circuit breaker {service!r} waits for what its probes say", until
+            yield why.breaker_probing(limit.name.removeprefix(BREAKER_GATE), until)
         return
     if limit.concurrent is not None and limit.concurrent <= taken:
-        held = find_holders(session, limit.name, NAMED_HOLDERS + 1)
-        yield "no_permit", no_permit(limit.name, held), None
+        yield why.no_permit(limit.name, find_holders(session, limit.name, NAMED_HOLDERS + 1))
     if until is not None:
-        yield "rate_limited", f"as many jobs of {limit.name!r} have started as its rate allows", until
+        yield why.rate_limited(limit.name, until)

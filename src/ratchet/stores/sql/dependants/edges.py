@@ -13,17 +13,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.model.composition import EdgeKind, EdgeState
-from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict, VerdictKind
+from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict
+from ratchet.model.edge_outcome import CONDITION_FAILED, CONDITION_FAILED_REASON, EdgeOutcome, edge_outcome
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.releases import release, release_by_edges
 from ratchet.stores.sql.rows.failures import Cancellation, Failure, hash_of, write_canceled, write_failed
 from ratchet.stores.sql.rows.locked import LockedJob, lock_waiting_jobs
-
-PARENT_FAILED = "parent_failed"
-PARENT_CANCELED = "parent_canceled"
-NOT_TAKEN = "not_taken"
 
 #: Edges that the success of their parent satisfies, whatever it returned.
 _PLAIN = (EdgeKind.SUCCESS.value, EdgeKind.END.value)
@@ -246,7 +243,7 @@ def _release_all(session: Session, edges: Sequence[Row], now: datetime, settleme
 
 
 def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None) -> EdgeState:
-    state, reason, error = _verdict_on(parent, child_id, EdgeKind(kind))
+    state, reason, error = _outcome(parent, child_id, EdgeKind(kind))
     if child is not None:
         if child.origin is None or state is EdgeState.SATISFIED:
             child.origin = parent.origin or parent.job_id
@@ -260,30 +257,11 @@ def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None)
     return state
 
 
-def _verdict_on(parent: Ended, child_id: UUID, kind: EdgeKind) -> tuple[EdgeState, str, ErrorRecord | None]:
-    if kind is EdgeKind.END:
-        return EdgeState.SATISFIED, "", None
-    if parent.status is JobStatus.CANCELED:
-        return EdgeState.BROKEN, PARENT_CANCELED, None
+def _outcome(parent: Ended, child_id: UUID, kind: EdgeKind) -> EdgeOutcome:
+    verdict = None
     if kind is EdgeKind.CONDITION:
         verdict = next((verdict for verdict in parent.verdicts if verdict.child_id == child_id), None)
-        if verdict is None or verdict.kind is VerdictKind.NOT_TAKEN:
-            return EdgeState.BROKEN, NOT_TAKEN, None
-        if verdict.kind is VerdictKind.TAKEN:
-            return EdgeState.SATISFIED, "", None
-        raised = verdict.error
-        return (
-            EdgeState.BROKEN,
-            NOT_TAKEN,
-            ErrorRecord(
-                message="the condition of this branch failed" if raised is None else raised.message,
-                type="ConditionFailed",
-                traceback=None if raised is None else raised.traceback,
-            ),
-        )
-    if (kind is EdgeKind.SUCCESS) == (parent.status is JobStatus.SUCCEEDED):
-        return EdgeState.SATISFIED, "", None
-    return EdgeState.BROKEN, PARENT_FAILED if kind is EdgeKind.SUCCESS else NOT_TAKEN, None
+    return edge_outcome(kind, parent.status, verdict)
 
 
 def _decide(
@@ -300,7 +278,7 @@ def _decide(
         if child.error is not None:
             parent, error = child.error
             failures.append(_condition_failure(job, error))
-            below.append(_note_end(parent, job, JobStatus.FAILED, "condition_failed", settlement))
+            below.append(_note_end(parent, job, JobStatus.FAILED, CONDITION_FAILED, settlement))
         elif satisfied >= job.needs:
             if job.signal_key is None or job.is_signaled:
                 freed.append(job.job_id)
@@ -324,7 +302,7 @@ def _count_edges(session: Session, children: Sequence[_Child]) -> Mapping[UUID, 
 
 
 def _condition_failure(job: LockedJob, error: ErrorRecord) -> Failure:
-    return Failure(job, error, "condition failed", hash_of("ConditionFailed", job.target, error.summary))
+    return Failure(job, error, CONDITION_FAILED_REASON, hash_of("ConditionFailed", job.target, error.summary))
 
 
 def _note_end(parent: Ended, job: LockedJob, status: JobStatus, reason: str, settlement: Settlement) -> Ended:

@@ -10,7 +10,6 @@ from ratchet.model.decision import (
     Completion,
     CountCrash,
     Decision,
-    ErrorRecord,
     Fail,
     HandBack,
     Reschedule,
@@ -18,6 +17,7 @@ from ratchet.model.decision import (
     Succeed,
 )
 from ratchet.model.job import ExecutionStatus
+from ratchet.model.runs import run_outcome
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.finish.requeues import held_back
 from ratchet.stores.sql.rows.locked import QueueRow
@@ -112,20 +112,8 @@ def resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[objec
 
 def execution_row(one: Completion, row: QueueRow, now: datetime) -> tuple[object, ...]:
     """The run's own row; columns as in `endings.EXECUTION_COLUMNS`."""
-    status, counted, error = _execution(one.decision)
+    status, counted, error = run_outcome(one.decision)
     failure = (None, None, None) if error is None else (error.summary, error.type, error.traceback)
     run = (row.job_id, one.claim.claim_id, row.attempts + 1, one.claim.node_id)
     times = (row.scheduled_at, one.started_at, one.finished_at or now)
     return (*run, *times, status, counted, *failure)
-
-
-def _execution(decision: Decision) -> tuple[str, bool, ErrorRecord | None]:
-    if isinstance(decision, Succeed):
-        return ExecutionStatus.SUCCEEDED, True, None
-    if isinstance(decision, Retry | Fail):
-        status = ExecutionStatus.TIMED_OUT if decision.timed_out else ExecutionStatus.FAILED
-        return status, True, decision.error
-    if isinstance(decision, Reschedule):
-        reason = ErrorRecord(message=decision.reason, type="RetryLater") if decision.reason else None
-        return ExecutionStatus.RESCHEDULED, False, reason
-    return ExecutionStatus.HANDED_BACK, False, None

@@ -1,8 +1,9 @@
 """
-Ends of jobs, and what they bring: edges settled, dependants released, canceled or failed.
+How jobs end, and what that means for others: edges are settled, dependants released, canceled or failed.
 
-Level by level: first all that waits for the jobs that a call ends, then what waits for those that ended thereby. So
-it does not depend on the order in which a call names its jobs which of several parents is a job's cause.
+The dependants are settled generation by generation: first those of the jobs that a call ends, then those of the
+jobs that ended because of that. So it does not depend on the order in which a call names its jobs which of
+several parents is the cause of a job's end.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ratchet.model.composition import Edge, EdgeKind, EdgeState
-from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict, VerdictKind
+from ratchet.model.callbacks import callback_spec, failure_facts
+from ratchet.model.composition import EdgeState
+from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict
+from ratchet.model.edge_outcome import CONDITION_FAILED, CONDITION_FAILED_REASON, EdgeOutcome, edge_outcome
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
-from ratchet.stores.memory.callbacks import insert_failure_callback
-from ratchet.stores.memory.changes import Effects, change, outgoing, release, tally
+from ratchet.stores.memory.changes import Effects, add_job, change, outgoing, release, tally
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW, record_alert
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import leave_key, leave_run, record_run
@@ -28,21 +30,19 @@ from ratchet.stores.memory.state import State
 NO_VERDICTS: Mapping[UUID, Verdict] = {}
 
 
-class Ended(NamedTuple):
-    """A job that has just ended, and where is noted what that brings."""
+class EndedJob(NamedTuple):
+    """A job that has just ended, and where to note what follows from that."""
 
     job_id: UUID
     effects: Effects
     verdicts: Mapping[UUID, Verdict] = NO_VERDICTS
 
 
-class _Arrival(NamedTuple):
-    """What one edge says to its child: from which end, satisfied or broken, and why the child would be canceled."""
+class _SettledEdge(NamedTuple):
+    """An edge that was settled, and the end of a parent that settled it."""
 
-    parent: Ended
-    state: EdgeState
-    reason: str
-    raised: Verdict | None  # its condition's, where that failed
+    parent: EndedJob
+    outcome: EdgeOutcome
 
 
 def end(
@@ -52,12 +52,12 @@ def end(
     effects: Effects,
     *,
     now: datetime,
-    lingers: bool = False,
+    still_running: bool = False,
     **fields: Any,
 ) -> None:
     """End a job, without what depends on it."""
-    leave_run(state, row, lingers=lingers)
-    leave_key(state, row, lingers=lingers)
+    leave_run(state, row, still_running=still_running)
+    leave_key(state, row, still_running=still_running)
     ended = {
         "status": status,
         "finished_at": now,
@@ -76,16 +76,16 @@ def end(
 def cancel(
     state: State, row: Row, effects: Effects, *, reason: str, now: datetime, superseded_by: UUID | None = None
 ) -> None:
-    """Cancel a job and all that depends on it. The code of a RUNNING one goes on for a while."""
+    """Cancel a job and all that depends on it. The code of a RUNNING one is still running for a while."""
     cancel_row(state, row, effects, reason=reason, now=now, superseded_by=superseded_by)
-    settle_edges(state, [Ended(row.job_id, effects)], now=now)
+    settle_edges(state, [EndedJob(row.job_id, effects)], now=now)
 
 
 def cancel_all(state: State, rows: Iterable[Row], *, reason: str, now: datetime) -> list[CanceledJob]:
-    """Cancel jobs, each for this reason and not for another of them, and all that depends on them."""
-    ended: list[Ended] = []
+    """Cancel jobs, each of them for this reason, and all that depends on them."""
+    ended: list[EndedJob] = []
     for row in rows:
-        ended.append(Ended(row.job_id, Effects()))
+        ended.append(EndedJob(row.job_id, Effects()))
         cancel_row(state, row, ended[-1].effects, reason=reason, now=now)
     settle_edges(state, ended, now=now)
     return [job for one in ended for job in one.effects.canceled]
@@ -129,7 +129,7 @@ def cancel_row(
         JobStatus.CANCELED,
         effects,
         now=now,
-        lingers=running,
+        still_running=running,
         started_at=row.claimed_at if running else row.started_at,
         canceled_reason=reason,
         canceled_by=canceled_by,
@@ -147,7 +147,7 @@ def fail(
     now: datetime,
     error_hash: str | None = None,
     alert_window: timedelta = ALERT_WINDOW,
-    lingers: bool = False,
+    still_running: bool = False,
     **fields: Any,
 ) -> bool:
     """End a job as a dead letter, without what depends on it; True where an alert was recorded."""
@@ -157,7 +157,7 @@ def fail(
         JobStatus.FAILED,
         effects,
         now=now,
-        lingers=lingers,
+        still_running=still_running,
         **(
             {
                 "error": error.summary,
@@ -171,19 +171,40 @@ def fail(
     return record_alert(state, row, error, reason=reason, error_hash=error_hash, window=alert_window, now=now)
 
 
+def insert_failure_callback(
+    state: State, row: Row, error: ErrorRecord, *, reason: str, now: datetime
+) -> None:
+    """Store the ``on_failure`` callback, if there is one, of a job that was failed by the store and not by a worker."""
+    spec = row.spec
+    if spec.on_failure is None:
+        return
+    callback = callback_spec(
+        callback_id=state.new_id(now),
+        target=spec.on_failure,
+        payload=failure_facts(error.message, error.type, reason, row.attempts),
+        job_id=row.job_id,
+        queue=row.stream.queue,
+        priority=spec.priority,
+        params=spec.params,
+        caller=spec.caller,
+        now=now,
+    )
+    add_job(state, callback, now=now)
+
+
 # --- dependants ---------------------------------------------------------------------------------
 
 
-def settle_edges(state: State, ended: Sequence[Ended], *, now: datetime) -> None:
+def settle_edges(state: State, ended: Sequence[EndedJob], *, now: datetime) -> None:
     """
     Jobs have ended: settle their open edges; release, cancel or fail their dependants, and so on below those.
 
-    What was canceled is noted depth-first below each of them, though it is decided level by level.
+    Canceled jobs are noted depth-first below each of them, though they are decided generation by generation.
     """
     below: dict[UUID, list[CanceledJob]] = {}
-    level: Sequence[Ended] = ended
-    while level:
-        level = _settle_level(state, level, below, now=now)
+    generation: Sequence[EndedJob] = ended
+    while generation:
+        generation = _settle_generation(state, generation, below, now=now)
     for origin in ended:
         waiting = below.pop(origin.job_id, [])[::-1]
         while waiting:
@@ -192,100 +213,65 @@ def settle_edges(state: State, ended: Sequence[Ended], *, now: datetime) -> None
             waiting.extend(below.pop(job.job_id, [])[::-1])
 
 
-def _settle_level(
-    state: State, ended: Sequence[Ended], below: dict[UUID, list[CanceledJob]], *, now: datetime
-) -> list[Ended]:
-    """Settle the edges of these jobs; the jobs that ended thereby."""
-    arrivals: dict[UUID, list[_Arrival]] = {}
+def _settle_generation(
+    state: State, ended: Sequence[EndedJob], below: dict[UUID, list[CanceledJob]], *, now: datetime
+) -> list[EndedJob]:
+    """Settle the edges of these jobs; the jobs that ended because of that."""
+    settled: dict[UUID, list[_SettledEdge]] = {}
     for one in sorted(ended, key=lambda one: one.job_id.int):
         parent = state.jobs.get(one.job_id)
         if parent is None or parent.ended_as is None:
             continue
         for edge in outgoing(state, one.job_id):
             if edge.state is EdgeState.OPEN:
-                arrival = _arrival(one, edge, parent.ended_as)
-                state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=arrival.state))
-                arrivals.setdefault(edge.child_id, []).append(arrival)
-    following: list[Ended] = []
-    for child_id, seen in arrivals.items():
+                outcome = edge_outcome(edge.kind, parent.ended_as, one.verdicts.get(edge.child_id))
+                state.edges.put((edge.parent_id, edge.child_id), replace(edge, state=outcome.state))
+                settled.setdefault(edge.child_id, []).append(_SettledEdge(one, outcome))
+    following: list[EndedJob] = []
+    for child_id, edges in settled.items():
         child = state.jobs.get(child_id)
-        cause = None if child is None else _end_child(state, child, seen, now=now)
+        cause = None if child is None else _end_child(state, child, edges, now=now)
         if cause is not None:
             below.setdefault(cause.job_id, []).append(cause.effects.canceled.pop())
-            following.append(Ended(child_id, cause.effects))
+            following.append(EndedJob(child_id, cause.effects))
     return following
 
 
-def _end_child(state: State, child: Row, arrivals: Sequence[_Arrival], *, now: datetime) -> Ended | None:
+def _end_child(state: State, child: Row, edges: Sequence[_SettledEdge], *, now: datetime) -> EndedJob | None:
     """
     Release, cancel or fail a job that waits; the end that caused its own, None: it has not ended.
 
-    Of several causes in one step the parent with the lowest id counts, mostly the one that was submitted first.
+    Where several parents could be the cause at once, it is the one with the lowest id: mostly the one that was
+    submitted first.
     """
     if child.status is not JobStatus.WAITING:
         return None
-    for arrival in arrivals:
-        if arrival.raised is not None:
-            _fail_for_condition(state, child, arrival.raised, arrival.parent.effects, now=now)
-            return arrival.parent
+    for parent, outcome in edges:
+        if outcome.error is not None:
+            _fail_for_condition(state, child, outcome.error, parent.effects, now=now)
+            return parent
     satisfied, still_open, needed = tally(state, child)
-    cause = next((arrival for arrival in arrivals if arrival.state is EdgeState.BROKEN), None)
-    if satisfied + still_open < needed and cause is not None:
-        parent = cause.parent
-        cancel_row(state, child, parent.effects, reason=cause.reason, now=now, canceled_by=parent.job_id)
+    broken = next((edge for edge in edges if edge.outcome.state is EdgeState.BROKEN), None)
+    if satisfied + still_open < needed and broken is not None:
+        parent, reason = broken.parent, broken.outcome.reason
+        cancel_row(state, child, parent.effects, reason=reason, now=now, canceled_by=parent.job_id)
         return parent
-    last = next((one for one in reversed(arrivals) if one.state is EdgeState.SATISFIED), arrivals[0])
+    last = next((edge for edge in reversed(edges) if edge.outcome.state is EdgeState.SATISFIED), edges[0])
     release(state, child, last.parent.effects, now=now)
     return None
 
 
-def _arrival(parent: Ended, edge: Edge, ended_as: JobStatus) -> _Arrival:
-    verdict = parent.verdicts.get(edge.child_id)
-    settled, reason = _outcome(edge, ended_as, verdict)
-    failed = verdict is not None and verdict.kind is VerdictKind.ERROR and edge.kind is EdgeKind.CONDITION
-    return _Arrival(parent, settled, reason, verdict if failed else None)
-
-
-def _outcome(edge: Edge, ended_as: JobStatus, verdict: Verdict | None) -> tuple[EdgeState, str]:
-    """What becomes of an edge, and why its child would be canceled."""
-    if edge.kind is EdgeKind.END:
-        return EdgeState.SATISFIED, ""
-    if ended_as is JobStatus.CANCELED:
-        return EdgeState.BROKEN, "parent_canceled"
-    if edge.kind is EdgeKind.CONDITION:
-        taken = verdict is not None and verdict.kind is VerdictKind.TAKEN
-    else:
-        taken = (edge.kind is EdgeKind.SUCCESS) is (ended_as is JobStatus.SUCCEEDED)
-    if taken:
-        return EdgeState.SATISFIED, ""
-    failed = edge.kind is EdgeKind.SUCCESS and ended_as is JobStatus.FAILED
-    return EdgeState.BROKEN, "parent_failed" if failed else "not_taken"
-
-
 def _fail_for_condition(
-    state: State, child: Row, verdict: Verdict, effects: Effects, *, now: datetime
+    state: State, child: Row, error: ErrorRecord, effects: Effects, *, now: datetime
 ) -> None:
-    raised, reason = verdict.error, "condition failed"
-    error = ErrorRecord(
-        message="the condition of this branch failed" if raised is None else raised.message,
-        type="ConditionFailed",
-        traceback=None if raised is None else raised.traceback,
-    )
     effects.canceled.append(
         CanceledJob(
             job_id=child.job_id,
             target=child.spec.target,
             previous=child.status,
-            reason="condition_failed",
+            reason=CONDITION_FAILED,
             status=JobStatus.FAILED,
         )
     )
-    fail(
-        state,
-        child,
-        effects,
-        error=error,
-        reason=reason,
-        now=now,
-    )
-    insert_failure_callback(state, child, error, reason=reason, now=now)
+    fail(state, child, effects, error=error, reason=CONDITION_FAILED_REASON, now=now)
+    insert_failure_callback(state, child, error, reason=CONDITION_FAILED_REASON, now=now)

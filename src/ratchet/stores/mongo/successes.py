@@ -1,35 +1,38 @@
 """
-Successes of jobs that are tied to nobody: the ends that most runs have, and so those that must be cheapest.
+Successes of jobs whose end means nothing for others. Most runs end like this, so this must be the cheapest end.
 
-They are not read first. One update for all jobs of a claim compares the claim's token, and that nothing
+The jobs are not read first. One update for all jobs of a claim compares the claim's token, and that nothing
 else follows from the end of any of them; another command writes their runs, in the same transaction. Where
-it does not find all of them as they were claimed, nothing is kept of it, and the rules decide about each.
+the update does not find all jobs as they were claimed, the transaction is aborted and the rules decide about
+each job.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from pymongo import UpdateMany
 
 from ratchet.model.claim import JobClaim
+from ratchet.model.cluster import resources_of
 from ratchet.model.decision import Completion, Succeed
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
-from ratchet.stores.mongo.claiming.gates import resources_of
-from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents.values import Document, micros
-from ratchet.stores.mongo.finish.ties import TIES
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.work import Work
+
+if TYPE_CHECKING:
+    from ratchet.stores.mongo.database import Database
+    from ratchet.stores.mongo.transaction.work import Work
 
 #: Characters of results that one command takes; the server takes no command above 48 MB, and no value above 16.
 RESULTS: Final = 1_000_000
 
-_PLACE: Final = "_place"  # only while the server computes the update
+_POSITION: Final = "_position"  # only while the server computes the update
 #: What a job no longer has once it has succeeded.
 _GONE: Final = (
     "claim_id",
@@ -42,18 +45,55 @@ _GONE: Final = (
     "paused_from",
     "error",
     "error_type",
-    _PLACE,
+    _POSITION,
 )
-_UNTIED: Final = dict.fromkeys(TIES)
 _REMOVE: Final = "$$REMOVE"
 
 
+#: Fields of a job whose end means something for others: for its batch, for its key, for jobs that wait for it.
+LINK_FIELDS: Final = ("batch_id", "business_key", "has_dependants")
+_NOT_LINKED: Final = dict.fromkeys(LINK_FIELDS)
+#: Linked jobs that are remembered; those whose run was taken away are forgotten when others push them out.
+_REMEMBERED: Final = 20_000
+
+
+class LinkedJobs:
+    """
+    Jobs that were claimed here and are linked to others.
+
+    Only a guess that saves a try: the server checks it when a job is ended as one without links.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._linked: dict[int, None] = {}
+
+    def claimed(self, documents: Iterable[Document]) -> None:
+        """Jobs as they are claimed; their documents hold at least the `LINK_FIELDS`."""
+        linked = [one["_id"].int for one in documents if any(name in one for name in LINK_FIELDS)]
+        if linked:
+            with self._lock:
+                self._linked.update(dict.fromkeys(linked))
+                for number in list(self._linked)[: max(0, len(self._linked) - _REMEMBERED)]:
+                    del self._linked[number]
+
+    def forget(self, job_ids: Iterable[UUID]) -> None:
+        """Jobs whose run has ended."""
+        with self._lock:
+            for job_id in job_ids:
+                self._linked.pop(job_id.int, None)
+
+    def has(self, job_id: UUID) -> bool:
+        """True where the job is known to be linked."""
+        return job_id.int in self._linked
+
+
 class NotPlain(Exception):
-    """Not all of these jobs are held by their claims and tied to nobody: nothing must be kept."""
+    """A claim no longer holds its job, or the job is linked to others: abort the transaction."""
 
 
 def plain_successes(database: Database, completions: Sequence[Completion]) -> list[Completion]:
-    """Those of *completions* that are probably such successes; none where a job stands there twice."""
+    """Those of *completions* that are probably such successes; none where a job is named twice."""
     found = [one for one in completions if _looks_plain(database, one)]
     if not found or len({one.claim.job_id.int for one in completions}) < len(completions):
         return []
@@ -82,7 +122,7 @@ def _looks_plain(database: Database, one: Completion) -> bool:
         type(one.decision) is Succeed
         and one.started_at is not None
         and not (one.lingers or one.verdicts or one.callback is not None or one.state is not None)
-        and not database.ties.has(one.claim.job_id)
+        and not database.linked_jobs.has(one.claim.job_id)
         and _takes_no_permit(database, one.claim)
     )
 
@@ -94,12 +134,12 @@ def _takes_no_permit(database: Database, claim: JobClaim) -> bool:
 
 def _held(claim_id: UUID, job_ids: Iterable[UUID]) -> Document:
     """The jobs that the claim still holds; the server goes by their ids, because no other index has a running job's."""
-    running = {"status": JobStatus.RUNNING.value, **_UNTIED}
+    running = {"status": JobStatus.RUNNING.value, **_NOT_LINKED}
     return {"_id": {"$in": list(job_ids)}, "claim_id": claim_id, **running}  # fence
 
 
 def _succeeded(completions: Sequence[Completion], now: datetime) -> list[Document]:
-    """The update: each job finds its own values at its place among the ids."""
+    """The update: each job finds its own values at its position among the ids."""
     results = [one.decision for one in completions if isinstance(one.decision, Succeed)]
     values: Document = {
         "status": JobStatus.SUCCEEDED.value,
@@ -112,7 +152,9 @@ def _succeeded(completions: Sequence[Completion], now: datetime) -> list[Documen
     }
     ids = {"$literal": [one.claim.job_id for one in completions]}
     return [
-        {"$set": {_PLACE: {"$indexOfArray": [ids, "$_id"]}}},  # the server makes a table of a constant list
+        {
+            "$set": {_POSITION: {"$indexOfArray": [ids, "$_id"]}}
+        },  # the server makes a table of a constant list
         {"$set": values},
         {"$unset": list(_GONE)},
     ]
@@ -122,7 +164,7 @@ def _own(values: Sequence[Any]) -> Any:
     """The expression that gives each job its own of these values; None leaves the field out."""
     if all(value == values[0] for value in values):
         return _REMOVE if values[0] is None else {"$literal": values[0]}
-    return {"$ifNull": [{"$arrayElemAt": [{"$literal": list(values)}, f"${_PLACE}"]}, _REMOVE]}
+    return {"$ifNull": [{"$arrayElemAt": [{"$literal": list(values)}, f"${_POSITION}"]}, _REMOVE]}
 
 
 def _run(one: Completion, now: datetime) -> Document:

@@ -21,11 +21,10 @@ from ratchet.model.identifiers import is_young
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects
-from ratchet.stores.memory.insertion import RunningHolder, Submission
-from ratchet.stores.memory.replacement import replace_job, supersede
+from ratchet.stores.memory.insertion import InsertCall, RunningHolder, replace_job, supersede
 from ratchet.stores.memory.values import check, check_spec, in_utc
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.database import Database
+from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import document_of, new_row
 from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.errors import TransactionAborted, aborted
@@ -35,15 +34,11 @@ from ratchet.stores.mongo.wakeups import wake_with
 from ratchet.stores.validation import validate
 
 #: Seconds that a submission waits for a key that another open transaction holds.
-KEY_PATIENCE: Final = 5.0
+KEY_WAIT: Final = 5.0
 
 
-class MongoSubmissions:
+class MongoSubmissions(MongoPart):
     """Stores new jobs."""
-
-    def __init__(self, database: Database, *, notify: bool = True) -> None:
-        self._database = database
-        self._notify = notify  # wake other nodes with the commit of a caller's transaction
 
     def insert(
         self,
@@ -55,8 +50,8 @@ class MongoSubmissions:
         within: object | None = None,
     ) -> list[Insertion]:
         """Store *specs* with their *edges* (and *batch* with its parent job), all or none."""
-        self._prepare(specs, edges, batch, now)
-        fresh = within is None and all(map(_is_fresh, specs))  # then nobody looks whether they are stored
+        self._prepare_submission(specs, edges, batch, now)
+        fresh = within is None and all(map(_is_fresh, specs))  # then they are not looked up first
         alone = bool(specs) and fresh and not edges and batch is None and all(map(_stands_alone, specs))
         if alone and len(specs) == 1:
             return [self._insert_one(specs[0], now)]
@@ -68,9 +63,9 @@ class MongoSubmissions:
             if alone and tries == 1:
                 return self._insert_alone(work, specs, now)
             load_submission(work, specs, edges, batch, fresh=fresh and tries == 1)
-            if within is not None and self._notify:
+            if within is not None and self.database.notify:
                 work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
-            submission = Submission(work, Effects(), now=now)
+            submission = InsertCall(work, Effects(), now=now)
             try:
                 return work.run(lambda: submission.store(specs, edges=edges, batch=batch))
             except RunningHolder as busy:
@@ -79,7 +74,7 @@ class MongoSubmissions:
                 return BusinessKeyBusy(busy.key, busy.holder)
 
         try:
-            answer = self._database.run(store, within=within, patience=KEY_PATIENCE)
+            answer = self.database.run(store, within=within, retry_for=KEY_WAIT)
         except TransactionAborted as error:
             raise aborted(error, submission=True) from error
         except Conflict as error:
@@ -100,7 +95,7 @@ class MongoSubmissions:
             except DuplicateKeyError:
                 pass  # the same submission again, after a lost answer
 
-        self._database.write(insert)
+        self.database.write(insert)
         return Insertion(job_id=spec.job_id, created=True)
 
     def _insert_alone(self, work: Work, specs: Sequence[JobSpec], now: datetime) -> list[Insertion]:
@@ -110,28 +105,28 @@ class MongoSubmissions:
         return [Insertion(job_id=spec.job_id, created=True) for spec in specs]
 
     def _document(self, spec: JobSpec, now: datetime) -> Document:
-        stream_id = self._database.streams.id_of(spec.stream)
+        stream_id = self.database.streams.id_of(spec.stream)
         return document_of(new_row(in_utc(spec), stream_id, now), stream_id)
 
     def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self._prepare([spec], (), None, now)
+        self._prepare_submission([spec], (), None, now)
 
         def work(work: Work) -> CanceledJob | None:
             work.load_jobs([job_id])
             load_submission(work, [spec], (), None)
             return replace_job(work, job_id, spec, now=now)
 
-        return self._database.run(work)
+        return self.database.run(work)
 
-    def _prepare(
+    def _prepare_submission(
         self, specs: Sequence[JobSpec], edges: Sequence[Edge], batch: BatchSpec | None, now: datetime
     ) -> None:
         """Refuse what cannot be stored, and make the streams that are missing, before anything is written."""
         check((now, *edges, batch), "now")
         for spec in specs if batch is None else (*specs, batch.parent):
             check_spec(spec)
-        self._database.streams.make(validate(specs, edges, batch, now=now))
+        self.database.streams.make(validate(specs, edges, batch, now=now))
 
 
 def load_submission(
