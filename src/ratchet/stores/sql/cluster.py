@@ -26,7 +26,7 @@ from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
 from ratchet.stores.sql.recover.unowned_claims import FIND_STRAYS
 from ratchet.stores.sql.rows.failures import write_runs
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 
 #: Seconds before a rescue looks once more for jobs that somebody else had locked.
@@ -265,14 +265,14 @@ class SqlCluster(SqlPart):
         return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
-        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what lingers, removes the row."""
+        """A clean goodbye: hands back what is still RUNNING (uncounted), frees what waits for its code, removes the row."""
 
         def deregister(session: Session) -> int:
             session.rows(LOCK_NODE, {"node_id": node_id})
             running = _lock_running(session, node_id)
             hand_back(session, self.streams, running)
             write_runs(session, [_handed_back(row, now) for row in running.values()])
-            free_lingering(session, node_id)
+            settle_node(session, node_id)
             session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)

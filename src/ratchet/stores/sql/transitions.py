@@ -7,7 +7,7 @@ does so, the comparison stands between two SQL comments that say ``fence`` and `
 
 One comparison per path, and no second one behind it: a test that turns what stands between the comments
 into ``(… OR true)``, in one constant at a time, finds out whether the contracts notice. The constants
-are in `locked`, `successes`, `holdings` and here.
+are in `rows.locked`, `rows.keys_and_permits`, `finish.completions` and here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from ratchet.stores.sql.finish.requeues import hand_back, requeue
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS
 from ratchet.stores.sql.rows.failures import ALERT_WINDOW, LEAVE_QUEUE
-from ratchet.stores.sql.rows.holdings import settle_runs
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node, settle_runs
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
 
 PAUSE_QUEUED = """
@@ -188,7 +187,7 @@ class SqlTransitions(SqlPart):
             held = {row[0]: QueueRow(*row) for row in rows}
             hand_back(session, self.streams, held)
             running = [claim_id for _, claim_id in session.rows(FIND_CLAIMS, {"node_id": node_id})]
-            free_lingering(session, node_id, [*known, *running])
+            settle_node(session, node_id, [*known, *running])
             return list(held)
 
         return self.database.run(work)

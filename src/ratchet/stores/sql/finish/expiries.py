@@ -84,7 +84,7 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
     ended = cancel_locked(session, cancellations, now=now)
     gone = {one.job_id for one in ended}  # what waited for one that has expired has ended with it
     failures = [one for one in failures if one.job.job_id not in gone]
-    settlement, _ = fail_jobs(session, failures, now=now)
+    effects, _ = fail_jobs(session, failures, now=now)
     insert_failure_callbacks(session, streams, [one.job.job_id for one in failures], now=now)
     for one in failures:
         ended.append(
@@ -96,7 +96,7 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
                 status=JobStatus.FAILED,
             )
         )
-        ended.extend(settlement.of(one.job.job_id).canceled)
+        ended.extend(effects.of(one.job.job_id).canceled)
     return ended
 
 

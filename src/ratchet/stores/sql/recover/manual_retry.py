@@ -15,8 +15,7 @@ from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.edges import COUNT_EDGES
 from ratchet.stores.sql.dependants.releases import enqueue, release_ready
 from ratchet.stores.sql.rows.failures import LEAVE_QUEUE
-from ratchet.stores.sql.rows.holdings import find_holders, reserve_keys
-from ratchet.stores.sql.rows.kept_keys import keep_own_keys
+from ratchet.stores.sql.rows.keys_and_permits import find_holders, keep_own_keys, reserve_keys
 from ratchet.stores.sql.rows.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
 from ratchet.stores.sql.streams import StreamRegistry
 

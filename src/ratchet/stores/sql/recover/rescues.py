@@ -16,7 +16,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.dependants.edges import settle_edges
 from ratchet.stores.sql.finish.requeues import count_crashes
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.streams import StreamRegistry
 
@@ -85,9 +85,9 @@ def take_back_from(
         max_crashes=max_crashes,
         now=now,
     )
-    settlement = settle_edges(session, crashes.ended, now=now)
+    effects = settle_edges(session, crashes.ended, now=now)
     insert_failure_callbacks(session, streams, crashes.dead_lettered, now=now)
-    free_lingering(session, node_id, left)
+    settle_node(session, node_id, left)
     if died_at is None:
         session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
     rescue = Rescue(
@@ -95,8 +95,8 @@ def take_back_from(
         requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
         suspects=crashes.suspects,
         dead_lettered=crashes.dead_lettered,
-        canceled=tuple(settlement.canceled),
-        released=tuple(settlement.released),
+        canceled=tuple(effects.canceled),
+        released=tuple(effects.released),
         held_up=tuple(job_id for job_id in claims if job_id not in locked),
     )
     return rescue, died_at is None

@@ -8,7 +8,7 @@ from uuid import UUID
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobSpec
 from ratchet.model.status import Busy
-from ratchet.stores.sql.rows.holdings import Holder
+from ratchet.stores.sql.rows.keys_and_permits import Holder
 
 
 def root_of(spec: JobSpec) -> UUID:

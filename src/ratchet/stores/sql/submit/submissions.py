@@ -15,7 +15,7 @@ from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import finish_batches
-from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
+from ratchet.stores.sql.dependants.edges import EffectsByJob, EndedJob, settle_edges
 from ratchet.stores.sql.dependants.releases import release_ready
 from ratchet.stores.sql.rows.specs import Flags, find_known, store_specs
 from ratchet.stores.sql.signals import consume_kept_signals
@@ -66,7 +66,7 @@ class Submission:
     def __init__(self, insertions: list[Insertion]) -> None:
         self.insertions = insertions
         self.stored: set[UUID] = set()
-        self.settlement = Settlement()
+        self.effects = EffectsByJob()
         self.busy: BusinessKeyBusy | None = None
 
 
@@ -107,9 +107,9 @@ def insert_specs(
     if batch is not None and keys.original_of(batch.parent) is None:
         _write_batch(session, batch, kept, dropped=len(specs) - len(keys.kept(specs)), now=now)
     if ended:
-        submission.settlement = settle_edges(session, ended, now=now)
+        submission.effects = settle_edges(session, ended, now=now)
     # a job that a parent has ended by now waits for nothing: the signal is kept for another
-    waiting = submission.stored.difference(job.job_id for job in submission.settlement.canceled)
+    waiting = submission.stored.difference(job.job_id for job in submission.effects.canceled)
     _deliver_kept_signals(session, kept, waiting, now)
     return submission
 
@@ -167,7 +167,7 @@ def _flags(edges: Iterable[Edge]) -> Flags:
     return flags
 
 
-def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> list[Ended]:
+def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> list[EndedJob]:
     """
     Lock the parents that were stored before, tell them of their dependants, and return those that have ended.
 
@@ -198,7 +198,7 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
         if asked := {edge.parent_id for edge in edges if edge.condition is not None} & live:
             session.execute(MARK_CONDITIONS, {"ids": sorted(asked)})
     return [
-        Ended(job_id=job_id, status=status, cause=causes.get(job_id))
+        EndedJob(job_id=job_id, status=status, cause=causes.get(job_id))
         for job_id, status in sorted(ended.items())
     ]
 
