@@ -24,9 +24,9 @@ TABLES = """
 class MysqlHarness(Harness):
     """One database for the whole run, emptied before every contract."""
 
-    #: A call finds the connection dead after *patience*, connects anew and tries again.
+    #: A call finds the connection dead after *answer_timeout*, connects anew and tries again.
     call_deadline = timedelta(seconds=5)
-    patience = 2.0
+    answer_timeout = 2.0
 
     def __init__(self, url: str | None = None) -> None:
         self.service = None if url else MariaDB.resolve().start()
@@ -70,9 +70,8 @@ class MysqlHarness(Harness):
         url = parts._replace(netloc=f"{user}{host}:{port}").geturl()
         store = self._handle(url, Options(statement_timeout=1, connect_timeout=1))
         dialect: Any = store
-        dialect.database.dialect._connections.patience = (
-            self.patience
-        )  # five seconds of grace are for production
+        # five seconds of grace are for production
+        dialect.database.dialect._connections.answer_timeout = self.answer_timeout
         return store
 
     def _handle(self, url: str, options: Options) -> JobStore:

@@ -20,9 +20,9 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablen
 class PostgresqlHarness(Harness):
     """One database for the whole run, emptied before every contract."""
 
-    #: A call finds the connection dead after *patience*, connects anew (libpq waits two seconds at least), tries again.
+    #: A call finds the connection dead after *answer_timeout*, connects anew (libpq waits two seconds at least), tries again.
     call_deadline = timedelta(seconds=5)
-    patience = 2.0
+    answer_timeout = 2.0
 
     def __init__(self, url: str | None = None) -> None:
         self.service = None if url else PostgreSQL.resolve().start()
@@ -54,9 +54,8 @@ class PostgresqlHarness(Harness):
         url = parts._replace(netloc=f"{user}{host}:{port}").geturl()
         store = self._handle(url, Options(statement_timeout=1, connect_timeout=1))
         dialect: Any = store
-        dialect.database.dialect._connections.patience = (
-            self.patience
-        )  # five seconds of grace are for production
+        # five seconds of grace are for production
+        dialect.database.dialect._connections.answer_timeout = self.answer_timeout
         return store
 
     def _handle(self, url: str, options: Options) -> JobStore:

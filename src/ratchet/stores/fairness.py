@@ -1,9 +1,9 @@
 """
-Whose turn it is: the parties of a claim, and the rounds in which they give.
+Fairness: the parties of a claim, and the rounds in which they take turns.
 
 The open streams of a claim fall into parties, one for each fairness key and one for all streams without
 a key. In each round every party that has a job gives its next one; the rounds go on until there are
-enough or nothing is left. So parties that have work share a claim evenly, and one that is alone fills it.
+enough jobs or none are left. So parties that have work share a claim evenly, and a single party fills it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from ratchet.stores.branches import Branch as Level
 
 T = TypeVar("T")
 
@@ -20,23 +23,12 @@ Rank = tuple[int, Any, Any]
 
 
 def claim_order(rank: Rank) -> tuple[int, Any, Any]:
-    """A key to sort ranks by: ids are compared as numbers, which is ten times as fast."""
+    """The key to sort ranks by: ids are compared as numbers, ten times faster than as UUIDs."""
     return rank[0], rank[1], getattr(rank[2], "int", rank[2])
 
 
-class Branch(Protocol):
-    """The due jobs of one stream and one priority, in order, as far as they have been read."""
-
-    party: str
-    gates: tuple[str, ...]
-    ranks: list[Any]
-
-
-B = TypeVar("B", bound=Branch)
-
-
 def in_cycle(parties: Iterable[str], after: str | None) -> list[str]:
-    """The parties in the order of their turns, beginning after the one that was served last; None: with the first."""
+    """The parties in the order of their turns, beginning after the one named *after*; None: with the first."""
     ordered = sorted(set(parties))
     start = 0 if after is None else bisect_right(ordered, after)
     return ordered[start:] + ordered[:start]
@@ -51,7 +43,7 @@ def take_turns(
     A line is asked for its next job only when it is its party's turn.
     """
     taken: list[tuple[str, T]] = []
-    dry: set[str] = set()
+    exhausted: set[str] = set()
     waiting = deque((party, iter(lines[party])) for party in in_cycle(lines, after))
     while waiting and (limit is None or len(taken) < limit):
         party, line = waiting.popleft()
@@ -60,8 +52,8 @@ def take_turns(
             waiting.append((party, line))
             break
         else:
-            dry.add(party)
-    return taken, dry
+            exhausted.add(party)
+    return taken, exhausted
 
 
 def in_turns(jobs: Iterable[T], party_of: Callable[[T], str], after: str | None) -> list[T]:
@@ -72,40 +64,40 @@ def in_turns(jobs: Iterable[T], party_of: Callable[[T], str], after: str | None)
     return [job for _, job in take_turns(lines, None, after)[0]]
 
 
-class Turns(Generic[B]):
-    """What a claim takes of branches that have been read so far, and where it must read on to be sure."""
+class Rounds:
+    """What a claim takes of the levels as far as they were read, and where it must read on to be sure."""
 
     def __init__(
-        self, candidates: Sequence[B], limit: int, allowances: Mapping[str, int], after: str | None
+        self, candidates: Sequence[Level], limit: int, allowances: Mapping[str, int], after: str | None
     ) -> None:
-        parties: dict[str, list[B]] = {}
-        for branch in candidates:
-            parties.setdefault(branch.party, []).append(branch)
+        parties: dict[str, list[Level]] = {}
+        for level in candidates:
+            parties.setdefault(level.party, []).append(level)
         left = dict(allowances)
-        lines = {party: _line(branches, left) for party, branches in parties.items()}
-        taken, self._dry = take_turns(lines, limit, after)
-        self.chosen: list[tuple[Rank, B]] = [job for _, job in taken]
+        lines = {party: _line(levels, left) for party, levels in parties.items()}
+        taken, self._exhausted = take_turns(lines, limit, after)
+        self.chosen: list[tuple[Rank, Level]] = [job for _, job in taken]
         self._last: dict[str, Rank] = {party: job[0] for party, job in taken}
 
-    def may_miss(self, branch: B) -> bool:
-        """True where an unread job of the branch, if there is one, may belong among the chosen."""
-        if branch.party in self._dry:
+    def may_miss(self, level: Level) -> bool:
+        """True where an unread job of the level, if there is one, may belong among the chosen."""
+        if level.party in self._exhausted:
             return True
-        last = self._last.get(branch.party)
-        return last is not None and (not branch.ranks or branch.ranks[-1] < last)
+        last = self._last.get(level.party)
+        return last is not None and (not level.ranks or level.ranks[-1] < last)
 
-    def share(self, limit: int, unread: Iterable[B]) -> int:
-        """How many more the party of each of these branches would have to give, for all to have enough together."""
-        hungry = {branch.party for branch in unread} & self._dry
-        return -(-(limit - len(self.chosen)) // max(len(hungry), 1))
+    def share(self, limit: int, unread: Iterable[Level]) -> int:
+        """How many more jobs the party of each of these levels has to give, so that together they fill the claim."""
+        waiting = {level.party for level in unread} & self._exhausted
+        return -(-(limit - len(self.chosen)) // max(len(waiting), 1))
 
 
-def _line(branches: Sequence[B], left: dict[str, int]) -> Iterator[tuple[Rank, B]]:
+def _line(levels: Sequence[Level], left: dict[str, int]) -> Iterator[tuple[Rank, Level]]:
     """The jobs of one party in claim order, as far as the allowances that all parties share let them through."""
-    jobs = [(rank, branch) for branch in branches for rank in branch.ranks]
+    jobs = [(rank, level) for level in levels for rank in level.ranks]
     jobs.sort(key=lambda job: claim_order(job[0]))
-    for rank, branch in jobs:
-        if all(left[gate] > 0 for gate in branch.gates):
-            for gate in branch.gates:
+    for rank, level in jobs:
+        if all(left[gate] > 0 for gate in level.gates):
+            for gate in level.gates:
                 left[gate] -= 1
-            yield rank, branch
+            yield rank, level

@@ -187,14 +187,17 @@ class Database:
     def run_alone(
         self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
     ) -> list[Row] | None:
-        """The rows of one statement, as `Dialect.alone` says; None: use `run` or `read`."""
+        """The rows of one statement outside of a transaction block, as `Autocommit` says; None: use `run` or `read`."""
+        if self.dialect.autocommit is None:
+            return None
         return call_undisturbed(self._alone, sql, params, claiming, harmless)
 
     def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
         """`run_alone` without waiting; None where that is not possible."""
-        if self._prepared_in != os.getpid() and self._prepare is not None:
+        autocommit = self.dialect.autocommit
+        if autocommit is None or (self._prepared_in != os.getpid() and self._prepare is not None):
             return None
-        return self.dialect.send_alone(sql, params)
+        return autocommit.send(sql, params)
 
     def read(self, work: Callable[[Session], T]) -> T:
         """What *work* returns, read in one transaction that takes no write lock."""
@@ -241,8 +244,12 @@ class Database:
     def _alone(
         self, sql: str, params: Mapping[str, object], claiming: bool, harmless: bool
     ) -> list[Row] | None:
+        autocommit = self.dialect.autocommit
+        assert autocommit is not None
         self._ready()
-        return self.dialect.alone(sql, params, claiming=claiming, harmless=harmless)
+        if claiming:
+            return autocommit.claim(sql, params, harmless=harmless)
+        return [] if autocommit.run(sql, params) else None
 
     def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
         with self.dialect.writing(claiming=claiming) as session:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
@@ -15,8 +15,34 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
-    from ratchet.stores.sql.claims import ClaimPlan
+    from ratchet.stores.sql.claiming.plan import ClaimPlan
     from ratchet.stores.sql.database import Row, Session
+
+
+class Autocommit(Protocol):
+    """Runs single statements outside of transaction blocks, where that saves round trips."""
+
+    def run(self, sql: str, params: Mapping[str, object]) -> bool:
+        """
+        True if the statement, which names each bind like the column that it is for, was run and committed.
+
+        False where it was refused, could not be sent, or got no answer: send it again in a transaction. So this is only
+        for statements that may be run twice.
+        """
+        ...
+
+    def send(self, sql: str, params: Mapping[str, object]) -> Sent | None:
+        """`run`, sent without waiting; None where it would have to wait, to connect or for the network."""
+        ...
+
+    def claim(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> list[Row] | None:
+        """
+        The rows of a claim; None where it could not be sent: make it in a transaction.
+
+        `CommitUnknown` where no answer came: a claim must not be made twice under one id. *harmless*: a statement that
+        looks as a claim does, but takes nothing; for that it is None.
+        """
+        ...
 
 
 class Dialect(ABC):
@@ -31,6 +57,8 @@ class Dialect(ABC):
     capabilities: Capabilities
     constraints: ConstraintDetector
     claim_plan: ClaimPlan
+    #: None: a statement alone costs no fewer round trips than in a transaction.
+    autocommit: Autocommit | None = None
     #: True: the first use creates or upgrades the schema without being asked.
     migrates_itself: bool = False
     #: True: one writer at a time, so that a second transaction inside a transaction would wait for itself.
@@ -86,23 +114,6 @@ class Dialect(ABC):
 
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
         """
-
-    def alone(
-        self, sql: str, params: Mapping[str, object], *, claiming: bool = False, harmless: bool = False
-    ) -> list[Row] | None:
-        """
-        The rows of one statement that is a transaction by itself, where that saves round trips; None: it does not.
-
-        Where no answer came nobody knows whether it was committed. Then `CommitUnknown` for a claim, which
-        must not be made twice under one token; for others None: only for statements that may be run again,
-        return no rows, and name each bind like the column that it is for.
-        *harmless*: one that looks as the claim does, but takes nothing.
-        """
-        return None
-
-    def send_alone(self, sql: str, params: Mapping[str, object]) -> Sent | None:
-        """`alone`, sent without waiting; None where that is not possible now, or never."""
-        return None
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Session]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ratchet.stores.branches import PRIORITIES, Branch
-from ratchet.stores.fairness import Rank, Turns
+from ratchet.stores.fairness import Rank, Rounds
 
 __all__ = ["PRIORITIES", "Branch", "Chosen", "branches_of", "choose"]
 
@@ -47,7 +47,7 @@ def choose(
             wanted = [branch for branch in candidates if branch.can_beat(worst)]
             share = limit
         else:
-            turns = Turns(candidates, limit, allowances, after)
+            turns = Rounds(candidates, limit, allowances, after)
             chosen = turns.chosen
             wanted = [branch for branch in candidates if branch.can_beat(None) and turns.may_miss(branch)]
             share = max(turns.share(limit, wanted), _STEP)

@@ -139,7 +139,7 @@ class Connections(Pool[Connection, Purpose]):
     ) -> None:
         self.address = address
         #: Seconds after which a call ends, even when the network or the server has gone silent.
-        self.patience = statement_timeout + _GRACE
+        self.answer_timeout = statement_timeout + _GRACE
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
@@ -192,8 +192,8 @@ class Connections(Pool[Connection, Purpose]):
                 password=address.password,
                 database=address.database,
                 connect_timeout=max(self._connect_timeout, 0.001),
-                read_timeout=self.patience,
-                write_timeout=self.patience,
+                read_timeout=self.answer_timeout,
+                write_timeout=self.answer_timeout,
                 charset="utf8mb4",
                 autocommit=True,
                 program_name="ratchet",

@@ -46,7 +46,7 @@ from ratchet.stores.sql.statement import Statement, translate
 
 _DRIVER = "pymysql.connections.Connection"
 _LOCK_WAIT = 5  # seconds
-_PATIENT = 3600  # seconds that one wait for another migration lasts; then it waits again
+_MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits again
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
 _GUEST = """
@@ -168,10 +168,12 @@ class MysqlDialect(Dialect):
             endless = "max_statement_time" if product == "MariaDB" else "max_execution_time"
             session = self._session(connection)
             session.plain(
-                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_PATIENT}"
+                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_MIGRATION_WAIT}"
             )
             name = self._lock_name("migrate")
-            while session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _PATIENT}) != 1:
+            while (
+                session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _MIGRATION_WAIT}) != 1
+            ):
                 pass
             self._enter_schema(session)
             yield session

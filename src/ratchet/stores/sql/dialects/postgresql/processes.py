@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ratchet.stores.sql")
 
 # The backend ends some time after it was told to.
-_PATIENCE = 2.0  # seconds
+_LONGEST = 2.0  # seconds
 _PAUSE = 0.02
 
 # One's own role is enough for that. What is not idle has a statement at work, which has its own timeout.
@@ -34,7 +34,7 @@ def connection_name(process: str | None = None) -> str:
 
 def end_transactions(dialect: Dialect, process: str) -> bool:
     """As `Dialect.end_transactions` has it."""
-    found, until = False, time.monotonic() + _PATIENCE
+    found, until = False, time.monotonic() + _LONGEST
     try:
         while time.monotonic() < until:
             with dialect.reading() as session:

@@ -145,7 +145,7 @@ class NotifyMedium:
             self._process = os.getpid()
             self.own = frozenset()  # those are our parent's, and news
         connection = self._connections.take()
-        connection.patience = ANSWER_TIMEOUT
+        connection.answer_timeout = ANSWER_TIMEOUT
         return connection
 
     def _is_shared(self, connection: Connection, backend: int) -> bool:
