@@ -24,7 +24,7 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
-from ratchet.stores.sql.recover.unowned_claims import FIND_STRAYS
+from ratchet.stores.sql.recover.unowned_claims import FIND_UNOWNED
 from ratchet.stores.sql.rows.failures import write_runs
 from ratchet.stores.sql.rows.keys_and_permits import settle_node
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
@@ -262,7 +262,7 @@ class SqlCluster(SqlPart):
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""
-        return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
+        return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_UNOWNED))]
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
         """A clean goodbye: hands back what is still RUNNING (uncounted), frees what waits for its code, removes the row."""

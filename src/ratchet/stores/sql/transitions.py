@@ -1,12 +1,12 @@
 """
 Transitions in SQL: every change of a job's state.
 
-**The fence.** Whatever is done for a run compares (job_id, claim_id) in a statement, and locks what it
-compares, so that nobody can take the job away before the transaction ends. In each SQL constant that
-does so, the comparison stands between two SQL comments that say ``fence`` and ``end fence``.
+**The fence.** Everything that is done for a run compares (job_id, claim_id) in a statement, and locks what it
+compares, so that nobody can take the job away before the transaction ends. In each SQL constant that does so, the
+comparison is between two SQL comments that say ``fence`` and ``end fence``.
 
-One comparison per path, and no second one behind it: a test that turns what stands between the comments
-into ``(… OR true)``, in one constant at a time, finds out whether the contracts notice. The constants
+There is one comparison per path, and no second one behind it: a test replaces what is between the comments with
+``(… OR true)``, in one constant at a time, and expects that the contracts notice. The constants
 are in `rows.locked`, `rows.keys_and_permits`, `finish.completions` and here.
 """
 
@@ -57,7 +57,7 @@ RESUME_FAILED = """
      WHERE job_id = :job_id
 """
 
-# What somebody else has locked at this moment is there for the next look, or not there any more.
+# Rows that somebody else has locked at this moment are left to the next look; they may be gone by then.
 LOCK_UNKNOWN_ROWS = f"""
     SELECT {QUEUE_COLUMNS}
       FROM scheduler_job_queue
@@ -221,7 +221,7 @@ class SqlTransitions(SqlPart):
         return self.database.run(lambda session: _save(session, claim, SAVE_STATE, values))
 
     def _know_streams(self, stream_ids: Iterable[int]) -> None:
-        """Read keys of streams that this process has not met, and keep them: inside a transaction they are not kept."""
+        """Read and remember the keys of streams that are new to this process; inside a transaction they are not remembered."""
         for stream_id in stream_ids:
             try:
                 self.streams.key_of(stream_id)
@@ -229,7 +229,7 @@ class SqlTransitions(SqlPart):
                 pass  # a claim that was never given out: it holds nothing
 
     def _streams_of(self, completions: Sequence[Completion]) -> set[StreamKey]:
-        """The streams that these completions may need; made before, because inside they need a second connection."""
+        """The streams that these completions may need. They are made before: inside the transaction that takes a second connection."""
         wanted = {one.callback.stream for one in completions if one.callback is not None}
         for one in completions:
             if isinstance(one.decision, CountCrash) and one.claim.crashes + 1 >= SUSPECT_AFTER:
@@ -241,7 +241,7 @@ class SqlTransitions(SqlPart):
 
 
 def _save(session: Session, claim: JobClaim, sql: str, values: dict[str, object]) -> bool:
-    # the queue row first, as everywhere: whoever takes the job away has to wait, and we for them
+    # the queue row first, as everywhere: whoever takes the job away waits for us, or we for them
     if session.row(LOCK_RUN, {"job_id": claim.job_id, "claim_id": claim.claim_id}) is None:
         return False
     return session.execute(sql, values) > 0

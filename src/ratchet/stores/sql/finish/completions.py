@@ -52,7 +52,7 @@ from ratchet.stores.sql.submit.submissions import insert_specs
 
 # The materialized list drives everything, restricted to what the delete returned: joining it with the
 # queue would let the planner choose by statistics, which are always wrong for a queue.
-# Most jobs are held and have nothing that follows: the answer names only the others, and is empty as a rule.
+# The answer names only jobs that are not held, or from whose end something follows: as a rule it is empty.
 SUCCEED = """
     WITH given AS MATERIALIZED (
         SELECT job_id, claim_id, attempt, crashes, scheduled_at, started_at, finished_at, node_id, result,
@@ -86,7 +86,7 @@ SUCCEED = """
     SELECT job_id, false, NULL, NULL, false FROM given WHERE (job_id IN (SELECT ended.job_id FROM ended)) IS NOT TRUE
 """
 
-# The same in steps. Nobody comes between them: there is one writer, or the rows stay locked.
+# The same in steps. Nobody can interfere between them: there is one writer, or the rows stay locked.
 LEAVE_HELD_ROWS = """
     DELETE FROM scheduler_job_queue
      WHERE job_id {in ids uuid} AND status = 'RUNNING'
@@ -457,16 +457,9 @@ def write_successes(session: Session, completions: Sequence[Completion], now: da
     The completions are of different jobs. What follows from the facts is up to the caller. The keys are the numbers of
     the ids: Python hashes a UUID ten times slower.
     """
-    ids = [one.claim.job_id for one in completions]
     if session.dialect.fuses_writes:
-        runs = [success_row(one, now) for one in completions]
-        facts = dict.fromkeys([job_id.int for job_id in ids], PLAIN)
-        for job_id, is_won, *rest in session.rows(SUCCEED, {"ids": ids, "run": runs}):
-            if is_won:
-                facts[job_id.int] = (rest[0], rest[1], rest[2])
-            else:
-                del facts[job_id.int]
-        return facts
+        return _succeed_at_once(session, completions, now)
+    ids = [one.claim.job_id for one in completions]
     pairs = [(one.claim.job_id, one.claim.claim_id) for one in completions]
     gone = {job_id.int for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
     runs = [success_row(one, now) for one in completions if one.claim.job_id.int in gone]
@@ -477,6 +470,19 @@ def write_successes(session: Session, completions: Sequence[Completion], now: da
     facts = dict.fromkeys(gone, PLAIN)
     for job_id, *rest in session.rows(FIND_NOT_PLAIN, {"ids": [run[0] for run in runs]}) if runs else ():
         facts[job_id.int] = (rest[0], rest[1], rest[2])
+    return facts
+
+
+def _succeed_at_once(session: Session, completions: Sequence[Completion], now: datetime) -> dict[int, Facts]:
+    """`write_successes` in one statement."""
+    ids = [one.claim.job_id for one in completions]
+    runs = [success_row(one, now) for one in completions]
+    facts = dict.fromkeys([job_id.int for job_id in ids], PLAIN)
+    for job_id, is_won, *rest in session.rows(SUCCEED, {"ids": ids, "run": runs}):
+        if is_won:
+            facts[job_id.int] = (rest[0], rest[1], rest[2])
+        else:
+            del facts[job_id.int]
     return facts
 
 

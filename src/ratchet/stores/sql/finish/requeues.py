@@ -1,4 +1,4 @@
-"""The way back from RUNNING to PENDING: hand-back, retry, crash. The caller holds the rows under their fence."""
+"""The way back from RUNNING to PENDING: hand-back, retry, crash. The caller has locked the rows under their fence."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def count_crashes(
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
-    *max_crashes*, FAILED with everything but the cascade. The runs get CRASHED rows and lose their permits;
+    *max_crashes*, FAILED with everything but their dependants. The runs get CRASHED rows and lose their permits;
     *started_at* says when they started, where that is known better than by the claim. *still_running*: the code of
     these runs is, so they keep what they hold, and the jobs are held back until it ends.
     """
