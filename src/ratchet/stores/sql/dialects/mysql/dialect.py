@@ -1,10 +1,10 @@
 """
 MySQL 8 and MariaDB 10.6, on what they have in common.
 
-Row locks do what one statement does elsewhere (see `mysql_shapes`); deadlocks and lock waits that come of it
-are retried in `Database.run`. Affected rows: our connections count the rows that an insert has really
-inserted (no ``FOUND_ROWS``), and the rows that an update has matched are read from the server's answer, so
-that both are right on a caller's connection too, whatever its flag.
+What is one statement elsewhere is several here, under row locks (see `shapes`); `Database.run` retries the deadlocks
+and lock timeouts that follow from it. Affected rows: our connections count the rows that an insert has really
+inserted (no ``FOUND_ROWS``), and the number of rows that an update has matched is read from the server's answer. So
+both are right on a caller's connection too, whatever its flag.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LOCK_WAIT = 5  # seconds
 _MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits again
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
-_GUEST = """
+_CALLER_SETTINGS = """
     SELECT DATABASE(), @@max_allowed_packet, @@innodb_lock_wait_timeout, @@sql_mode, {isolation},
            @@character_set_client, @@character_set_results
 """
@@ -93,7 +93,7 @@ class MysqlDialect(Dialect):
         self._savepoints = itertools.count(1)
 
     def _lock_name(self, purpose: str) -> str:
-        # locks have names of at most 64 characters, and one name space for the whole server
+        # a lock's name has at most 64 characters, and is known in the whole server
         where = self.schema or self._connections.address.database
         return f"ratchet.{purpose}.{hashlib.sha256(where.encode()).hexdigest()[:24]}"
 
@@ -200,7 +200,7 @@ class MysqlDialect(Dialect):
             self._connections.give_back(connection, for_user=for_user)
 
     def _begun(self, purpose: Purpose, begin: str, *, for_user: bool) -> Connection:
-        """A connection in a new transaction; one that died while it was idle is replaced without a word."""
+        """A connection in a new transaction; one that died while it was idle is replaced."""
         for last in (False, True):
             connection = self._connections.take(purpose, for_user=for_user)
             try:
@@ -267,13 +267,13 @@ class MysqlDialect(Dialect):
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
-        guest = guest_of(within)
-        if _DRIVER not in guest.names:
+        caller = guest_of(within)
+        if _DRIVER not in caller.names:
             raise refuse_stranger(within, "MySQL", "a pymysql.Connection")
-        connection = guest.connection
+        connection = caller.connection
         _require_transaction(connection)
-        guest.begin()
-        session, wait, mode = self._guest_session(connection)
+        caller.begin()
+        session, wait, mode = self._caller_session(connection)
         savepoint = f"ratchet_{next(self._savepoints)}"
         strict = mode if "STRICT_" in mode else f"{mode},STRICT_ALL_TABLES".lstrip(",")
         session.plain(f"SAVEPOINT {savepoint}")
@@ -287,7 +287,7 @@ class MysqlDialect(Dialect):
                 session.plain(restore)
                 session.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
             except ConnectionLost:
-                pass  # the error that is on its way says so already
+                pass  # the error that is being raised says so already
             except StoreError as problem:
                 if problem.__cause__ is None or number_of(problem.__cause__) != NO_SUCH_SAVEPOINT:
                     raise
@@ -298,11 +298,11 @@ class MysqlDialect(Dialect):
         session.plain(restore)
         session.plain(f"RELEASE SAVEPOINT {savepoint}")
 
-    def _guest_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
+    def _caller_session(self, connection: Any) -> tuple[MysqlSession, int, str]:
         version = connection.server_version
         isolation = "@@tx_isolation" if product_of(version) == "MariaDB" else "@@transaction_isolation"
         session = MysqlSession(self, connection, most=0, enlisted=True, writer=self._writer)
-        (found,) = session.plain(_GUEST.format(isolation=isolation)).rows
+        (found,) = session.plain(_CALLER_SETTINGS.format(isolation=isolation)).rows
         database, most, wait, mode, level, *charsets = found
         self._require_same_database(database)
         if not {"utf8mb4", "utf8", "utf8mb3"}.issuperset(charsets) or connection.encoding != "utf8":

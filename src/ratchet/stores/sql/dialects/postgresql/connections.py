@@ -140,7 +140,7 @@ class Connections(Pool[Connection, None]):
 
     def _idle_one(self, purpose: None) -> Connection | None:
         with self._lock:
-            # the one used last is the warmest; those at the other end grow old and are closed
+            # the one used last has the warmest caches; those at the other end grow old and are closed
             found = self._idle.pop() if self._idle else None
             if not self._idle:
                 return found
