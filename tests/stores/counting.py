@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from ratchet.stores.sql.dialects.mysql.session import MysqlSession
-from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange, LoneStatements
+from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit, Exchange
 from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 
@@ -24,7 +24,7 @@ class Statements:
         for session in (MysqlSession, PostgresqlSession, SqliteSession):
             for name in _SENDERS:
                 self._count(monkeypatch, session, name)
-        self._count(monkeypatch, LoneStatements, "run")
+        self._count(monkeypatch, Autocommit, "run")
         self._count(monkeypatch, Exchange, "rows")
 
     def _count(self, monkeypatch: pytest.MonkeyPatch, session: type, name: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql import claims as postgresql_claims
-from ratchet.stores.sql.dialects.postgresql.many_streams import Census
-from ratchet.stores.sql.dialects.postgresql.scan_start import Floors
+from ratchet.stores.sql.dialects.postgresql.many_streams import ManyStreams
+from ratchet.stores.sql.dialects.postgresql.scan_start import ScanStarts
 from ratchet.stores.sql.store import SqlStore
 from tests.stores.backlog import NOW, request
 
@@ -30,12 +30,12 @@ class RolledBack(Exception):
     pass
 
 
-def explain(store: SqlStore, limit: int, floors: Floors | None = None, **changes: Any) -> Plan:
+def explain(store: SqlStore, limit: int, starts: ScanStarts | None = None, **changes: Any) -> Plan:
     """The plan of the very statement that a claim sends; what it did is rolled back."""
     asked = request(limit, **changes)
-    look = postgresql_claims._Look(floors or Floors(), asked, Census())
+    look = postgresql_claims._Look(starts or ScanStarts(), asked, ManyStreams())
     params = look.params(NOW)
-    text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {look.statement(bodies=True)}"
+    text = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {look.statement()}"
     found: list[Any] = []
 
     def work(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""What turns cost: a claim reads what it takes and looks once at each party, however many jobs wait."""
+"""What fairness costs: a claim reads what it takes and looks once at each party, however many jobs wait."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import Priority
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql import fairness as postgresql_turns
+from ratchet.stores.sql.dialects.postgresql import fairness as postgresql_fairness
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql.scan_start import Floors
+from ratchet.stores.sql.dialects.postgresql.scan_start import ScanStarts
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW, Waiting, claim, insert, request
 from tests.stores.counting import SqliteSteps, Statements
@@ -89,12 +89,12 @@ class TestPostgresql:
         """A head of each live key, an even share and what others give instead, and the take; by index only."""
         make_empty_keys(postgresql)
         asked = request(LIMIT)
-        params = {**postgresql_turns.claim_params(asked, NOW), **Floors().params(()), "tell": True}
+        params = {**postgresql_fairness.claim_params(asked, NOW), **ScanStarts().params(()), "tell": True}
         for large in (0, 20_000):
             insert(postgresql, tenants(large))
             with psycopg.connect(postgresql_url, autocommit=True) as admin:
                 admin.execute("ANALYZE")
-            rows, scans = rows_read(postgresql, postgresql_turns.CLAIM[True, True], params)
+            rows, scans = rows_read(postgresql, postgresql_fairness.CLAIM[True], params)
             assert rows <= 2 * (4 * LIMIT + 2 * LIVE)
             assert scans <= {"Index Scan", "Index Only Scan"}
 
@@ -126,9 +126,9 @@ class TestPostgresql:
         while found := claim(postgresql, LIMIT):
             claims += found
         assert len(claims) == 120
-        floors = plan._turns._floors.known(request(LIMIT))
-        assert {floor[:2] for floor in floors} >= {(found.stream_id, 2) for found in claims}
-        assert all(floor[3] >= old for floor in floors)
+        starts = plan.starts.known(request(LIMIT))
+        assert {start[:2] for start in starts} >= {(found.stream_id, 2) for found in claims}
+        assert all(start[3] >= old for start in starts)
         returned = [claims[7], claims[70]]
         assert postgresql.hand_back(returned, now=NOW) == 2
         assert {found.job_id for found in claim(postgresql, LIMIT)} == {found.job_id for found in returned}
@@ -155,7 +155,7 @@ class TestMysql:
 
         def measured(session: Any) -> int:
             before = reads(session)
-            assert len(plan._claim(session, request(LIMIT), NOW, bodies=True)) == LIMIT
+            assert len(plan._claim(session, request(LIMIT), NOW)) == LIMIT
             return reads(session) - before
 
         counted = []

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ratchet.model.job import StreamKey
-from ratchet.stores.sql.claims import next_opening
+from ratchet.stores.sql.claiming.gates import next_opening
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql.many_streams import FEW_STREAMS, Census
+from ratchet.stores.sql.dialects.postgresql.many_streams import FEW, FEW_STREAMS, ManyStreams
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.rows.stream_registry import stream_key
 from ratchet.stores.sql.store import SqlStore, open_store
@@ -71,7 +71,7 @@ def test_sqlite(store: SqlStore) -> None:
 
     def work(session: Session) -> None:
         _, due = next_opening(session, request(LIMIT), NOW)
-        assert len(plan._take(session, request(LIMIT), NOW, due, bodies=False)) == LIMIT
+        assert len(plan._take(session, request(LIMIT), NOW, due)) == LIMIT
 
     few, many = (steps(work) for _ in grown(store))
     assert 0 < many < 1.5 * few, (few, many)
@@ -98,7 +98,7 @@ def test_mysql(store: SqlStore) -> None:
     found = []
     for _ in grown(store):
         assert plan.busy.are_many
-        found.append(counted(lambda session: plan._claim(session, request(LIMIT), NOW, bodies=False)))
+        found.append(counted(lambda session: plan._claim(session, request(LIMIT), NOW)))
         found.append(counted(lambda session: plan.look(session, [request()], NOW)))
     assert max(found) < 1_500, found
 
@@ -114,7 +114,7 @@ class TestPostgresql:
         plan = store.database.dialect.claim_plan
         assert isinstance(plan, PostgresqlClaimPlan)
         assert [len(claim(store, LIMIT)) for _ in range(2)] == [LIMIT, LIMIT]
-        assert plan.census.found_many
+        assert plan.streams.are_many
         sql, params, _ = plan.heads([request()], NOW)
         lines = store.database.run(
             lambda session: [
@@ -130,21 +130,23 @@ class TestPostgresql:
     def test_few_streams_are_not_counted(self, store: SqlStore) -> None:
         """As long as claims meet a few of them; where they meet none or many, once in a while."""
         seconds = 0.0
-        census = Census(lambda: seconds)
+        streams = ManyStreams(lambda: seconds)
         asked: list[int] = []
         database: Any = type("Counting", (), {"read": lambda _, work: asked.append(1) or FEW_STREAMS + 1})()
         for met in (1, FEW_STREAMS):
-            census.met(met)
-            census.take(database)
+            assert met in FEW
+            streams.count(database)
         assert not asked
-        assert not census.found_many
-        census.met(FEW_STREAMS + 1)
-        census.take(database)
-        census.take(database)
+        assert not streams.are_many
+        for met in (0, FEW_STREAMS + 1):
+            assert met not in FEW
+        streams.in_doubt = True
+        streams.count(database)
+        streams.count(database)
         assert len(asked) == 1
-        assert census.found_many
+        assert streams.are_many
         seconds = 3600.0
-        census.take(database)
+        streams.count(database)
         assert len(asked) == 2
 
     def test_few_again(self, store: SqlStore) -> None:
@@ -152,11 +154,11 @@ class TestPostgresql:
         seconds = 0.0
         plan = store.database.dialect.claim_plan
         assert isinstance(plan, PostgresqlClaimPlan)
-        plan.census = Census(lambda: seconds)
-        plan.census.found_many = True
+        plan.streams = ManyStreams(lambda: seconds)
+        plan.streams.are_many = True
         insert(store, [(2, NOW, StreamKey())] * 30)
         assert len(claim(store, LIMIT)) == LIMIT
-        assert not plan.census.found_many
+        assert not plan.streams.are_many
 
 
 def test_mongodb(mongodb_url: str) -> None:

@@ -21,7 +21,7 @@ TABLES = """
 class MysqlHarness(SqlServerHarness):
     """A database on MySQL or MariaDB."""
 
-    #: A call finds the connection dead after *patience*, connects anew and tries again.
+    #: A call finds the connection dead after *answer_timeout*, connects anew and tries again.
     call_deadline = timedelta(seconds=5)
 
     def __init__(self, url: str | None = None) -> None:

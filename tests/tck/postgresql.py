@@ -16,7 +16,7 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablen
 class PostgresqlHarness(SqlServerHarness):
     """A database on PostgreSQL."""
 
-    #: A call finds the connection dead after *patience*, connects anew (libpq waits two seconds at least), tries again.
+    #: A call finds the connection dead after *answer_timeout*, connects anew (libpq waits two seconds at least), tries again.
     call_deadline = timedelta(seconds=5)
 
     def __init__(self, url: str | None = None) -> None:

@@ -48,15 +48,15 @@ class ServerHarness(Harness):
 
 
 class SqlServerHarness(ServerHarness):
-    """The same for stores of SQL servers, whose connections have a patience of their own."""
+    """The same for stores of SQL servers, whose connections have a timeout of their own."""
 
     #: Seconds after which a call finds its connection dead; five are for production.
-    patience = 2.0
+    answer_timeout = 2.0
 
     def via(self, host: str, port: int) -> JobStore:
         parts = urlsplit(self.url)
         user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
         url = parts._replace(netloc=f"{user}{host}:{port}").geturl()
         store: Any = self._handle(url, Options(statement_timeout=1, connect_timeout=1))
-        store.database.dialect._connections.patience = self.patience
+        store.database.dialect._connections.answer_timeout = self.answer_timeout
         return store

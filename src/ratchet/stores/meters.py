@@ -1,7 +1,7 @@
 """
-What counts the starts behind a limit: the cadence of a rate, or the bucket of a breaker's probes.
+Meters count the starts behind a limit: the cadence of a rate, or the bucket of a breaker's probes.
 
-Both are kept as a number and a time, in the limit's own row.
+Both are stored as a number and a time, in the limit's own row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Meter: TypeAlias = Bucket | Cadence
 def meter_of(
     name: str, rate: int, period: timedelta, kept: tuple[int, datetime], now: datetime, ahead: timedelta
 ) -> Meter:
-    """The meter of a limit at *now*, from what was `kept` of it; rates may be planned for so far *ahead*."""
+    """The meter of a limit at *now*, from what was `kept` of it; starts may be planned that far *ahead*."""
     level, since = kept
     if name.startswith(BREAKER_GATE):
         return Bucket(rate=rate, period=period, level=level, filled_at=since).at(now)
@@ -36,9 +36,10 @@ def kept(meter: Meter) -> tuple[int, datetime]:
 
 def pass_all(meters: Sequence[Meter]) -> tuple[datetime | None, list[Meter]]:
     """
-    When one more job starts that passes all of these, None: at once; and the meters after it.
+    When one more job that passes all of these may start (None: at once), and the meters after it.
 
-    A start that one of them puts off is late for the others too, or they would have it among others of that moment.
+    A start that one of them delays counts at the later time for the others too; else these would let through too many
+    at that moment.
     """
     if not meters:
         return None, []

@@ -149,7 +149,7 @@ class TestDeadlines:
             netloc = f"{parts.netloc.rpartition('@')[0]}@{proxy.address[0]}:{proxy.address[1]}"
             options = Options(statement_timeout=timedelta(seconds=0.5), connect_timeout=timedelta(seconds=1))
             with closing(open_store(parts._replace(netloc=netloc).geturl(), options)) as store:
-                store.database.dialect._connections.patience = 0.8  # type: ignore[attr-defined]
+                store.database.dialect._connections.answer_timeout = 0.8  # type: ignore[attr-defined]
                 store.migrate()
 
                 def work(session: Session) -> None:

@@ -217,7 +217,7 @@ class TestFailures:
         ):
             store.insert([steps.spec()], now=steps.now)
             (connection,) = store.database.dialect._connections._idle  # type: ignore[attr-defined]
-            connection.exchange._patience = 200
+            connection.exchange._timeout = 200
             proxy.silent = True
             with pytest.raises(StoreUnavailable):
                 store.insert([steps.spec()], now=steps.now)

@@ -13,7 +13,7 @@ import pytest
 from ratchet.model.errors import InvalidJob, UnstorableData
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import JobStatus
-from ratchet.stores.sql.dialects.postgresql.copy import WIDTHS
+from ratchet.stores.sql.dialects.postgresql.values import WIDTHS
 from tests.stores.sql_stores import SqlSteps, opened
 
 VALUES: dict[str, list[Any]] = {

@@ -19,8 +19,7 @@ from ratchet.model.options import Options
 from ratchet.stores.bounded_scan import STEP
 from ratchet.stores.sql import history
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.finish.runs import success_row
-from ratchet.stores.sql.finish.successes import SUCCEED
+from ratchet.stores.sql.finish.completions import SUCCEED, success_row
 from tests.stores.sql_stores import SqlSteps, opened
 
 # Ids in the order of creation, before those of all jobs that the tests submit.

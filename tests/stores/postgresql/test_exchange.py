@@ -14,9 +14,9 @@ import pytest
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.errors import UnstorableData
 from ratchet.model.identifiers import new_id
-from ratchet.stores.sql.dialects.postgresql.arrays import binary_array
 from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange
 from ratchet.stores.sql.dialects.postgresql.connections import Connections
+from ratchet.stores.sql.dialects.postgresql.values import binary_array
 from tests.stores.sql_stores import SqlSteps, opened
 
 

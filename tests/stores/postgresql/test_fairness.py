@@ -60,7 +60,7 @@ def test_exactly_the_turns(store: SqlStore) -> None:
         waiting |= dict(zip(insert(store, more), more, strict=True)) if more else {}
         after, boost = dice.choice([None, "", "Bob", "ann", "m", "日本"]), BOOSTS[number % 3]
         limit = dice.choice([1, 3, 7, 20, 50, 200])
-        plan._turns.expect(request())
+        plan.fairness.expect(request())
         expected = turns(list(waiting.items()), limit, after, boost)
         found = [job.job_id for job in claim(store, limit, after=after, boost_interval=boost)]
         assert found == expected, (number, limit, after, boost)
@@ -91,7 +91,7 @@ class TestAnotherClaimAtTheSameMoment:
     def test_its_jobs_are_stepped_over(self, store: SqlStore, busy: psycopg.Connection) -> None:
         """The next ones of the same keys are taken instead, as many and in the same turns."""
         lines = of_each(store, ann=20, bob=20, carl=20)
-        store.database.dialect.claim_plan._turns.expect(request())  # type: ignore[attr-defined]
+        store.database.dialect.claim_plan.fairness.expect(request())  # type: ignore[attr-defined]
         lock(busy, [job_id for line in lines.values() for job_id in line[:4]])
         left = {key: line[4:] for key, line in lines.items()}
         expected = [job_id for _, job_id in take_turns(left, 12, "ann")[0]]
@@ -103,7 +103,7 @@ class TestAnotherClaimAtTheSameMoment:
     ) -> None:
         """However large the claim, it comes back full: what another one is just taking is made up for."""
         lines = of_each(store, ann=6, bob=20, carl=20, dora=1)
-        store.database.dialect.claim_plan._turns.expect(request())  # type: ignore[attr-defined]
+        store.database.dialect.claim_plan.fairness.expect(request())  # type: ignore[attr-defined]
         lock(busy, lines.pop("ann"))
         expected = [job_id for _, job_id in take_turns(lines, limit, None)[0]]
         assert [job.job_id for job in claim(store, limit)] == expected
@@ -113,7 +113,7 @@ class TestAnotherClaimAtTheSameMoment:
         urgent = insert(store, [(4, NOW, StreamKey(fairness_key="ann"))] * 3)
         other = insert(store, [(1, NOW, StreamKey(fairness_key="ann"))] * 3)
         bob = insert(store, [(2, NOW, StreamKey(fairness_key="bob"))] * 9)
-        store.database.dialect.claim_plan._turns.expect(request())  # type: ignore[attr-defined]
+        store.database.dialect.claim_plan.fairness.expect(request())  # type: ignore[attr-defined]
         lock(busy, urgent[:1])
         found = [job.job_id for job in claim(store, 8)]
         assert found == [urgent[1], bob[0], urgent[2], bob[1], other[0], *bob[2:5]]

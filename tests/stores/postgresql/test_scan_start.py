@@ -15,8 +15,8 @@ from ratchet.model.claim import JobClaim
 from ratchet.model.decision import HandBack, Reschedule
 from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
-from ratchet.stores.sql.dialects.postgresql import scan_start as postgresql_floors
-from ratchet.stores.sql.dialects.postgresql.scan_start import EDGE, Floors
+from ratchet.stores.sql.dialects.postgresql import scan_start
+from ratchet.stores.sql.dialects.postgresql.scan_start import BEGINNING, ScanStarts
 from ratchet.stores.sql.store import SqlStore
 from ratchet.tck.steps import OTHER_NODE
 from tests.services.postgresql import PostgreSQL
@@ -32,7 +32,7 @@ class Shop(SqlSteps):
 
     now = datetime(
         2026, 6, 1, 12, tzinfo=UTC
-    )  # in the past of the server's clock, which no floor ever passes
+    )  # in the past of the server's clock, which no start ever passes
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -54,10 +54,10 @@ class Shop(SqlSteps):
         (found,) = self.claim(1, store=self.other, node_id=OTHER_NODE, **changes)
         return found.job_id
 
-    def floors_of_other(self, **changes: Any) -> int:
-        """In how many branches the other node does not start at the edge."""
-        found = floors(self.other).of(self.request(**changes))
-        return sum(floor[3] > EDGE[0] for floor in found)
+    def starts_of_other(self, **changes: Any) -> int:
+        """In how many levels the other node does not start at the beginning."""
+        found = starts(self.other).of(self.request(**changes))
+        return sum(start[3] > BEGINNING[0] for start in found)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +70,14 @@ def url(postgresql_server: PostgreSQL) -> Iterator[str]:
 
 @pytest.fixture
 def shop(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
-    monkeypatch.setattr(postgresql_floors, "SWEEPING", 1e-12)
+    monkeypatch.setattr(scan_start, "SWEEPING", 1e-12)
     with closing(Shop(url)) as shop:
         yield shop
 
 
-def floors(store: SqlStore) -> Floors:
+def starts(store: SqlStore) -> ScanStarts:
     plan: Any = store.database.dialect.claim_plan
-    found: Floors = plan.floors
+    found: ScanStarts = plan.starts
     return found
 
 
@@ -157,9 +157,9 @@ class TestBackdatedJobs:
         (claim,) = shop.claim(1)
         assert claim.job_id == old
         assert shop.next_of_other() != old
-        assert shop.floors_of_other() > 0
+        assert shop.starts_of_other() > 0
         back(shop, claim)
-        assert shop.floors_of_other() > 0
+        assert shop.starts_of_other() > 0
         assert shop.next_of_other() == old
 
     @pytest.mark.parametrize("stream", LIMITED)
@@ -170,7 +170,7 @@ class TestBackdatedJobs:
         """Jobs submitted for a time in the past come before those that another node has seen."""
         shop.waits(**stream)
         shop.next_of_other()
-        assert shop.floors_of_other() > 0
+        assert shop.starts_of_other() > 0
         late = shop.submit_many(count, scheduled_at=shop.after(hours=-2), **stream)
         assert shop.next_of_other() == late[0]
 
@@ -213,14 +213,14 @@ class TestNewJobs:
         shop.submit(**stream)
         shop.next_of_other()
         assert shop.claim(1, store=shop.other) == []
-        assert shop.floors_of_other() > 0
+        assert shop.starts_of_other() > 0
         late = shop.submit(scheduled_at=shop.after(seconds=-1), **stream)
         assert shop.next_of_other() == late
 
 
 class TestSweep:
-    def test_it_finds_what_is_below_a_floor(self, shop: Shop) -> None:
-        """A job that came in unannounced, below a floor, waits for the next sweep and no longer."""
+    def test_it_finds_what_is_before_a_start(self, shop: Shop) -> None:
+        """A job that came in unannounced, before a start, waits for the next sweep and no longer."""
         shop.waits()
         hidden = shop.submit(scheduled_at=shop.after(hours=1))
         shop.next_of_other()
@@ -230,11 +230,11 @@ class TestSweep:
             id=hidden,
         )
         assert shop.next_of_other() != hidden
-        floors(shop.other)._sweep_at.clear()
+        starts(shop.other)._sweep_at.clear()
         assert shop.next_of_other() == hidden
 
     def test_a_look_finds_it_too(self, shop: Shop) -> None:
-        """An idle node looks and does not claim: its look sweeps, and what it finds below a floor is claimed next."""
+        """An idle node looks and does not claim: its look sweeps, and what it finds before a start is claimed next."""
         hidden = shop.submit(scheduled_at=shop.after(hours=1))
         for _ in shop.waits():
             shop.next_of_other()
@@ -244,7 +244,7 @@ class TestSweep:
             at=shop.after(hours=-2),
             id=hidden,
         )
-        known = floors(shop.other)
+        known = starts(shop.other)
         assert shop.other.next_due_at(shop.request(), now=shop.now) is None
         known._sweep_at.clear()
         assert shop.other.next_due_at(shop.request(), now=shop.now) == shop.after(hours=-2)
@@ -254,10 +254,10 @@ class TestSweep:
         """The looks after it start where claims start, as after a claim that swept."""
         shop.waits()
         shop.next_of_other()
-        known = floors(shop.other)
+        known = starts(shop.other)
         known._sweep_at.clear()
         shop.other.next_due_at(shop.request(), now=shop.now)
-        assert shop.floors_of_other() > 0
+        assert shop.starts_of_other() > 0
         assert known.of_look([shop.request()])[1] == []
 
     @pytest.mark.parametrize("by", ["claim", "look"])
@@ -265,28 +265,28 @@ class TestSweep:
         """After a sweep of half a second, by a claim or a look, the next one is 25 seconds later."""
         at = 100.0
         asked = backlog.request()
-        known = Floors(lambda: at)
-        floor = (1, 2, 0, *EDGE)
+        known = ScanStarts(lambda: at)
+        start = (1, 2, 0, *BEGINNING)
         assert known.of(asked) == ()
         at = 100.5
-        known.learn(asked, [floor], swept_since=100.0 if by == "claim" else None)
+        known.learn(asked, [start], swept_since=100.0 if by == "claim" else None)
         if by == "look":
             assert known.of_look([asked]) == ([], [(asked.lane, asked.suspects)])
-            known.looked([(asked.lane, asked.suspects)], {(1, 2): EDGE[0]}, since=100.0)
-        assert known.of(asked) == [floor]
+            known.looked([(asked.lane, asked.suspects)], {(1, 2): BEGINNING[0]}, since=100.0)
+        assert known.of(asked) == [start]
         at = 125.4
-        known.learn(asked, [floor], swept_since=None)
-        assert known.of(asked) == [floor]
-        assert known.of_look([asked]) == ([floor], [])
+        known.learn(asked, [start], swept_since=None)
+        assert known.of(asked) == [start]
+        assert known.of_look([asked]) == ([start], [])
         at = 125.5
         assert known.of(asked) == ()
-        assert known.known(asked) == [floor]
+        assert known.known(asked) == [start]
 
 
 class TestDeadEntries:
     def test_a_claim_does_not_read_over_them(self, shop: Shop, url: str) -> None:
         """
-        20,000 entries that a held snapshot keeps in the index: a claim from the edge reads the pages of them all, the
+        20,000 entries that a held snapshot keeps in the index: a claim from the beginning reads the pages of them all, the
         one after it hardly any.
         """
         jobs = [(2, backlog.NOW - timedelta(hours=1), StreamKey())] * 20_500
@@ -296,10 +296,10 @@ class TestDeadEntries:
             holder.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             holder.execute("SELECT count(*) FROM scheduler_job_queue")
             admin.execute("DELETE FROM scheduler_job_queue WHERE job_id = ANY(%s)", (ids[:20_000],))
-            from_edge = explain(shop.store, 50).looks
+            from_beginning = explain(shop.store, 50).looks
             assert [one.job_id for one in backlog.claim(shop.store, 10)] == ids[20_000:20_010]
-            behind = explain(shop.store, 50, floors=floors(shop.store)).looks
-        assert from_edge > 250
+            behind = explain(shop.store, 50, starts=starts(shop.store)).looks
+        assert from_beginning > 250
         assert behind < 50
 
     def test_a_look_at_keys_does_not_read_over_them(self, shop: Shop) -> None:
@@ -309,16 +309,16 @@ class TestDeadEntries:
             for key in ("acme", "globex"):
                 shop.submit_many(3, fairness_key=key, scheduled_at=due_at)
             assert len(shop.take(6)) == 6
-        starts, from_edge = floors(shop.store).of_look([shop.request()])
-        assert len({floor[0] for floor in starts}) == 2
-        assert min(floor[3] for floor in starts) == due_at
-        assert from_edge == []
+        found, swept = starts(shop.store).of_look([shop.request()])
+        assert len({start[0] for start in found}) == 2
+        assert min(start[3] for start in found) == due_at
+        assert swept == []
 
     def test_a_look_for_others_and_suspects_does_not_read_over_them(self, shop: Shop) -> None:
         """It meets the jobs of a lane that is not asked for, and starts there where their last claim began."""
         shop.submit()
         assert shop.take(1)
-        known = floors(shop.store)
+        known = starts(shop.store)
         asked, others = shop.request(), shop.request(lane=Lane.ASYNC)
         assert known.known(asked)
         assert known.of_look([others, shop.request(suspects=True)])[0] == known.known(asked)

@@ -267,7 +267,7 @@ class TestPostgresql:
         """The wait for it is bounded and ends in Conflict; the caller's transaction is usable afterwards."""
         blocker, connection = connect(url), connect(url)
         blocker.execute("INSERT INTO scheduler_queue (queue) VALUES ('held')")
-        store.database.dialect._lock_wait = 200  # type: ignore[attr-defined]
+        store.database.dialect.lock_wait = 200  # type: ignore[attr-defined]
         with pytest.raises(Conflict):
             store.database.run(add("held"), within=connection)
         store.database.run(add("free"), within=connection)

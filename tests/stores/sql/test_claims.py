@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
-from ratchet.stores.sql.claiming.claim_order import Branch, choose
+from ratchet.stores.levels import Level
+from ratchet.stores.sql.claiming.gates import choose
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql import claims as postgresql_claims
 from ratchet.stores.sql.store import SqlStore, open_store
@@ -136,7 +137,7 @@ class TestOrder:
         }
 
     def test_many_streams_and_large_claims(self, store: SqlStore) -> None:
-        """Also where the first look into each branch is far from enough: 3,000 jobs, 30 streams, claims of 500."""
+        """Also where the first look into each level is far from enough: 3,000 jobs, 30 streams, claims of 500."""
         empty(store)
         jobs = spread(3000, queues=30)
         ids = insert(store, jobs)
@@ -155,27 +156,27 @@ class TestOrder:
 def test_choosing_reads_no_more_than_it_needs(
     ranks: list[list[int]], gated: list[bool], limit: int, allowance: int
 ) -> None:
-    """The choice is that of a full merge, and of no branch much more is read than the largest possible share."""
+    """The choice is that of a full merge, and of no level much more is read than the largest possible share."""
     sorted_ranks = [
-        [(rank, number, (number, i)) for number, rank in enumerate(sorted(branch))]
-        for i, branch in enumerate(ranks)
+        [(rank, number, (number, i)) for number, rank in enumerate(sorted(level))]
+        for i, level in enumerate(ranks)
     ]
     candidates = [
-        Branch(i, 0, ("gate",), allowance) if gated[i] else Branch(i, 0) for i in range(len(sorted_ranks))
+        Level(i, 0, ("gate",), allowance) if gated[i] else Level(i, 0) for i in range(len(sorted_ranks))
     ]
     reads = 0
 
     def read(wanted: Any) -> None:
         nonlocal reads
-        for branch, count in wanted:
-            position = len(branch.ranks)
-            fresh = sorted_ranks[branch.stream_id][position : position + count]
-            branch.ranks += fresh
-            branch.ended = len(fresh) < count
+        for level, count in wanted:
+            position = len(level.ranks)
+            fresh = sorted_ranks[level.stream_id][position : position + count]
+            level.ranks += fresh
+            level.ended = len(fresh) < count
             reads += len(fresh)
 
     expected, left = [], allowance
-    for rank in sorted(rank for branch in sorted_ranks for rank in branch):
+    for rank in sorted(rank for level in sorted_ranks for rank in level):
         behind_gate = gated[rank[2][1]]
         if len(expected) < limit and (left > 0 or not behind_gate):
             expected.append(rank)
@@ -261,7 +262,7 @@ class TestNothingToDo:
         plan = postgresql_claims.PostgresqlClaimPlan()
 
         def work(session: Session) -> tuple[list[Any], bool]:
-            found = plan._claim(session, request(), NOW, bodies=True)
+            found = plan._claim(session, request(), NOW)
             return found, session.value("SELECT pg_current_xact_id_if_assigned() IS NULL AS is_clean")
 
         assert store.database.run(work) == ([], True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from ratchet.stores.sql import cluster
-from ratchet.stores.sql.recover import unowned_claims as strays
+from ratchet.stores.sql.recover import unowned_claims
 from ratchet.stores.sql.rows import lingering
 from tests.stores.sql_stores import SqlSteps, claim_all
 
@@ -40,7 +40,12 @@ class TestBeatOnly:
 class TestPlans:
     """What nodes ask with every beat must not read the jobs that wait."""
 
-    ASKED = (cluster.FIND_CLAIMS, strays.FIND_STRAYS, cluster.LIST_NODES, cluster.LOCK_RUNNING_OF_NODE)
+    ASKED = (
+        cluster.FIND_CLAIMS,
+        unowned_claims.FIND_UNOWNED,
+        cluster.LIST_NODES,
+        cluster.LOCK_RUNNING_OF_NODE,
+    )
     BINDS: ClassVar = {"node_id": "node-1", "known": []}
 
     @pytest.mark.parametrize("sql", [*ASKED, lingering.LOCK_HELD_BACK_FOR_NODE])
@@ -105,7 +110,7 @@ class TestDeadEntries:
                 assert self.buffers(steps, cluster.LIST_NODES) > 250
                 assert self.buffers(steps, cluster.FIND_KNOWN_CLAIMS, node_id="node-1", known=known) < 100
                 assert self.buffers(steps, cluster.WATCH_NODES) < 10
-                assert self.buffers(steps, strays.FIND_STRAYS) < 100
+                assert self.buffers(steps, unowned_claims.FIND_UNOWNED) < 100
 
     def buffers(self, steps: SqlSteps, sql: str, **binds: object) -> int:
         """The pages that a statement touches."""

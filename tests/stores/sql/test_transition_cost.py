@@ -13,10 +13,8 @@ import pytest
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import CountCrash, Decision, HandBack, Reschedule, Retry
-from ratchet.stores.sql.finish.completions import ORDER_QUEUE_ROWS
+from ratchet.stores.sql.finish.completions import ORDER_QUEUE_ROWS, SUCCEED, success_row
 from ratchet.stores.sql.finish.requeues import REQUEUE
-from ratchet.stores.sql.finish.runs import success_row
-from ratchet.stores.sql.finish.successes import SUCCEED
 from ratchet.stores.sql.rows.locked import LOCK_HELD_ROWS, LOCK_JOBS
 from tests.stores.counting import Statements
 from tests.stores.sql_stores import KINDS, SqlSteps

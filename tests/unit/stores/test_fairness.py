@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ratchet.stores.fairness import in_cycle, in_turns, take_turns
 from ratchet.stores.levels import Level
-from ratchet.stores.sql.claiming.claim_order import choose
+from ratchet.stores.sql.claiming.gates import choose
 
 parties = st.sampled_from(["", "ann", "bob", "carl"])
 
@@ -96,8 +96,8 @@ def test_choosing_reads_no_more_than_it_needs(
 ) -> None:
     """The choice is that of rounds over everything there is, whatever was read of it, and little more is read."""
     stored = [
-        [(rank, number, (number, i)) for number, rank in enumerate(sorted(branch))]
-        for i, branch in enumerate(ranks)
+        [(rank, number, (number, i)) for number, rank in enumerate(sorted(level))]
+        for i, level in enumerate(ranks)
     ]
     candidates = [
         Level(i, 0, ("gate",), allowance, owner[i]) if gated[i] else Level(i, 0, party=owner[i])
@@ -107,11 +107,11 @@ def test_choosing_reads_no_more_than_it_needs(
 
     def read(wanted: Any) -> None:
         nonlocal reads
-        for branch, count in wanted:
-            position = len(branch.ranks)
-            fresh = stored[branch.stream_id][position : position + count]
-            branch.ranks += fresh
-            branch.ended = len(fresh) < count
+        for level, count in wanted:
+            position = len(level.ranks)
+            fresh = stored[level.stream_id][position : position + count]
+            level.ranks += fresh
+            level.ended = len(fresh) < count
             reads += len(fresh)
 
     left = allowance

@@ -25,9 +25,9 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
-from ratchet.stores.sql.recover.unowned_claims import FIND_STRAYS
+from ratchet.stores.sql.recover.unowned_claims import FIND_UNOWNED
 from ratchet.stores.sql.rows.failures import write_runs
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 
 #: Seconds before a rescue looks once more for jobs that somebody else had locked.
@@ -260,7 +260,7 @@ class SqlCluster(SqlPart):
 
     def strays(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""
-        return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_STRAYS))]
+        return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_UNOWNED))]
 
     def deregister(self, node_id: str, *, now: datetime) -> int:
         """End a node cleanly: hand back what is RUNNING (uncounted), free keys and permits of ended jobs, remove the row."""
@@ -270,7 +270,7 @@ class SqlCluster(SqlPart):
             running = _lock_running(session, node_id)
             hand_back(session, self.stream_registry, running)
             write_runs(session, [_handed_back(row, now) for row in running.values()])
-            free_lingering(session, node_id)
+            settle_node(session, node_id)
             session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)

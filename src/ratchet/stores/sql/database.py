@@ -187,8 +187,12 @@ class Database:
     def autocommit(
         self, sql: str, params: Mapping[str, object], *, harmless: bool = False
     ) -> list[Row] | None:
-        """The rows of one statement of a claim, as `Dialect.autocommit` says; None: use `run` or `read`."""
-        return call_undisturbed(self._call, self.dialect.autocommit, (sql, params), {"harmless": harmless})
+        """The rows of one statement of a claim, as `Autocommit.claim` says; None: use `run` or `read`."""
+        if self.dialect.autocommit is None:
+            return None
+        return call_undisturbed(
+            self._call, self.dialect.autocommit.claim, (sql, params), {"harmless": harmless}
+        )
 
     def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What *operation* of the dialect returns, which begins and commits by itself."""

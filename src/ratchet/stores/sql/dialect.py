@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
@@ -15,9 +15,22 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
-    from ratchet.stores.sql.claims import ClaimPlan
+    from ratchet.stores.sql.claiming.plan import ClaimPlan
     from ratchet.stores.sql.database import Row, Session
     from ratchet.stores.sql.rows.specs import RowWriter
+
+
+class Autocommit(Protocol):
+    """Runs a claim outside of a transaction block, where that saves round trips."""
+
+    def claim(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> list[Row] | None:
+        """
+        The rows of a claim; None where it could not be sent: make it in a transaction.
+
+        `CommitUnknown` where no answer came: a claim must not be made twice under one id. *harmless*: a statement that
+        looks as a claim does, but takes nothing; for that it is None.
+        """
+        ...
 
 
 class Dialect(ABC):
@@ -33,6 +46,8 @@ class Dialect(ABC):
     constraints: ConstraintDetector
     claim_plan: ClaimPlan
     row_writer: RowWriter
+    #: None: a statement alone costs no fewer round trips than in a transaction.
+    autocommit: Autocommit | None = None
     #: True: the first use creates or upgrades the schema without being asked.
     migrates_itself: bool = False
     #: True: one writer at a time, so a second transaction inside a transaction would wait for itself.
@@ -85,17 +100,6 @@ class Dialect(ABC):
         A write transaction: commits at the end, rolls back on an error.
 
         *for_user*: with user code in it, whose own errors are not touched. *claiming*: for the claim.
-        """
-
-    @abstractmethod
-    def autocommit(
-        self, sql: str, params: Mapping[str, object], *, harmless: bool = False
-    ) -> list[Row] | None:
-        """
-        The rows of one statement of a claim that is a transaction by itself; None where that saves no round trips.
-
-        Where no answer came, nobody knows whether it was committed: `CommitUnknown`, because a claim must not be made
-        twice under one token. *harmless*: it looks as the claim does, but takes nothing; then None.
         """
 
     @abstractmethod

@@ -11,7 +11,7 @@ from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, Perm
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.claiming.gates import Limits, find_holders, open_stream, tokens_of
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.rows.holdings import FREE_PERMITS
+from ratchet.stores.sql.rows.keys_and_permits import FREE_PERMITS
 from ratchet.stores.sql.rows.locked import QueueRow, lock_queue_rows
 
 LOCK_LIMIT = """

@@ -1,13 +1,13 @@
 """
 Transitions in SQL: every change of a job's state.
 
-**The fence.** Whatever is done for a run compares (job_id, claim_id) in a statement, and locks what it
-compares, so that nobody can take the job away before the transaction ends. In each SQL constant that
-does so, the comparison stands between two SQL comments that say ``fence`` and ``end fence``.
+**The fence.** Everything that is done for a run compares (job_id, claim_id) in a statement, and locks what it
+compares, so that nobody can take the job away before the transaction ends. In each SQL constant that does so, the
+comparison is between two SQL comments that say ``fence`` and ``end fence``.
 
-One comparison per path, and no second one behind it: a test that turns what stands between the comments
-into ``(… OR true)``, in one constant at a time, finds out whether the contracts notice. The constants
-are in `locked`, `successes`, `holdings` and here.
+There is one comparison per path, and no second one behind it: a test replaces what is between the comments with
+``(… OR true)``, in one constant at a time, and expects that the contracts notice. The constants
+are in `rows.locked`, `rows.keys_and_permits`, `finish.completions` and here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from ratchet.stores.sql.finish.requeues import hand_back, requeue
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS
 from ratchet.stores.sql.rows.failures import ALERT_WINDOW, LEAVE_QUEUE
-from ratchet.stores.sql.rows.holdings import settle_runs
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node, settle_runs
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
 
 PAUSE_QUEUED = """
@@ -58,7 +57,7 @@ RESUME_FAILED = """
      WHERE job_id = :job_id
 """
 
-# What somebody else has locked at this moment is there for the next look, or not there any more.
+# Rows that somebody else has locked at this moment are left to the next look; they may be gone by then.
 LOCK_UNKNOWN_ROWS = f"""
     SELECT {QUEUE_COLUMNS}
       FROM scheduler_job_queue
@@ -190,7 +189,7 @@ class SqlTransitions(SqlPart):
             held = {row[0]: QueueRow(*row) for row in rows}
             hand_back(session, self.stream_registry, held)
             running = [claim_id for _, claim_id in session.rows(FIND_CLAIMS, {"node_id": node_id})]
-            free_lingering(session, node_id, [*known, *running])
+            settle_node(session, node_id, [*known, *running])
             return list(held)
 
         return self.database.run(work)
@@ -224,7 +223,7 @@ class SqlTransitions(SqlPart):
         return self.database.run(lambda session: _save(session, claim, SAVE_STATE, values))
 
     def _know_streams(self, stream_ids: Iterable[int]) -> None:
-        """Read keys of streams that this process has not met, and keep them: inside a transaction they are not kept."""
+        """Read and remember the keys of streams that are new to this process; inside a transaction they are not remembered."""
         for stream_id in stream_ids:
             try:
                 self.stream_registry.key_of(stream_id)
@@ -232,7 +231,7 @@ class SqlTransitions(SqlPart):
                 pass  # a claim that was never given out: it holds nothing
 
     def _streams_of(self, completions: Sequence[Completion]) -> set[StreamKey]:
-        """The streams that these completions may need; made before, because inside they need a second connection."""
+        """The streams that these completions may need. They are made before: inside the transaction that takes a second connection."""
         wanted = {one.callback.stream for one in completions if one.callback is not None}
         for one in completions:
             if isinstance(one.decision, CountCrash) and one.claim.crashes + 1 >= SUSPECT_AFTER:
@@ -244,7 +243,7 @@ class SqlTransitions(SqlPart):
 
 
 def _save(session: Session, claim: JobClaim, sql: str, values: dict[str, object]) -> bool:
-    # the queue row first, as everywhere: whoever takes the job away has to wait, and we for them
+    # the queue row first, as everywhere: whoever takes the job away waits for us, or we for them
     if session.row(LOCK_RUN, {"job_id": claim.job_id, "claim_id": claim.claim_id}) is None:
         return False
     return session.execute(sql, values) > 0

@@ -1,23 +1,29 @@
 """
-What closes a stream, as predicates that the claim and its explanation share.
+Which jobs a claim may take: the gates of streams, what limits let through, and the order of the rest.
 
-Most gates are conditions on the stream's row. Limits are counted: the claim locks the limit's row,
-takes at most what is left, and records a permit per job, all in its own transaction.
+Most gates are conditions on the stream's row; the claim and its explanation share them. Limits are counted: the claim
+locks the limit's row, takes at most what is left, and records a permit per job, all in its own transaction.
+
+The order needs no sort of the backlog. A *level* is the due jobs of one stream and one priority; in it the oldest job
+comes first, whatever the boost. So the next *n* jobs of all streams are found by looking at the first jobs of each
+level, and reading on only in levels that can still contribute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.cluster import BREAKER_GATE, PermitRecord, breaker_gate
 from ratchet.model.rates import Bucket
-from ratchet.stores.fairness import Rank, in_turns
+from ratchet.stores.fairness import Rank, Rounds, claim_order, in_turns
+from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.meters import Meter, kept, meter_of, pass_all
-from ratchet.stores.sql.claiming.claim_order import PRIORITIES, Branch, Read, choose, owners
 from ratchet.stores.sql.database import Row, Session
 
 QUEUE_PAUSED = "EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND u.paused)"
@@ -27,14 +33,14 @@ BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
             WHERE b.service = s.breaker AND b.state = 'OPEN' AND (b.open_until IS NULL OR b.open_until > :now)))"""
 PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in parked_targets text})"
 
-#: The streams a request may claim from, but for limits and breakers; *s* is the stream. `OPEN_STREAM`: with both, but for rates.
-#: `RUNNABLE_QUEUE`: of any lane, suspects and others.
+#: The gates of a stream *s*. `RUNNABLE_QUEUE`: its queue and its parked target; `RUNNABLE_STREAM`: and its lane, and
+#: whether it is for suspects; `OPEN_STREAM`: and its breaker, and an empty pool of permits. Rates come later (`Limits`).
 RUNNABLE_QUEUE = f"""(:every_queue OR s.queue {{in queues text}})
        AND NOT {PARKED_ELSEWHERE}
        AND NOT {QUEUE_PAUSED}"""
 RUNNABLE_STREAM = f"s.lane = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
-# An empty pool is seen here, without a lock, so that jobs behind it do not make the claim of others longer;
-# rates, and how much is left of what is not used up, are counted by `Limits`.
+# An empty pool is seen here, without a lock, so that jobs behind it do not slow down the claim of others. Rates, and
+# what is left of other pools, are counted by `Limits`.
 NO_PERMIT_LEFT = """(COALESCE(s.resource, s.limit_key) IS NOT NULL AND EXISTS (
            SELECT 1 FROM scheduler_resource_limit l
             WHERE l.resource IN (s.resource, s.limit_key)
@@ -86,8 +92,15 @@ def stream_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
     }
 
 
-#: A stream and a priority.
-Place = tuple[int, int]
+def heads_params(requests: Sequence[ClaimRequest], now: datetime) -> dict[str, object]:
+    """The binds of `plan.find_heads`."""
+    lanes = sorted({request.lane.value for request in requests})
+    mixed = len({request.suspects for request in requests}) > 1
+    return {**stream_params(requests[0], now), "lanes": lanes, "mixed": mixed}
+
+
+#: A stream and a priority: what a level is known by.
+LevelKey = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +119,16 @@ def open_stream(
     breaker: str | None = None,
     fairness_key: str | None = None,
 ) -> OpenStream:
-    """A stream from its row; a key and a resource of one name are one limit. A breaker's probes are one too."""
+    """A stream from its row. A key and a resource of the same name are one limit; the probes of a breaker are one too."""
     names = (resource, limit_key, breaker_gate(breaker))
     limits = tuple({name: None for name in names if name is not None})
     return OpenStream(stream_id, limits, party_of(fairness_key))
 
 
 def open_streams(
-    session: Session, request: ClaimRequest, now: datetime, due: Collection[Place] | None = None
+    session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey] | None = None
 ) -> list[OpenStream]:
-    """The streams that the request may claim from, but for limits; with *due* only those that it names."""
+    """The streams that the request may claim from, before limits are counted; with *due*, only those in it."""
     params = stream_params(request, now)
     if due is None:
         rows = session.rows(FIND_OPEN_STREAMS, params)
@@ -126,7 +139,7 @@ def open_streams(
 
 
 def waiting_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
-    """Those of the streams that the request may claim from which have jobs, due or not."""
+    """The same, but only streams that have waiting jobs, due or not."""
     return [open_stream(*row) for row in session.rows(FIND_WAITING_STREAMS, stream_params(request, now))]
 
 
@@ -161,7 +174,7 @@ class Limits:
         self, limits: Mapping[str, Limit], busy: Collection[str] = (), ahead: timedelta = timedelta()
     ) -> None:
         self._limits = limits
-        self._busy = busy  # closed for now: not locked here, perhaps by another claim
+        self._busy = busy  # closed for now: another claim may have locked them
         self._ahead = ahead  # how far starts may be planned
 
     @classmethod
@@ -172,12 +185,12 @@ class Limits:
         now: datetime,
         ahead: timedelta = timedelta(),
     ) -> Limits:
-        """The limits of *streams* as they are, without locks: good for looking, not for taking."""
+        """The limits of *streams*, read without locks: good for looking, not for taking."""
         names = sorted({name for stream in streams for name in stream.limits})
         return cls(_limits(session, READ_LIMITS, names, now, ahead) if names else {}, ahead=ahead)
 
     def under_lock(self, session: Session, names: Collection[str], now: datetime) -> Limits:
-        """The same, with *names* counted anew under a lock until this transaction ends; all others are closed."""
+        """The same, with *names* counted again under a lock that lasts until the transaction ends; all others are closed."""
         found = _limits(session, LOCK_LIMITS, sorted(names), now, self._ahead)
         return Limits(found, self._limits.keys() - found.keys(), self._ahead)
 
@@ -239,7 +252,7 @@ def _limits(
     session: Session, sql: str, names: Sequence[str], now: datetime, ahead: timedelta
 ) -> dict[str, Limit]:
     rows = session.rows(sql, {"names": names})
-    # after the locks: a statement sees what was committed before it began
+    # after the locks, because a statement sees what was committed before it began
     names = [row[0] for row in rows if row[1] is not None]
     held: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
     found: dict[str, Limit] = {}
@@ -248,27 +261,82 @@ def _limits(
         meter = None
         if rate is not None and period_us:
             tokens = rate if tokens is None else tokens
-            # a bucket's level in starts is a double, which holds it exactly enough to find it again
-            level = round(tokens * period_us) if name.startswith(BREAKER_GATE) else int(tokens)
+            # what a bucket holds is stored in starts, as a double: exact enough to get the same back
+            amount = round(tokens * period_us) if name.startswith(BREAKER_GATE) else int(tokens)
             period = timedelta(microseconds=period_us)
-            meter = meter_of(name, rate, period, (level, since or now), now, ahead)
+            meter = meter_of(name, rate, period, (amount, since or now), now, ahead)
         if concurrent is not None or meter is not None:  # else it limits nothing
             found[name] = Limit(name, concurrent, meter)
     return found
 
 
 def tokens_of(meter: Meter) -> tuple[float, datetime]:
-    """What the limit's row says of its meter."""
-    level, since = kept(meter)
-    return (level / meter.start if isinstance(meter, Bucket) else float(level)), since
+    """What the limit's row stores of its meter."""
+    amount, since = kept(meter)
+    return (amount / meter.start if isinstance(meter, Bucket) else float(amount)), since
+
+
+# --- when a gate opens --------------------------------------------------------------------------
+
+
+def next_opening(
+    session: Session, request: ClaimRequest, now: datetime
+) -> tuple[datetime | None, set[LevelKey]]:
+    """
+    The earliest time at which a stream has a due job that its breaker and limits let through (None: unknown),
+    and the levels that have jobs which are due now.
+    """
+    rows = session.dialect.claim_plan.look(session, [request], now)
+    limits = Limits.seen(session, streams_of(rows), now, request.ahead)
+    due = {(row[0], row[6]) for row in rows if _is_for(request, row) and row[4] is not None and row[4] <= now}
+    return openings_of([request], rows, limits)[0], due
+
+
+def openings_of(
+    requests: Sequence[ClaimRequest], rows: Sequence[Row], limits: Limits
+) -> list[datetime | None]:
+    """For each request, when the first of its jobs can be claimed, by the *rows* of `plan.find_heads`; None: unknown."""
+    waiting = [row for row in rows if row[4] is not None]
+    return [
+        min(_openings([_head(row) for row in waiting if _is_for(request, row)], limits), default=None)
+        for request in requests
+    ]
+
+
+def streams_of(rows: Sequence[Row]) -> list[OpenStream]:
+    """The streams that have a waiting job, of the *rows* of `plan.find_heads`."""
+    return [open_stream(*row[:4]) for row in rows if row[4] is not None]
+
+
+def _is_for(request: ClaimRequest, row: Row) -> bool:
+    return bool(row[7] == request.lane.value and row[8] == request.suspects)
+
+
+def _head(row: Row) -> tuple[OpenStream, datetime]:
+    """A stream, and when its first job is due or its breaker lets it through."""
+    return open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5])
+
+
+def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> Iterator[datetime]:
+    for stream, due_at in heads:
+        opens = [limit.next_start_at for limit in limits.of(stream)]
+        if any(limit.concurrent is not None and limit.concurrent <= 0 for limit in limits.of(stream)):
+            continue  # it opens when a permit is freed, and nobody knows when that will be
+        yield max([due_at, *(at for at in opens if at is not None)])
+
+
+# --- the choice ---------------------------------------------------------------------------------
+
+#: Reads on in each level: so many more ranks, and sets `Level.ended` where there are fewer.
+Read = Callable[[Sequence[tuple[Level, int]]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What a claim is going to take, behind which limits."""
 
-    ranks: list[Rank]  # in claim order, or in turns
-    branches: list[Branch]
+    ranks: list[Rank]  # in claim order, or as the parties take turns
+    levels: list[Level]
     limits: Limits
     streams: dict[int, OpenStream]
 
@@ -282,8 +350,8 @@ class Choice:
         return any(stream.party for stream in self.streams.values())
 
     def permitted(self, session: Session, request: ClaimRequest, rows: list[Row], now: datetime) -> list[Row]:
-        """The claimed *rows*, which come in claim order and have taken their permits: each with when it may start."""
-        if not any(branch.gates for branch in self.branches):
+        """The claimed *rows* (in claim order), each with its start time, after permits were recorded for them."""
+        if not any(level.gates for level in self.levels):
             return rows
         claimed = [(row[0], self.streams[row[1]]) for row in rows]
         starts = self.limits.take(session, request, claimed, now)
@@ -291,26 +359,30 @@ class Choice:
 
 
 def choose_gated(
-    session: Session, request: ClaimRequest, now: datetime, read: Read, due: Collection[Place] | None = None
+    session: Session,
+    request: ClaimRequest,
+    now: datetime,
+    read: Read,
+    due: Collection[LevelKey] | None = None,
 ) -> Choice:
     """
-    The next jobs of all open streams, limits included; where it is known which places have due jobs, of these.
+    The next jobs of all open streams, limits included; *due*: the levels that have due jobs, where that is known.
 
-    First without locks, because a claim that finds nothing must not write, and a lock is a write.
-    Then, if jobs behind limits are among the chosen, again with those limits locked.
+    First without locks, because a claim that finds nothing must not write, and a lock is a write. Then, if some of
+    the chosen jobs are behind limits, again with those limits locked.
     """
     streams = open_streams(session, request, now, due)
     limits = Limits.seen(session, streams, now, request.ahead)
     choice = _choice(request, streams, limits, read, due)
-    owner = owners(branch for branch in choice.branches if branch.gates)
+    owner = owners(level for level in choice.levels if level.gates)
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:
         return choice
     locked = limits.under_lock(session, names, now)
     if any(name.startswith(BREAKER_GATE) for name in names):
-        # a breaker that opened again before its probes were locked has new ones, for later
+        # a breaker that opened again before its probes were locked gets new ones later
         streams = open_streams(session, request, now, due)
-    return _choice(request, streams, locked, read, due, choice.branches)
+    return _choice(request, streams, locked, read, due, choice.levels)
 
 
 def _choice(
@@ -318,32 +390,113 @@ def _choice(
     streams: Sequence[OpenStream],
     limits: Limits,
     read: Read,
-    due: Collection[Place] | None,
-    before: Iterable[Branch] = (),
+    due: Collection[LevelKey] | None,
+    before: Iterable[Level] = (),
 ) -> Choice:
-    """What the limits let through; *before*: what was read of the branches without their locks, and need not be again."""
-    candidates = gated_branches(streams, limits, due)
-    known = {(branch.stream_id, branch.priority): branch for branch in before}
-    for branch in candidates:
-        if (earlier := known.get((branch.stream_id, branch.priority))) is not None:
-            branch.resume(earlier)
+    """What the limits let through; *before*: levels that were read already, without the locks, and need not be again."""
+    candidates = gated_levels(streams, limits, due)
+    known = {(level.stream_id, level.priority): level for level in before}
+    for level in candidates:
+        if (earlier := known.get((level.stream_id, level.priority))) is not None:
+            level.resume(earlier)
     ranks = choose(candidates, request.limit, limits.allowances(), read, request.after)
     return Choice(ranks, candidates, limits, {stream.stream_id: stream for stream in streams})
 
 
-def gated_branches(
-    streams: Sequence[OpenStream], limits: Limits, due: Collection[Place] | None = None
-) -> list[Branch]:
-    """The branches of streams, each with its limits; those of closed streams, and those not *due*, are left out."""
+def gated_levels(
+    streams: Sequence[OpenStream], limits: Limits, due: Collection[LevelKey] | None = None
+) -> list[Level]:
+    """The levels of these streams, each with its limits, without those of closed streams and those that are not *due*."""
     allowances = limits.allowances()
-    found: list[Branch] = []
+    found: list[Level] = []
     for stream in streams:
         gates = limits.gates(stream)
         most = min((allowances[gate] for gate in gates), default=None)
         if most is None or most > 0:
             found += [
-                Branch(stream.stream_id, priority, gates, most, stream.party)
+                Level(stream.stream_id, priority, gates, most, stream.party)
                 for priority in PRIORITIES
                 if due is None or (stream.stream_id, priority) in due
             ]
     return found
+
+
+# --- claim order --------------------------------------------------------------------------------
+
+
+def choose(
+    candidates: Sequence[Level],
+    limit: int,
+    allowances: Mapping[str, int],
+    read: Read,
+    after: str | None = None,
+) -> list[Rank]:
+    """
+    The first *limit* jobs that the allowances let through: in claim order, and where there are several parties, in turns.
+
+    Levels are read in steps, no further than their limits go, until no unread job can be better than the worst chosen
+    one. Levels that have ranks were read before.
+    """
+    parties = len({level.party for level in candidates})
+    step = _first_step(limit, len(candidates))
+    if parties > 1:
+        step = min(step, -(-limit // parties))
+    wanted = [level for level in candidates if not level.ranks and not level.ended]
+    count = step
+    while True:
+        read([(level, level.further(count)) for level in wanted])
+        for level in wanted:
+            level.ended = level.ended or level.further(1) == 0
+        if parties > 1:
+            rounds = Rounds(candidates, limit, allowances, after)
+            chosen = [rank for rank, _ in rounds.chosen]
+            more = [level for level in candidates if not level.ended and rounds.may_miss(level)]
+            share = rounds.share(limit, more)
+        else:
+            chosen = _best(candidates, limit, allowances)
+            worst = chosen[-1] if len(chosen) == limit else None
+            more = [one for one in candidates if not one.ended and (worst is None or one.ranks[-1] < worst)]
+            share = limit - len(chosen)
+        if not more:
+            return chosen
+        wanted, count = more, max(share, step)
+        step *= 2
+
+
+def _first_step(limit: int, count: int) -> int:
+    """How many jobs of each of *count* levels to read first: few where there are many levels."""
+    return min(limit, max(4, limit // 50, -(-3 * limit // max(count, 1))))
+
+
+def _best(candidates: Sequence[Level], limit: int, allowances: Mapping[str, int]) -> list[Rank]:
+    ranks = _in_order(candidates)
+    if not any(level.gates for level in candidates):
+        return ranks[:limit]
+    gated = owners(level for level in candidates if level.gates)
+    left = dict(allowances)
+    chosen: list[Rank] = []
+    for rank in ranks:
+        level = gated.get(rank[2])
+        if level is not None:
+            if any(left[gate] <= 0 for gate in level.gates):
+                continue
+            for gate in level.gates:
+                left[gate] -= 1
+        chosen.append(rank)
+        if len(chosen) == limit:
+            break
+    return chosen
+
+
+def _in_order(candidates: Sequence[Level]) -> list[Rank]:
+    """What was read of all levels, in claim order."""
+    read = [level.ranks for level in candidates if level.ranks]
+    if len(read) == 1:
+        return read[0]  # a level is in order by itself
+    # sorted runs, one after the other, are what Python's sort merges fastest
+    return sorted(chain.from_iterable(read), key=claim_order)
+
+
+def owners(candidates: Iterable[Level]) -> dict[Any, Level]:
+    """The level of each job that was read, by the job's id."""
+    return {rank[2]: level for level in candidates for rank in level.ranks}

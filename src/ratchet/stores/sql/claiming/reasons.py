@@ -13,16 +13,17 @@ from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.reasons import NAMED_HOLDERS, Reason
 from ratchet.model.status import Lane
-from ratchet.stores.sql.claiming.claim_order import choose, owners
 from ratchet.stores.sql.claiming.gates import (
     BREAKER_OPEN,
     QUEUE_PAUSED,
     Limit,
     Limits,
     OpenStream,
+    choose,
     find_holders,
-    gated_branches,
+    gated_levels,
     open_stream,
+    owners,
     waiting_streams,
 )
 from ratchet.stores.sql.database import Session
@@ -117,7 +118,7 @@ def _of_limits(
     if closed or not limits.of(stream) or not may_have_its_turn:
         return
     # open, but perhaps for fewer jobs than wait: does its turn come?
-    branches = [branch for branch in gated_branches(rivals, limits) if branch.gates]
+    branches = [branch for branch in gated_levels(rivals, limits) if branch.gates]
     plan = session.dialect.claim_plan
     most = sum(branch.most or 0 for branch in branches)
     chosen = choose(

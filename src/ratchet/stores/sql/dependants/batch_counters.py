@@ -1,4 +1,4 @@
-"""The counters of batches: moved by the transaction that ends a child, and exact under any concurrency."""
+"""The counters of batches: the transaction that ends a child moves them, so they are exact under any concurrency."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COUNT_RUNS = """
            finished_at = {greatest}(coalesce(metrics.finished_at, excluded.finished_at), excluded.finished_at)
 """
 
-# All of it in one statement, where the product can. The counters are under the row's lock then: whoever brings them
+# All of it in one statement, where the product can. The counters are read under the row's lock, so whoever brings them
 # to the total sees it here.
 COUNT_AT_ONCE = """
     WITH counted AS (
@@ -94,11 +94,11 @@ class BatchDeltas:
     """
     What a transaction changes in batches: summed first, then written with one statement for all of them.
 
-    ``origin`` of a change is the job whose end brought it; it is told with the batches that it finished.
+    The ``origin`` of a change is the job whose end caused it; `apply` names it with the batches that it finished.
     """
 
     def __init__(self) -> None:
-        # by the number of the id: thousands of children ask, and Python hashes a UUID ten times slower
+        # by the number of the id: a batch has thousands of children, and Python hashes a UUID ten times slower
         self._deltas: dict[int, _Delta] = {}
 
     @property
@@ -107,7 +107,7 @@ class BatchDeltas:
         return {delta.batch_id for delta in self._deltas.values() if delta.ends is not None}
 
     def count_end(self, batch_id: UUID, status: JobStatus, origin: UUID, *, by: int = 1) -> None:
-        """A child of the batch has ended so; with ``by=-1`` it is open again."""
+        """A child of the batch has ended with *status*; with ``by=-1`` it is open again."""
         delta = self._of(batch_id)
         if delta.ends is None:
             delta.ends = [0, 0, 0]
@@ -127,7 +127,7 @@ class BatchDeltas:
 
     def apply(self, session: Session, now: datetime) -> list[tuple[UUID, UUID, UUID | None]]:
         """
-        Write the changes; (origin, batch, released parent) of each batch that is finished by them.
+        Write the changes; (origin, batch, released parent) of each batch that they finish.
 
         The parent is None where it is not waiting any more.
         """

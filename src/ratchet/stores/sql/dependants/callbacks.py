@@ -1,4 +1,4 @@
-"""Failure callbacks of jobs that no worker could end: made by the transaction that gave up on them."""
+"""Failure callbacks of jobs that no worker could end: stored by the transaction that fails them."""
 
 from __future__ import annotations
 

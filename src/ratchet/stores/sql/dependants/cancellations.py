@@ -1,4 +1,4 @@
-"""Cancelling jobs together with all that waits for them."""
+"""Cancels and fails jobs together with all that waits for them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
-from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
+from ratchet.stores.sql.dependants.edges import EffectsByJob, EndedJob, settle_edges
 from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Cancellation, Failure, write_canceled, write_failed
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 
-#: Where a person, expiry or a replacement may still cancel.
+#: The states in which a person, expiry or a replacement may still cancel a job.
 CANCELABLE = frozenset({JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING, JobStatus.RUNNING})
 
 
@@ -38,31 +38,31 @@ def cancel_locked(
         return []
     write_canceled(session, cancellations, now)
     deltas = BatchDeltas()
-    ended: list[Ended] = []
+    ended: list[EndedJob] = []
     for one in cancellations:
         job = one.job
         if job.batch_id is not None and job.has_failed:  # it was counted when it failed
             deltas.count_end(job.batch_id, JobStatus.FAILED, job.job_id, by=-1)
-        ended.append(Ended.of(job, JobStatus.CANCELED))
-    settlement = settle_edges(session, ended, now=now, deltas=deltas)
+        ended.append(EndedJob.of(job, JobStatus.CANCELED))
+    effects = settle_edges(session, ended, now=now, deltas=deltas)
     canceled: list[CanceledJob] = []
     for one in cancellations:
         canceled.append(_canceled(one))
-        canceled.extend(settlement.of(one.job.job_id).canceled)
+        canceled.extend(effects.of(one.job.job_id).canceled)
     return canceled
 
 
 def fail_jobs(
     session: Session, failures: Sequence[Failure], *, now: datetime, window: timedelta = ALERT_WINDOW
-) -> tuple[Settlement, set[UUID]]:
+) -> tuple[EffectsByJob, set[UUID]]:
     """
     Fail locked jobs for good (dead letter, alert, key, dependants, batch), in this transaction.
 
-    Answers what followed, and the jobs whose alert was not suppressed. The execution row of a RUNNING
-    job and its permit are the caller's.
+    What followed, and the jobs whose alert was not suppressed. Of a RUNNING job the caller writes the execution
+    row and frees the permits.
     """
     alerted = write_failed(session, failures, now, window=window)
-    ended = [Ended.of(one.job, JobStatus.FAILED) for one in failures]
+    ended = [EndedJob.of(one.job, JobStatus.FAILED) for one in failures]
     return settle_edges(session, ended, now=now), alerted
 
 

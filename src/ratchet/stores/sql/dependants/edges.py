@@ -1,6 +1,8 @@
 """
-What the end of jobs means for others: edges are settled, dependants released, canceled or failed,
-batches counted. Level by level, each with a fixed number of statements, however many jobs end at once.
+What the end of jobs means for others: edges are settled, dependants released, canceled or failed, batches counted.
+
+First the children of the ended jobs, then their children, and so on: each generation takes a fixed number of
+statements, however many jobs end at once.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ FIND_OPEN_EDGES = """
     {current}
 """
 
-# The same, and how many edges each child needs; NULL where it waits for a signal too. Neither ever changes. A
-# sub-select, because the plan of a join would depend on statistics.
+# The same, and how many edges each child needs; NULL where it waits for a signal too. Neither changes after the
+# submission. A sub-select, because the plan of a join would depend on statistics.
 FIND_EDGES_AND_NEEDS = """
     SELECT d.parent_id, d.child_id, d.kind,
            (SELECT j.needs FROM scheduler_job j WHERE j.job_id = d.child_id AND j.signal_key IS NULL) AS needs
@@ -50,7 +52,7 @@ SETTLE_EDGES = """
      WHERE scheduler_dependency.parent_id = edge.parent_id AND scheduler_dependency.child_id = edge.child_id
 """
 
-# Where a planner might otherwise read all the edges there are for this join.
+# For a planner that might read all the edges there are for this join.
 SETTLE_EDGES_OF = f"{SETTLE_EDGES} AND scheduler_dependency.parent_id {{in ids uuid}}"
 
 COUNT_EDGES = """
@@ -64,7 +66,7 @@ COUNT_EDGES = """
 """
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class EndedJob(Struct, frozen=True, kw_only=True):
     """A job that this transaction has ended, locked."""
 
     job_id: UUID
@@ -73,12 +75,10 @@ class Ended(Struct, frozen=True, kw_only=True):
     batch_id: UUID | None = None  # None where its end was counted before
     verdicts: tuple[Verdict, ...] = ()
     origin: UUID | None = None  # the job whose end started it all; None: itself
-    cause: UUID | None = (
-        None  # the FAILED or ended job whose retry would revive what this end cancels; None: itself
-    )
+    cause: UUID | None = None  # the job whose retry would revive what this end cancels; None: itself
 
     @classmethod
-    def of(cls, job: LockedJob, status: JobStatus) -> Ended:
+    def of(cls, job: LockedJob, status: JobStatus) -> EndedJob:
         """The end of a job that was locked before."""
         return cls(job_id=job.job_id, status=status, has_dependants=job.has_dependants, batch_id=job.batch_id)
 
@@ -94,11 +94,11 @@ class Effects:
         self.finished_batches: list[UUID] = []
 
 
-class Settlement:
-    """What a settling did: in total, and by the job whose end it followed from."""
+class EffectsByJob:
+    """What the ends of several jobs brought about: in total, and by the job whose end it followed from."""
 
     def __init__(self) -> None:
-        # by the numbers of ids, as in `BatchDeltas`
+        # by the number of the id: Python hashes a UUID ten times slower
         self._effects: dict[int, Effects] = defaultdict(Effects)
         self._below: dict[int, list[CanceledJob]] = defaultdict(list)
 
@@ -150,7 +150,7 @@ class Settlement:
 
 
 class _Child:
-    """A waiting child and what this level of the cascade says about it."""
+    """A waiting child, and what the ends of its parents in this generation say about it."""
 
     __slots__ = ("broken_by", "error", "job", "newly_satisfied", "origin")
 
@@ -158,13 +158,13 @@ class _Child:
         self.job = job
         self.newly_satisfied = 0
         self.origin: UUID | None = None
-        self.broken_by: tuple[Ended, str] | None = None
-        self.error: tuple[Ended, ErrorRecord] | None = None
+        self.broken_by: tuple[EndedJob, str] | None = None
+        self.error: tuple[EndedJob, ErrorRecord] | None = None
 
 
 def settle_edges(
-    session: Session, ended: Sequence[Ended], *, now: datetime, deltas: BatchDeltas | None = None
-) -> Settlement:
+    session: Session, ended: Sequence[EndedJob], *, now: datetime, deltas: BatchDeltas | None = None
+) -> EffectsByJob:
     """
     Everything that follows from the end of these locked jobs, in this transaction.
 
@@ -172,38 +172,38 @@ def settle_edges(
     own condition raised, and so on below them; batches count their children, and those that are
     complete release their parent. *deltas*: batch changes of the caller's own, written with the others.
     """
-    settlement = Settlement()
+    effects = EffectsByJob()
     deltas = deltas if deltas is not None else BatchDeltas()
-    level: Sequence[Ended] = ended
-    while level:
-        for end in level:
+    generation: Sequence[EndedJob] = ended
+    while generation:
+        for end in generation:
             if end.batch_id is not None:
                 deltas.count_end(end.batch_id, end.status, end.origin or end.job_id)
-        level = _settle_level(session, [end for end in level if end.has_dependants], now, settlement)
+        parents = [end for end in generation if end.has_dependants]
+        generation = _end_children(session, parents, now, effects) if parents else ()
     for origin, batch_id, parent_id in deltas.apply(session, now):
-        settlement.note_finished(origin, batch_id)
+        effects.note_finished(origin, batch_id)
         if parent_id is not None:
-            settlement.note_released(origin, parent_id)
-    settlement.arrange(end.job_id for end in ended)
-    return settlement
+            effects.note_released(origin, parent_id)
+    effects.arrange(end.job_id for end in ended)
+    return effects
 
 
-def _settle_level(
-    session: Session, ended: Sequence[Ended], now: datetime, settlement: Settlement
-) -> list[Ended]:
-    if not ended:
-        return []
+def _end_children(
+    session: Session, ended: Sequence[EndedJob], now: datetime, effects: EffectsByJob
+) -> list[EndedJob]:
+    """Settle the edges of these ends, and do what follows for their children; the children that ended by it."""
     fused = session.dialect.fuses_writes
     find, ids = FIND_EDGES_AND_NEEDS if fused else FIND_OPEN_EDGES, [end.job_id for end in ended]
     edges = session.rows(find, {"ids": ids if fused else sorted(ids)})
     if not edges:
         return []
     if fused and _only_release(ended, edges):
-        _release_all(session, edges, now, settlement)
+        _release_all(session, edges, now, effects)
         return []
     parents = {end.job_id: end for end in ended}
-    # Under the child's lock the states of all its edges are the last word: of two parents that end at
-    # once, the second one to get the lock sees the first one's edge settled.
+    # Under the child's lock the states of all its edges are final: of two parents that end at once, the second
+    # one to get the lock sees the first one's edge settled.
     children = {
         job.job_id: _Child(job) for job in lock_waiting_jobs(session, [edge[1] for edge in edges]).values()
     }
@@ -219,11 +219,11 @@ def _settle_level(
     ordered = [
         children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children
     ]
-    return _decide(session, ordered, now, settlement)
+    return _decide(session, ordered, now, effects)
 
 
-def _only_release(ended: Sequence[Ended], edges: Sequence[Row]) -> bool:
-    """Whether these ends do nothing but release: all edges are satisfied, and no child needs more than them."""
+def _only_release(ended: Sequence[EndedJob], edges: Sequence[Row]) -> bool:
+    """True where these ends do nothing but release: they satisfy all edges, and no child needs more than these."""
     if any(end.status is not JobStatus.SUCCEEDED or end.origin is not None for end in ended):
         return False
     if any(needs is None or kind not in _PLAIN for _, _, kind, needs in edges):
@@ -232,22 +232,22 @@ def _only_release(ended: Sequence[Ended], edges: Sequence[Row]) -> bool:
     return all(needs <= 1 or found[child_id.int] >= needs for _, child_id, _, needs in edges)
 
 
-def _release_all(session: Session, edges: Sequence[Row], now: datetime, settlement: Settlement) -> None:
-    """What the ends of most steps of chains come to, in one statement."""
+def _release_all(session: Session, edges: Sequence[Row], now: datetime, effects: EffectsByJob) -> None:
+    """Release all children in one statement: the usual end of a step of a chain."""
     freed = release_by_edges(session, [edge[:2] for edge in edges], now)
     # in the order of definition; of several parents the last one has released it
     last = {child_id.int: (parent_id, child_id) for parent_id, child_id, _, _ in edges}
     for number, (parent_id, child_id) in last.items():
         if number in freed:
-            settlement.note_released(parent_id, child_id)
+            effects.note_released(parent_id, child_id)
 
 
-def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None) -> EdgeState:
+def _settle_edge(parent: EndedJob, child_id: UUID, kind: str, child: _Child | None) -> EdgeState:
     state, reason, error = _outcome(parent, child_id, EdgeKind(kind))
     if child is not None:
         if child.origin is None or state is EdgeState.SATISFIED:
             child.origin = parent.origin or parent.job_id
-        # of several causes on one level that of the parent with the lowest id, whose edges come first
+        # of several causes in one generation, that of the parent with the lowest id: its edges come first
         if error is not None:
             child.error = child.error or (parent, error)
         elif state is EdgeState.SATISFIED:
@@ -257,7 +257,7 @@ def _settle_edge(parent: Ended, child_id: UUID, kind: str, child: _Child | None)
     return state
 
 
-def _outcome(parent: Ended, child_id: UUID, kind: EdgeKind) -> EdgeOutcome:
+def _outcome(parent: EndedJob, child_id: UUID, kind: EdgeKind) -> EdgeOutcome:
     verdict = None
     if kind is EdgeKind.CONDITION:
         verdict = next((verdict for verdict in parent.verdicts if verdict.child_id == child_id), None)
@@ -265,29 +265,29 @@ def _outcome(parent: Ended, child_id: UUID, kind: EdgeKind) -> EdgeOutcome:
 
 
 def _decide(
-    session: Session, children: Sequence[_Child], now: datetime, settlement: Settlement
-) -> list[Ended]:
+    session: Session, children: Sequence[_Child], now: datetime, effects: EffectsByJob
+) -> list[EndedJob]:
     counts = _count_edges(session, [child for child in children if child.newly_satisfied < child.job.needs])
     freed: list[UUID] = []
     cancellations: list[Cancellation] = []
     failures: list[Failure] = []
-    below: list[Ended] = []
+    below: list[EndedJob] = []
     for child in children:
         job = child.job
         satisfied, undecided = counts.get(job.job_id, (child.newly_satisfied, 0))
         if child.error is not None:
             parent, error = child.error
             failures.append(_condition_failure(job, error))
-            below.append(_note_end(parent, job, JobStatus.FAILED, CONDITION_FAILED, settlement))
+            below.append(_note_end(parent, job, JobStatus.FAILED, CONDITION_FAILED, effects))
         elif satisfied >= job.needs:
             if job.signal_key is None or job.is_signaled:
                 freed.append(job.job_id)
                 assert child.origin is not None
-                settlement.note_released(child.origin, job.job_id)
+                effects.note_released(child.origin, job.job_id)
         elif satisfied + undecided < job.needs and child.broken_by is not None:
             parent, reason = child.broken_by
             cancellations.append(Cancellation(job, reason, canceled_by=parent.cause or parent.job_id))
-            below.append(_note_end(parent, job, JobStatus.CANCELED, reason, settlement))
+            below.append(_note_end(parent, job, JobStatus.CANCELED, reason, effects))
     release(session, freed, now)
     write_canceled(session, cancellations, now)
     write_failed(session, failures, now)
@@ -305,12 +305,14 @@ def _condition_failure(job: LockedJob, error: ErrorRecord) -> Failure:
     return Failure(job, error, CONDITION_FAILED_REASON, hash_of("ConditionFailed", job.target, error.summary))
 
 
-def _note_end(parent: Ended, job: LockedJob, status: JobStatus, reason: str, settlement: Settlement) -> Ended:
-    settlement.note_ended(
+def _note_end(
+    parent: EndedJob, job: LockedJob, status: JobStatus, reason: str, effects: EffectsByJob
+) -> EndedJob:
+    effects.note_ended(
         parent.job_id,
         CanceledJob(job_id=job.job_id, target=job.target, previous=job.status, reason=reason, status=status),
     )
-    return Ended(
+    return EndedJob(
         job_id=job.job_id,
         status=status,
         has_dependants=job.has_dependants,

@@ -1,4 +1,4 @@
-"""The way into the queue: jobs that waited or rested become PENDING."""
+"""The way into the queue: jobs that waited or were paused become PENDING."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ratchet.stores.sql.database import Row, Session
 
-# What is locked by the caller cannot have got a queue row meanwhile.
+# The caller has locked the jobs, so none of them can have got a queue row meanwhile.
 ENQUEUE = """
     INSERT INTO scheduler_job_queue
            (job_id, stream_id, priority, status, job_type, attempts, crashes, max_retries, timeout_us, scheduled_time)
@@ -24,9 +24,9 @@ RELEASE = """
      WHERE job_id {in ids uuid}
 """
 
-# Both and the edges that say so, where the product can change several tables in one statement. Whom somebody
-# else has released, canceled or failed meanwhile is not WAITING any more, and stays as it is. Edges are found by
-# their parents and then compared: a join may read all the edges there are.
+# Edges, jobs and queue rows at once, where the product can change several tables in one statement. A job that somebody
+# else has released, canceled or failed meanwhile is not WAITING any more, and stays as it is. Edges are found by their
+# parents and then compared: a join may read all the edges there are.
 RELEASE_BY_EDGES = """
     WITH settled AS (
         UPDATE scheduler_dependency
@@ -48,7 +48,7 @@ RELEASE_BY_EDGES = """
     RETURNING job_id
 """
 
-# The number of satisfied edges of a job that needs none is 0 too.
+# A job that needs no edges has no satisfied ones either.
 FIND_READY = """
     SELECT j.job_id
       FROM scheduler_job j
@@ -77,11 +77,11 @@ def release(session: Session, job_ids: Iterable[UUID], now: datetime) -> None:
 
 def release_by_edges(session: Session, edges: Sequence[Row], now: datetime) -> set[int]:
     """
-    Settle these edges (parent, child) as satisfied, and release their children; the numbers of those that were WAITING.
+    Settle these edges (parent, child) as satisfied and release their children; the numbers of the ids that were WAITING.
 
-    For edges that are all their children need. Only where ``dialect.fuses_writes``.
+    Only for edges that are all their children need, and only where ``dialect.fuses_writes``.
     """
-    # An index is searched in its own order, whatever that of the list: sorting UUIDs is Python's dearest part here.
+    # Not sorted: the server searches the index in its own order anyway, and Python sorts UUIDs slowly.
     ids = list({child_id.int: child_id for _, child_id in edges}.values())
     parents = list({parent_id.int: parent_id for parent_id, _ in edges}.values())
     rows = session.rows(RELEASE_BY_EDGES, {"edge": edges, "parents": parents, "ids": ids, "now": now})

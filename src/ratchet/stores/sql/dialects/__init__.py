@@ -1,5 +1,7 @@
 """
-What differs between the SQL products, a folder for each; `stores.sql.urls` chooses by the URL.
+Dialects: what differs between the SQL products, one folder for each.
 
-Each has the same files where it needs them: dialect, connections, session, claims, wakeups, values, errors.
+Every folder has the same files where it needs them: `dialect` (its words, its schema, its parts put together),
+`session` (a transaction), `connections`, `values`, `errors`, `claims` (its claim plan), `wakeups`. `pool` is shared by
+the products that have servers. Calls `claiming`, `rows` and `database`; nothing else in the house knows a product.
 """

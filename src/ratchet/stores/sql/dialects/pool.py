@@ -1,4 +1,4 @@
-"""`Pool`: lends the connections of one process to one server, so many at once and no more."""
+"""`Pool`: lends the connections of one process to one server, a limited number at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P = TypeVar("P")
 
 
 def _slots(size: int) -> SimpleQueue[None]:
-    """A semaphore: get one, put it back. Threading's is written in Python, and every submission takes one."""
+    """A semaphore: get one, put it back. That of `threading` is written in Python, and every submission takes one."""
     free: SimpleQueue[None] = SimpleQueue()
     for _ in range(size):
         free.put(None)
@@ -37,7 +37,7 @@ class Pool(ABC, Generic[C, P]):
     """
     Opens, lends and closes connections, each for a purpose; a forked child gets its own.
 
-    The caller connects, and so learns at once and in full why it cannot.
+    The caller connects, and so learns at once why it cannot.
     """
 
     #: What the server is called in messages.
@@ -53,7 +53,7 @@ class Pool(ABC, Generic[C, P]):
         self._lock = threading.Lock()
         self._idle: list[C] = []
         self._slots = _slots(self._size)
-        # blocks of user code may last; the engine's own calls must not wait for them
+        # blocks of user code may take long; the engine's own calls must not wait for them
         self._user_slots = _slots(max(self._size - 2, 1))
 
     def _take(self, purpose: P, for_user: bool) -> C:
@@ -118,7 +118,7 @@ class Pool(ABC, Generic[C, P]):
 
     @abstractmethod
     def _idle_one(self, purpose: P) -> C | None:
-        """One that lies idle and may be lent for *purpose*; what has lain for too long is closed."""
+        """An idle one that may be lent for *purpose*; those that were idle for too long are closed."""
 
     @abstractmethod
     def _connect(self, purpose: P) -> C:

@@ -1,4 +1,4 @@
-"""Jobs whose time is over: expiry before the first start, and signals that did not come."""
+"""Jobs whose time is over: they expired before their first start, or their signal did not come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 EXPIRED = "expired"
 SIGNAL_TIMEOUT = "signal_timeout"
 
-# A RUNNING job has started: it keeps its mark until its run ends, and is passed over.
+# A RUNNING job has started: it keeps its expiry until its run ends, and is skipped.
 FIND_EXPIRED = """
     SELECT j.job_id, j.expiry_due_at
       FROM scheduler_job j LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id
@@ -47,7 +47,7 @@ def expire_jobs(
     database: Database, streams: StreamRegistry, *, now: datetime, limit: int
 ) -> list[CanceledJob]:
     """
-    Cancel what has expired and fail what waited for its signal too long, at most *limit*, with all that follows.
+    Cancel jobs that have expired and fail those that waited too long for their signal, at most *limit*, with all that follows.
 
     Looks first without a lock, so that a sweep that finds nothing writes nothing; jobs that somebody
     else is changing at this moment are left to the next sweep. The longest overdue go first.
@@ -69,8 +69,8 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
     cancellations: list[Cancellation] = []
     failures: list[Failure] = []
     rows = session.rows(FIND_STILL_DUE, {"ids": list(jobs)}) if jobs else []
-    place = {job_id: number for number, job_id in enumerate(ids)}
-    for job_id, expiry_due_at, signal_due_at in sorted(rows, key=lambda row: place[row[0]]):
+    position = {job_id: number for number, job_id in enumerate(ids)}
+    for job_id, expiry_due_at, signal_due_at in sorted(rows, key=lambda row: position[row[0]]):
         job = jobs[job_id]
         if (
             expiry_due_at is not None
@@ -82,9 +82,9 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
         elif signal_due_at is not None and signal_due_at <= now and job.status is JobStatus.WAITING:
             failures.append(_unsignaled(job))
     ended = cancel_locked(session, cancellations, now=now)
-    gone = {one.job_id for one in ended}  # what waited for one that has expired has ended with it
+    gone = {one.job_id for one in ended}  # jobs that waited for an expired one have ended with it
     failures = [one for one in failures if one.job.job_id not in gone]
-    settlement, _ = fail_jobs(session, failures, now=now)
+    effects, _ = fail_jobs(session, failures, now=now)
     insert_failure_callbacks(session, streams, [one.job.job_id for one in failures], now=now)
     for one in failures:
         ended.append(
@@ -96,7 +96,7 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
                 status=JobStatus.FAILED,
             )
         )
-        ended.extend(settlement.of(one.job.job_id).canceled)
+        ended.extend(effects.of(one.job.job_id).canceled)
     return ended
 
 

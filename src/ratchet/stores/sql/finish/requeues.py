@@ -1,4 +1,4 @@
-"""The way back from RUNNING to PENDING: hand-back, retry, crash. The caller holds the rows under their fence."""
+"""The way back from RUNNING to PENDING: hand-back, retry, crash. The caller has locked the rows under their fence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ratchet.model.decision import ErrorRecord
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.dependants.edges import Ended
+from ratchet.stores.sql.dependants.edges import EndedJob
 from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Failure, hash_of, write_failed, write_runs
-from ratchet.stores.sql.rows.holdings import free_permits_of
+from ratchet.stores.sql.rows.keys_and_permits import free_permits
 from ratchet.stores.sql.rows.locked import QueueRow, lock_cold_rows
 from ratchet.stores.sql.rows.specs import tell_backdated
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
@@ -33,14 +33,14 @@ REQUEUE = """
      WHERE scheduler_job_queue.job_id = back.job_id
 """
 
-# A job that was started once does not expire any more.
+# A job that has started once does not expire any more.
 CLEAR_EXPIRY = """
     UPDATE scheduler_job
        SET expiry_due_at = NULL
      WHERE job_id {in ids uuid} AND expiry_due_at IS NOT NULL
 """
 
-# What a job that is held back is due at by itself.
+# The own due time of a job that is held back.
 REMEMBER_DUE_TIMES = """
     UPDATE scheduler_job
        SET scheduled_at = back.due_at
@@ -56,14 +56,14 @@ class Crashes(Struct, frozen=True, kw_only=True):
     suspects: tuple[UUID, ...] = ()
     dead_lettered: tuple[UUID, ...] = ()
     alerted: frozenset[UUID] = frozenset()
-    ended: tuple[Ended, ...] = ()  # what that means for others is to be settled (see `settle_edges`)
+    ended: tuple[EndedJob, ...] = ()  # pass them to `settle_edges`
 
 
 def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = None) -> None:
     """
     Make these locked RUNNING rows PENDING, with the stream, counts and due time they have now.
 
-    The claim is gone from the row, so that its run can write nothing more. ``node_id`` is kept only
+    The row loses its claim, so that the run can write nothing more. ``node_id`` is kept only
     with ``held_claim_id``. *now* is needed where they have a new due time.
     """
     if not rows:
@@ -81,7 +81,7 @@ def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = N
         for row in rows
     ]
     session.execute(REQUEUE, {"back": back})
-    # due when it was claimed, or before: whatever the clocks say, others have passed it since
+    # due when it was claimed, or before: other claims may have started behind it since, whatever the clocks say
     session.backdated(
         {row.stream_id for row in rows if row.claimed_at is None or row.scheduled_at <= row.claimed_at}
     )
@@ -92,7 +92,7 @@ def requeue(session: Session, rows: Sequence[QueueRow], now: datetime | None = N
 def hand_back(session: Session, streams: StreamRegistry, held: Mapping[UUID, QueueRow]) -> None:
     """Return locked RUNNING rows to PENDING with their old due time, uncounted, and free their permits."""
     requeue(session, [replace(row, held_claim_id=None) for row in held.values()])
-    free_permits_of(session, streams, _runs(held))
+    free_permits(session, _permit_holders(session, streams, held))
 
 
 def count_crashes(
@@ -105,15 +105,15 @@ def count_crashes(
     now: datetime,
     window: timedelta = ALERT_WINDOW,
     started_at: Mapping[UUID, datetime | None] | None = None,
-    lingers: bool = False,
+    still_running: bool = False,
 ) -> Crashes:
     """
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
-    *max_crashes*, FAILED with everything but the cascade. The runs get CRASHED rows and lose their permits;
-    *started_at* says when they started, where that is known better than by the claim. *lingers*: the code of these
-    runs goes on, so what they hold stays theirs, and the jobs are held back until it ends.
+    *max_crashes*, FAILED with everything but their dependants. The runs get CRASHED rows and lose their permits;
+    *started_at* says when they started, where that is known better than by the claim. *still_running*: the code of
+    these runs is, so they keep what they hold, and the jobs are held back until it ends.
     """
     dead = {job_id: row for job_id, row in held.items() if row.crashes + 1 >= max_crashes}
     back: list[QueueRow] = []
@@ -121,13 +121,13 @@ def count_crashes(
     for job_id, row in sorted(held.items()):
         if job_id not in dead:
             crashed = _crashed(session, streams, row)
-            back.append(held_back(crashed, now) if lingers else crashed)
+            back.append(held_back(crashed, now) if still_running else crashed)
             if row.crashes + 1 >= SUSPECT_AFTER:
                 suspects.append(job_id)
     requeue(session, back)
     if back:
         session.execute(CLEAR_EXPIRY, {"ids": [row.job_id for row in back]})
-    if back and lingers:
+    if back and still_running:
         due_at = [(row.job_id, held[row.job_id].scheduled_at) for row in back]
         session.execute(REMEMBER_DUE_TIMES, {"back": due_at})
     jobs = lock_cold_rows(session, dead)
@@ -138,7 +138,7 @@ def count_crashes(
             f"crashed {job.crashes + 1} times",
             hash_of("Crashed", job.target),
             crashed=True,
-            lingers=lingers,
+            still_running=still_running,
         )
         for job in jobs.values()
     ]
@@ -164,19 +164,19 @@ def count_crashes(
             for job_id, row in sorted(held.items())
         ],
     )
-    if not lingers:
-        free_permits_of(session, streams, _runs(held))
+    if not still_running:
+        free_permits(session, _permit_holders(session, streams, held))
     return Crashes(
         requeued=tuple(row.job_id for row in back),
         suspects=tuple(suspects),
         dead_lettered=tuple(jobs),
         alerted=frozenset(alerted),
-        ended=tuple(Ended.of(job, JobStatus.FAILED) for job in jobs.values()),
+        ended=tuple(EndedJob.of(job, JobStatus.FAILED) for job in jobs.values()),
     )
 
 
 def held_back(row: QueueRow, now: datetime) -> QueueRow:
-    """A row of a job that waits for the code of the run that it leaves; ``scheduled_at`` is its own due time."""
+    """The row of a job that waits for the code of its last run to end; *row* has its own due time."""
     held_until = max(row.scheduled_at, now + LONGEST_HOLD)
     return replace(row, scheduled_at=held_until, held_claim_id=row.claim_id)
 
@@ -189,5 +189,17 @@ def _crashed(session: Session, streams: StreamRegistry, row: QueueRow) -> QueueR
     return replace(row, crashes=crashes, stream_id=stream_id, held_claim_id=None)
 
 
-def _runs(held: Mapping[UUID, QueueRow]) -> list[tuple[UUID, UUID, int]]:
-    return [(row.job_id, row.claim_id, row.stream_id) for row in held.values() if row.claim_id is not None]
+def _permit_holders(
+    session: Session, streams: StreamRegistry, held: Mapping[UUID, QueueRow]
+) -> list[tuple[UUID, UUID]]:
+    """Those of these runs that may hold permits (job, claim)."""
+    gated = {
+        stream_id
+        for stream_id in {row.stream_id for row in held.values()}
+        if streams.needs_permit(stream_id, session)
+    }
+    return [
+        (row.job_id, row.claim_id)
+        for row in held.values()
+        if row.claim_id is not None and row.stream_id in gated
+    ]

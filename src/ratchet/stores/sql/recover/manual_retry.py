@@ -1,4 +1,4 @@
-"""Retrying by hand: a failed job lives again, and with it what its failure had canceled."""
+"""Retries by hand: a failed job becomes PENDING again, and what its failure had canceled waits again."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.edges import COUNT_EDGES
 from ratchet.stores.sql.dependants.releases import enqueue, release_ready
 from ratchet.stores.sql.rows.failures import LEAVE_QUEUE
-from ratchet.stores.sql.rows.holdings import find_holders, reserve_keys
-from ratchet.stores.sql.rows.kept_keys import keep_own_keys
+from ratchet.stores.sql.rows.keys_and_permits import find_holders, keep_own_keys, reserve_keys
 from ratchet.stores.sql.rows.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
@@ -55,7 +54,7 @@ REOPEN_BATCHES = """
     RETURNING batch_id, parent_id
 """
 
-# The parent of a batch that opens again waits again, unless it is at work.
+# The parent of a batch that is open again waits again, unless it is running.
 WAIT_AGAIN = """
     UPDATE scheduler_job
        SET status = 'WAITING', attempts = 0, started_at = NULL, finished_at = NULL, node_id = NULL, error = NULL,
@@ -102,18 +101,18 @@ def revive_dependants(
     session: Session, parent_ids: Sequence[UUID], deltas: BatchDeltas, now: datetime
 ) -> list[UUID]:
     """
-    Return to WAITING what a cascade had canceled below these jobs and what can be reached again.
+    Return to WAITING the jobs below these that were canceled with them, as far as they can run again.
 
-    The edges of the parents, which live again, are open again. A child that still cannot get enough
-    edges (another parent of it has failed) stays CANCELED; that parent's retry will find it here. So does one
-    whose business key another live job has taken since.
+    The edges of the parents are open again. A child that still cannot get enough edges (another parent of it has
+    failed) stays CANCELED; the retry of that parent will find it here. So does a child whose business key another live
+    job has taken since.
     """
     revived: list[UUID] = []
     frontier: Sequence[UUID] = sorted(parent_ids)
     while frontier:
         children = [child_id for (child_id,) in session.rows(FIND_CHILDREN, {"ids": frontier})]
         canceled = lock_canceled_jobs(session, children)
-        # A join that can do without this parent has not been canceled: it counts on it again.
+        # A join that could do without this parent was not canceled: its edge is open again, too.
         reachable = [*canceled, *lock_waiting_jobs(session, children)]
         if not children:
             break
@@ -162,7 +161,7 @@ def _take_keys_again(
 
 def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) -> dict[str, UUID]:
     """Reserve each of these keys for its job, where nobody else has it; who has it now."""
-    while True:  # until nobody frees one of them between our looks
+    while True:  # again, where somebody frees one of them between our two statements
         others = wanted.keys() - reserve_keys(session, wanted, now)
         holders = find_holders(session, others) if others else {}
         own = sorted(holder.job_id for key, holder in holders.items() if holder.job_id == wanted[key])
@@ -171,7 +170,7 @@ def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) 
 
 
 def _ordinary_stream(session: Session, streams: StreamRegistry, stream_id: int) -> int:
-    """The stream of a job that is neither a suspect nor parked any more."""
+    """The stream for a job that is no longer a suspect or parked."""
     key = streams.recorded_key(stream_id, session)
     if not key.suspect and key.parked_target is None:
         return stream_id

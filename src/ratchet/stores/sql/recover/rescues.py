@@ -1,8 +1,8 @@
 """
-The work of a dead node, taken back: what can be had of it at once, and the rest when it is free.
+Takes back the work of a dead node: what is free at once, and the rest when its locks are gone.
 
-A process that was stopped, or whose machine has vanished, may have a transaction open, and its locks are
-kept. Only the jobs that it has changed there are held up, not the others.
+A process that was stopped, or whose machine has vanished, may have a transaction open, and then its locks stay. Only
+the jobs that it changed there are held up, not the others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.dependants.edges import settle_edges
 from ratchet.stores.sql.finish.requeues import count_crashes
-from ratchet.stores.sql.rows.lingering import free_lingering
+from ratchet.stores.sql.rows.keys_and_permits import settle_node
 from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
-# The beat that was seen is compared in the statement itself: a node that has beaten since then, even
-# in a transaction that this one waits for, is not declared dead; and after this one its beat finds no row.
+# The statement itself compares the beat that was seen: a node that has beaten since then, even in a transaction that
+# this one waits for, is not declared dead. After this one its beat finds no row.
 DECLARE_DEAD = """
     UPDATE scheduler_node
        SET state = 'DEAD', rescued_at = :now, rescued_by = :by
@@ -62,9 +62,9 @@ def take_back_from(
     """
     Declare the node of *claim* dead and take back what it runs and nobody has locked; None if it lives.
 
-    *claim* has the binds of `DECLARE_DEAD`. Of a node that is dead already only what it ran when it died
-    is taken: what it claimed later, in a moment of life, is no crash. The second part of the answer says
-    whether it was this call that declared it dead.
+    *claim* has the binds of `DECLARE_DEAD`. From a node that is dead already, only what it ran when it died is taken:
+    a claim that it made later, when it came back for a moment, is no crash. The second part of the answer is True where
+    this call declared it dead.
     """
     node_id = str(claim["node_id"])
     died_at = None
@@ -85,9 +85,9 @@ def take_back_from(
         max_crashes=max_crashes,
         now=now,
     )
-    settlement = settle_edges(session, crashes.ended, now=now)
+    effects = settle_edges(session, crashes.ended, now=now)
     insert_failure_callbacks(session, streams, crashes.dead_lettered, now=now)
-    free_lingering(session, node_id, left)
+    settle_node(session, node_id, left)
     if died_at is None:
         session.execute(FREE_LOCKS_OF_NODE, {"node_id": node_id})
     rescue = Rescue(
@@ -95,8 +95,8 @@ def take_back_from(
         requeued=tuple(job_id for job_id in crashes.requeued if job_id not in crashes.suspects),
         suspects=crashes.suspects,
         dead_lettered=crashes.dead_lettered,
-        canceled=tuple(settlement.canceled),
-        released=tuple(settlement.released),
+        canceled=tuple(effects.canceled),
+        released=tuple(effects.released),
         held_up=tuple(job_id for job_id in claims if job_id not in locked),
     )
     return rescue, died_at is None

@@ -1,9 +1,9 @@
-"""Names of nodes under which something is held, and for which nobody beats."""
+"""Finds names of nodes that hold claims, keys or permits while no node of that name is alive."""
 
 from __future__ import annotations
 
-# From each name to the next in the index, one look per node, however many rows each has: every node asks
-# this with every beat, and a plain DISTINCT has been seen to read the whole queue.
+# From each name to the next in the index, one look per node, however many rows each has. Every node asks this with
+# every beat, and a plain DISTINCT has been seen to read the whole queue.
 _EACH_NAME = """{walk} (node_id) AS (
         SELECT CAST((SELECT t.node_id FROM {table} t
                       WHERE t.node_id IS NOT NULL ORDER BY t.node_id LIMIT 1) AS {{text}})
@@ -14,8 +14,8 @@ _EACH_NAME = """{walk} (node_id) AS (
          WHERE w.node_id IS NOT NULL
     )"""
 
-# In the queue a living node may have many rows that have ended and cannot be removed yet. The walk does not look among
-# them: it goes to the next living node by the nodes' own table, and looks for names in between, or behind the last.
+# In the queue a living node may have many rows that are deleted and cannot be vacuumed yet. The walk does not look among
+# them: it finds the next living node in the table of nodes, and looks for names before it, or after the last one.
 _NEXT_LIVING = """(SELECT n.node_id FROM scheduler_node n
                     WHERE n.node_id > <last> AND n.state <> 'DEAD' ORDER BY n.node_id LIMIT 1)"""
 _NEXT_HOLDER = f"""CAST(COALESCE(
@@ -32,7 +32,7 @@ _EACH_HOLDER = f"""claims (node_id) AS (
          WHERE w.node_id IS NOT NULL
     )"""
 
-FIND_STRAYS = f"""
+FIND_UNOWNED = f"""
     WITH RECURSIVE
     {_EACH_HOLDER},
     {_EACH_NAME.format(walk="keys", table="scheduler_business_key_reservation")},

@@ -1,4 +1,4 @@
-"""How jobs end other than by success: the rows of canceled and failed jobs, their runs and alerts."""
+"""How jobs end without success: the rows of canceled and failed jobs, of their runs and of alerts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from ratchet.model.decision import ErrorRecord
 from ratchet.model.identifiers import new_id
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.rows.kept_keys import free_keys, keep_keys
+from ratchet.stores.sql.rows.keys_and_permits import free_keys, keep_keys
 from ratchet.stores.sql.rows.locked import LockedJob
 
 #: How long a second alert of the same job and error is suppressed.
@@ -70,7 +70,7 @@ EXECUTION_COLUMNS = (
 
 
 class Cancellation(Struct, frozen=True):
-    """One job to cancel, and why. ``canceled_by``: the job whose end caused it, whose retry revives it."""
+    """One job to cancel, and why. ``canceled_by``: the job whose end caused it, and whose retry revives it."""
 
     job: LockedJob
     reason: str
@@ -86,7 +86,7 @@ class Failure(Struct, frozen=True):
     reason: str
     error_hash: str
     crashed: bool = False  # counts one crash
-    lingers: bool = False  # the code of its run goes on
+    still_running: bool = False  # the code of its run
 
 
 def hash_of(*parts: str) -> str:
@@ -96,9 +96,9 @@ def hash_of(*parts: str) -> str:
 
 def write_canceled(session: Session, cancellations: Sequence[Cancellation], now: datetime) -> None:
     """
-    Make locked jobs CANCELED, with everything but the cascade (see `workflows.settle_edges`).
+    Make locked jobs CANCELED, with everything but their dependants (see `dependants.edges.settle_edges`).
 
-    The run of a RUNNING job gets its row, and its key and permit stay taken until its code has ended.
+    The run of a RUNNING job gets its row; its key and permits stay taken until its code has ended.
     """
     if not cancellations:
         return
@@ -125,10 +125,10 @@ def write_failed(
     session: Session, failures: Sequence[Failure], now: datetime, *, window: timedelta = ALERT_WINDOW
 ) -> set[UUID]:
     """
-    Make locked jobs FAILED, with alerts and everything but the cascade; the jobs whose alert was not suppressed.
+    Make locked jobs FAILED, with alerts and everything but their dependants; the jobs whose alert was not suppressed.
 
-    A job that has a queue row leaves it; for a RUNNING one the caller writes the run. Its node is dead
-    or was told, so keys are freed, but for the key of one that ``lingers``.
+    A job that has a queue row loses it; for a RUNNING one the caller writes the run. Its node is dead
+    or knows, so keys are freed, except the key of one whose code is still running.
     """
     if not failures:
         return set()
@@ -145,9 +145,13 @@ def write_failed(
     keyed = [one for one in failures if one.job.business_key is not None]
     keep_keys(
         session,
-        [(one.job.job_id, *one.job.still_running) for one in keyed if one.lingers and one.job.still_running],
+        [
+            (one.job.job_id, *one.job.still_running)
+            for one in keyed
+            if one.still_running and one.job.still_running
+        ],
     )
-    free_keys(session, [one.job.job_id for one in keyed if not one.lingers])
+    free_keys(session, [one.job.job_id for one in keyed if not one.still_running])
     alerts = [
         (one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures
     ]
@@ -164,7 +168,7 @@ def write_alerts(
     """
     Record (job, target, error hash, error, reason) for each; the jobs whose alert was new.
 
-    One of the same job and hash that is younger than *window* counts it as suppressed instead.
+    Where there is one of the same job and hash that is younger than *window*, that one counts it as suppressed instead.
     """
     if not alerts:
         return set()

@@ -95,6 +95,14 @@ class StreamRegistry(StreamCache):
             self.remember_key(stream_id, key)
         return key
 
+    def needs_permit(self, stream_id: int, session: Session | None = None) -> bool:
+        """True where a claim may take permits for the jobs of a stream."""
+        try:
+            key = self.key_of(stream_id, session)
+        except KeyError:
+            return True  # a claim that was not made here: look, rather than leak
+        return key.resource is not None or key.limit_key is not None
+
     def recorded_key(self, stream_id: int, session: Session | None = None) -> StreamKey:
         """
         The key of a job's stream; the default one where it is gone.

@@ -19,7 +19,7 @@ from ratchet.model.status import Busy
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.cancellations import CANCELABLE, cancel_locked
 from ratchet.stores.sql.rows.failures import Cancellation
-from ratchet.stores.sql.rows.holdings import Holder, find_holders, reserve_keys, take_over_keys
+from ratchet.stores.sql.rows.keys_and_permits import Holder, find_holders, reserve_keys, take_over_keys
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.rows.specs import find_known
 
@@ -210,7 +210,9 @@ def _decide(
 
 def _stays(job: LockedJob | None, holder: Holder) -> bool:
     """True where the code of a run may be still running, so that the key cannot pass on yet."""
-    return holder.lingers or job is None or job.still_running is not None or job.status not in CANCELABLE
+    return (
+        holder.still_running or job is None or job.still_running is not None or job.status not in CANCELABLE
+    )
 
 
 def _supersede(session: Session, jobs: Sequence[LockedJob], by: Mapping[UUID, UUID], now: datetime) -> None:

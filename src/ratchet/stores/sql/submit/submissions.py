@@ -15,7 +15,7 @@ from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import finish_batches
-from ratchet.stores.sql.dependants.edges import Ended, Settlement, settle_edges
+from ratchet.stores.sql.dependants.edges import EffectsByJob, EndedJob, settle_edges
 from ratchet.stores.sql.dependants.releases import release_ready
 from ratchet.stores.sql.rows.kept_signals import consume_kept_signals
 from ratchet.stores.sql.rows.specs import Flags, find_known, store_specs
@@ -66,7 +66,7 @@ class SubmissionResult:
     def __init__(self, insertions: list[Insertion]) -> None:
         self.insertions = insertions
         self.stored: set[UUID] = set()
-        self.settlement = Settlement()
+        self.effects = EffectsByJob()
         self.busy: BusinessKeyBusy | None = None
 
 
@@ -106,9 +106,9 @@ def insert_specs(
     if batch is not None and keys.original_of(batch.parent) is None:
         _write_batch(session, batch, kept, dropped=len(specs) - len(keys.kept(specs)), now=now)
     if ended:
-        result.settlement = settle_edges(session, ended, now=now)
+        result.effects = settle_edges(session, ended, now=now)
     # a job that its parent's end has canceled waits for nothing: the signal is kept for another
-    waiting = result.stored.difference(job.job_id for job in result.settlement.canceled)
+    waiting = result.stored.difference(job.job_id for job in result.effects.canceled)
     _deliver_kept_signals(session, kept, waiting, now)
     return result
 
@@ -160,7 +160,7 @@ def _flags(edges: Iterable[Edge]) -> Flags:
     return flags
 
 
-def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> list[Ended]:
+def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> list[EndedJob]:
     """
     Lock the parents that were stored before, tell them of their dependants, and return those that have ended.
 
@@ -193,7 +193,7 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
         if asked := {edge.parent_id for edge in edges if edge.condition is not None} & live:
             session.execute(MARK_CONDITIONS, {"ids": sorted(asked)})
     return [
-        Ended(job_id=job_id, status=status, cause=causes.get(job_id))
+        EndedJob(job_id=job_id, status=status, cause=causes.get(job_id))
         for job_id, status in sorted(ended.items())
     ]
 

@@ -2,8 +2,8 @@
 The claim on MySQL: look without locks, lock what was chosen by its id, check again, take.
 
 InnoDB locks every row that it reads before a sort, so nothing is ever sorted under a lock, and the candidates
-are read as a UNION ALL with one branch for each stream and priority that has jobs. Claims take turns by a
-named lock: two that look at the same moment choose the same jobs, and one of them would come back empty.
+are read as a UNION ALL of the levels that have jobs, one SELECT for each stream and priority. A named lock lets one
+claim through at a time: two that look at the same moment choose the same jobs, and one of them would come back empty.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from functools import lru_cache
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claiming.claim_order import Branch, owners
-from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads, heads_params
+from ratchet.stores.levels import Level
+from ratchet.stores.sql.claiming.gates import (
+    OPEN_STREAM,
+    LevelKey,
+    choose_gated,
+    heads_params,
+    owners,
+    stream_params,
+)
+from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql.many_streams import COUNT_STREAMS, COUNTED, BusyStreams
 from ratchet.stores.sql.dialects.mysql.session import MysqlSession
@@ -28,8 +35,8 @@ STREAMS = {
     True: "(SELECT * FROM scheduler_stream WHERE stream_id {in busy int}) s",
 }
 FIND_HEADS = {many: find_heads(f"{streams} CROSS JOIN {{priorities}}") for many, streams in STREAMS.items()}
-#: The places that have due jobs; and under a number that no stream has, how many streams there are.
-FIND_BRANCHES = {
+#: The levels that have due jobs, and one more row: under a number that no stream has, how many streams there are.
+FIND_DUE_LEVELS = {
     many: f"""
     SELECT s.stream_id, p.column1 AS priority
       FROM {streams} CROSS JOIN {{priorities}}
@@ -42,7 +49,7 @@ FIND_BRANCHES = {
     for many, streams in STREAMS.items()
 }
 
-# One branch of the look; the numbers stand for the branch.
+# One part of the look, for one level; {0} is the number of the level among those that are asked for.
 _LOOK = """(SELECT {0} AS branch, scheduled_time, job_id
   FROM scheduler_job_queue FORCE INDEX (idx_claim_executable)
  WHERE status = 'PENDING' AND stream_id = :s{0} AND priority = :p{0} AND scheduled_time <= :now{after}
@@ -62,37 +69,37 @@ TAKE = """
 """
 FIND_BODIES = f"SELECT j.job_id, {BODY_COLUMNS} FROM scheduler_job j WHERE j.job_id {{in job_ids uuid}}"
 
-#: Branches in one look; a statement of thousands would take longer to read than to run.
-_BRANCHES = 200
-_TURN = 1  # seconds to wait for the other claims
-_DISTRUST = 5.0  # seconds for which nobody waits for its turn again after it did not come
+#: Levels in one look: the server would take longer to parse a statement with thousands than to run it.
+_LEVELS = 200
+_LOCK_WAIT = 1  # seconds to wait for other claims
+_DISTRUST = 5.0  # seconds without the lock, after it could not be had in time
 
 
 class MysqlClaimPlan:
-    """Looks into the branches of the claim index, merges them here, and locks what was chosen by its id."""
+    """Looks into the levels of the claim index, merges them here, and locks the chosen jobs by their ids."""
 
     def __init__(self, lock: str) -> None:
         self.busy = BusyStreams()
         self._lock = lock
-        self._alone_until = 0.0  # a claim that was stopped with the lock in its hand must not stop the others
+        self._unlocked_until = 0.0  # a claim that was stopped while it held the lock must not stop the others
 
-    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
+    def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row]:
+        return database.run(lambda session: self._claim(session, request, now), claiming=True)
 
-    def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+    def _claim(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
         due = self._find_due(session, request, now)
         if not due:
             return []
-        self._take_turn(session, request)
-        # few branches of many have jobs: the others are not looked at
+        self._lock_claims(session, request)
+        # of many levels few have due jobs: the others are not looked at
         choice = choose_gated(
             session, request, now, lambda wanted: self.read(session, wanted, request, now), due
         )
         if not choice.ranks:
             return []
-        branch_of = owners(choice.branches)
-        rows = self._take(session, request, now, {rank[2]: branch_of[rank[2]] for rank in choice.ranks})
-        if bodies and rows:
+        level_of = owners(choice.levels)
+        rows = self._take(session, request, now, {rank[2]: level_of[rank[2]] for rank in choice.ranks})
+        if rows:
             found = session.rows(FIND_BODIES, {"job_ids": [row[0] for row in rows]})
             body_of = {body[0]: body[1:] for body in found}
             rows = [row + body_of[row[0]] for row in rows]
@@ -110,11 +117,11 @@ class MysqlClaimPlan:
         # a list is never empty: no stream has the number 0
         return {"busy": [0, *self.busy.find(session)]} if self.busy.are_many else {}
 
-    def _find_due(self, session: Session, request: ClaimRequest, now: datetime) -> set[Place]:
-        """The places of open streams that have jobs which are due."""
+    def _find_due(self, session: Session, request: ClaimRequest, now: datetime) -> set[LevelKey]:
+        """The levels of open streams that have due jobs."""
         params = {**stream_params(request, now), **self._busy(session)}
-        due: set[Place] = set()
-        for stream_id, priority in session.rows(FIND_BRANCHES["busy" in params], params):
+        due: set[LevelKey] = set()
+        for stream_id, priority in session.rows(FIND_DUE_LEVELS["busy" in params], params):
             if stream_id == COUNTED:
                 self.busy.counted(priority)
             else:
@@ -122,31 +129,31 @@ class MysqlClaimPlan:
         return due
 
     def read(
-        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+        self, session: Session, wanted: Sequence[tuple[Level, int]], request: ClaimRequest, now: datetime
     ) -> None:
-        """Read on in each branch, after the last job that was read."""
-        for start in range(0, len(wanted), _BRANCHES):
-            _read_on(session, wanted[start : start + _BRANCHES], request.boost_interval, now)
+        """Read on in each level, after the last job that was read."""
+        for start in range(0, len(wanted), _LEVELS):
+            _read_on(session, wanted[start : start + _LEVELS], request.boost_interval, now)
 
-    def _take_turn(self, session: Session, request: ClaimRequest) -> None:
+    def _lock_claims(self, session: Session, request: ClaimRequest) -> None:
         assert isinstance(session, MysqlSession)
-        if time.monotonic() < self._alone_until:
+        if time.monotonic() < self._unlocked_until:
             return
-        # jobs of one lane are never claimed for another
+        # a lock for each lane: jobs of one lane are never claimed for another
         name = f"{self._lock}.{request.lane.value.lower()}"
-        if session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _TURN}) == 1:
+        if session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _LOCK_WAIT}) == 1:
             session.afterwards.append(f"DO RELEASE_LOCK('{name}')")
         else:
-            self._alone_until = time.monotonic() + _DISTRUST
+            self._unlocked_until = time.monotonic() + _DISTRUST
 
     def _take(
-        self, session: Session, request: ClaimRequest, now: datetime, wanted: Mapping[UUID, Branch]
+        self, session: Session, request: ClaimRequest, now: datetime, wanted: Mapping[UUID, Level]
     ) -> list[Row]:
-        """Those of the wanted jobs that still stand where they were seen, RUNNING, in the order of *wanted*."""
+        """Those of the wanted jobs that are still in the level where they were seen, RUNNING, in the order of *wanted*."""
         locked: dict[UUID, Row] = {}
         for row in session.rows(LOCK_CHOSEN, {"job_ids": list(wanted), "now": now}):
-            branch = wanted[row[0]]
-            if (row[1], row[2]) == (branch.stream_id, branch.priority):
+            level = wanted[row[0]]
+            if (row[1], row[2]) == (level.stream_id, level.priority):
                 locked[row[0]] = row
         if locked:
             claim = {"node_id": request.node_id, "claim_id": request.claim_id, "now": now}
@@ -155,24 +162,24 @@ class MysqlClaimPlan:
 
 
 def _read_on(
-    session: Session, wanted: Sequence[tuple[Branch, int]], boost: timedelta | None, now: datetime
+    session: Session, wanted: Sequence[tuple[Level, int]], boost: timedelta | None, now: datetime
 ) -> None:
     if not wanted:
         return
     binds: dict[str, object] = {"now": now}
-    for number, (branch, count) in enumerate(wanted):
-        binds |= {f"s{number}": branch.stream_id, f"p{number}": branch.priority, f"n{number}": count}
-        if branch.ranks:
-            binds |= {f"t{number}": branch.ranks[-1][1], f"j{number}": branch.ranks[-1][2]}
-    before = [len(branch.ranks) for branch, _ in wanted]
-    look = _look(tuple(bool(branch.ranks) for branch, _ in wanted))
+    for number, (level, count) in enumerate(wanted):
+        binds |= {f"s{number}": level.stream_id, f"p{number}": level.priority, f"n{number}": count}
+        if level.ranks:
+            binds |= {f"t{number}": level.ranks[-1][1], f"j{number}": level.ranks[-1][2]}
+    before = [len(level.ranks) for level, _ in wanted]
+    look = _look(tuple(bool(level.ranks) for level, _ in wanted))
     for number, due_at, job_id in session.rows(look, binds):
-        branch = wanted[number][0]
+        level = wanted[number][0]
         rise = (now - due_at) // boost if boost else 0
-        branch.ranks.append((-(branch.priority + rise), due_at, job_id))
-    for (branch, count), known in zip(wanted, before, strict=True):
-        branch.ranks.sort()  # no order is promised for the whole of a union
-        branch.ended = len(branch.ranks) - known < count
+        level.ranks.append((-(level.priority + rise), due_at, job_id))
+    for (level, count), known in zip(wanted, before, strict=True):
+        level.ranks.sort()  # a union as a whole has no promised order
+        level.ended = len(level.ranks) - known < count
 
 
 @lru_cache(maxsize=512)

@@ -1,8 +1,8 @@
 """
 The connections of one process to one MySQL or MariaDB server. PyMySQL has no pool of its own.
 
-There are two kinds: those that write see what was committed before each statement (READ COMMITTED), those
-that read see one moment for the whole transaction (REPEATABLE READ).
+There are two kinds. Those that write see what was committed before each statement (READ COMMITTED); those that read
+see the same moment during the whole transaction (REPEATABLE READ).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ else:
 
 Purpose = Literal["write", "read"]
 
-#: TLS contexts by what was asked for; they can be shared.
+#: TLS contexts, by what was asked for; connections share them.
 _contexts: dict[Any, Any] = {}
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _LOCK_WAIT = 5  # seconds
 _SHORTEST_IDLE = 10  # seconds that the server waits for the next statement of one of our own connections
-LONGEST_IDLE = 28800  # … and where user code runs in between
+LONGEST_IDLE = 28800  # seconds, where user code runs in between
 
 #: What a statement means must not depend on the server's settings; too long or wrong data is an error.
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -64,7 +64,7 @@ class Connection(_DriverConnection):
     most: int = 0  # bytes of a statement, at most
 
     def _create_ssl_ctx(self, sslp: Any) -> Any:
-        # reading the system's certificates takes longer than everything else in connecting
+        # to read the system's certificates takes longer than everything else in connecting
         key = tuple(sorted(sslp.items())) if isinstance(sslp, dict) else sslp
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # missing in the stubs
@@ -88,7 +88,7 @@ class Connection(_DriverConnection):
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is, and as whom we come; from a URL."""
+    """Where the server is, and as which user to connect; from a URL."""
 
     host: str
     port: int
@@ -139,7 +139,7 @@ class Connections(Pool[Connection, Purpose]):
     ) -> None:
         self.address = address
         #: Seconds after which a call ends, even when the network or the server has gone silent.
-        self.patience = statement_timeout + _GRACE
+        self.answer_timeout = statement_timeout + _GRACE
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
@@ -192,8 +192,8 @@ class Connections(Pool[Connection, Purpose]):
                 password=address.password,
                 database=address.database,
                 connect_timeout=max(self._connect_timeout, 0.001),
-                read_timeout=self.patience,
-                write_timeout=self.patience,
+                read_timeout=self.answer_timeout,
+                write_timeout=self.answer_timeout,
                 charset="utf8mb4",
                 autocommit=True,
                 program_name="ratchet",

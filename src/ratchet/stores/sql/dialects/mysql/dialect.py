@@ -1,17 +1,17 @@
 """
 MySQL 8 and MariaDB 10.6, on what they have in common.
 
-Row locks do what one statement does elsewhere (see `mysql_shapes`); deadlocks and lock waits that come of it
-are retried in `Database.run`. Affected rows: our connections count the rows that an insert has really
-inserted (no ``FOUND_ROWS``), and the rows that an update has matched are read from the server's answer, so
-that both are right on a caller's connection too, whatever its flag.
+What is one statement elsewhere is several here, under row locks (see `shapes`); `Database.run` retries the deadlocks
+and lock timeouts that follow from it. Affected rows: our connections count the rows that an insert has really
+inserted (no ``FOUND_ROWS``), and the number of rows that an update has matched is read from the server's answer. So
+both are right on a caller's connection too, whatever its flag.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -47,10 +47,10 @@ from ratchet.stores.sql.statement import Statement, translate
 
 _DRIVER = "pymysql.connections.Connection"
 _LOCK_WAIT = 5  # seconds
-_PATIENT = 3600  # seconds that one wait for another migration lasts; then it waits again
+_MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits again
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
-_GUEST = """
+_CALLER_SETTINGS = """
     SELECT DATABASE(), @@max_allowed_packet, @@innodb_lock_wait_timeout, @@sql_mode, {isolation},
            @@character_set_client, @@character_set_results
 """
@@ -95,7 +95,7 @@ class MysqlDialect(Dialect):
         self._savepoints = itertools.count(1)
 
     def _lock_name(self, purpose: str) -> str:
-        # locks have names of at most 64 characters, and one name space for the whole server
+        # a lock's name has at most 64 characters, and is known in the whole server
         where = self.schema or self._connections.address.database
         return f"ratchet.{purpose}.{hashlib.sha256(where.encode()).hexdigest()[:24]}"
 
@@ -153,10 +153,6 @@ class MysqlDialect(Dialect):
             self._commit(session, for_user=for_user)
         session.committed()
 
-    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
-        """None: a claim takes more than one statement here."""
-        return
-
     @contextmanager
     def reading(self) -> Iterator[MysqlSession]:
         with self._transaction("read", "START TRANSACTION READ ONLY") as session:
@@ -174,10 +170,12 @@ class MysqlDialect(Dialect):
             endless = "max_statement_time" if product == "MariaDB" else "max_execution_time"
             session = self._session(connection)
             session.plain(
-                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_PATIENT}"
+                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_MIGRATION_WAIT}"
             )
             name = self._lock_name("migrate")
-            while session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _PATIENT}) != 1:
+            while (
+                session.value("SELECT GET_LOCK(:name, :wait)", {"name": name, "wait": _MIGRATION_WAIT}) != 1
+            ):
                 pass
             self._enter_schema(session)
             yield session
@@ -204,7 +202,7 @@ class MysqlDialect(Dialect):
             self._connections.give_back(connection, for_user=for_user)
 
     def _begun(self, purpose: Purpose, begin: str, *, for_user: bool) -> Connection:
-        """A connection in a new transaction; one that died while it was idle is replaced without a word."""
+        """A connection in a new transaction; one that died while it was idle is replaced."""
         for last in (False, True):
             connection = self._connections.take(purpose, for_user=for_user)
             try:
@@ -291,7 +289,7 @@ class MysqlDialect(Dialect):
                 session.plain(restore)
                 session.plain(f"ROLLBACK TO SAVEPOINT {savepoint}")
             except ConnectionLost:
-                pass  # the error that is on its way says so already
+                pass  # the error that is being raised says so already
             except StoreError as problem:
                 if problem.__cause__ is None or number_of(problem.__cause__) != NO_SUCH_SAVEPOINT:
                     raise
@@ -306,7 +304,7 @@ class MysqlDialect(Dialect):
         version = connection.server_version
         isolation = "@@tx_isolation" if product_of(version) == "MariaDB" else "@@transaction_isolation"
         session = MysqlSession(self, connection, most=0, enlisted=True, writer=self._writer)
-        (found,) = session.plain(_GUEST.format(isolation=isolation)).rows
+        (found,) = session.plain(_CALLER_SETTINGS.format(isolation=isolation)).rows
         database, most, wait, mode, level, *charsets = found
         self._require_same_database(database)
         if not {"utf8mb4", "utf8", "utf8mb3"}.issuperset(charsets) or connection.encoding != "utf8":

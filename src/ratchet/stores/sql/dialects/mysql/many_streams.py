@@ -1,9 +1,9 @@
 """
 Which streams have waiting jobs, on MySQL with very many streams.
 
-A few streams are looked into one by one. A store with a key for each customer has thousands, most of them without
-jobs. MySQL cannot walk an index from one value to the next in a statement, but it leaps over the values of a list:
-the streams that had jobs are remembered, and all others together are asked for one, without being named.
+Of few streams, each is looked at. A store with a key for each customer has thousands, most of them without jobs.
+MySQL cannot walk an index from one value to the next in a statement, but it can skip the values of a list: so the
+streams that had jobs are remembered, and one question finds jobs of all other streams, without naming these.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ratchet.stores.sql.database import Session
 
-#: So many streams are looked into one by one.
+#: Up to so many streams, each is looked at.
 FEW_STREAMS = 100
 
 #: No stream has this number.
 COUNTED = -1
-#: One more row of a look: how many streams there are, or that they are many.
+#: One more row of a look: how many streams there are, up to one more than a few.
 COUNT_STREAMS = f"""
     SELECT {COUNTED}, (SELECT count(*) FROM (SELECT 1 FROM scheduler_stream LIMIT {FEW_STREAMS + 1}) n)
 """
 
-# The list makes ranges of the index, which are skipped; beyond a thousand values the server makes none.
+# The server skips the ranges of the index that the list names; beyond a thousand values it does not.
 FIND_OTHERS = """
     SELECT q.stream_id FROM scheduler_job_queue q FORCE INDEX (idx_claim_executable)
      WHERE q.status = 'PENDING' AND q.stream_id > :after AND q.stream_id <= :until AND q.stream_id {not in known int}
@@ -38,9 +38,9 @@ FIND_BUSY = """
 FIND_BUSY_AMONG = f"{FIND_BUSY} AND s.stream_id {{in known int}}"
 
 _RANGES = 500
-_JOBS = 100  # that one question for others brings
-_QUESTIONS = 8  # for others; where these find more, every stream is asked for itself
-_FORGET = 2.0  # seconds after which those are forgotten that have no jobs any more
+_JOBS = 100  # that one question about others returns
+_QUESTIONS = 8  # about others; where these still find some, every stream is looked at
+_FORGET = 2.0  # seconds after which streams without jobs are forgotten
 _LAST = 2**31 - 1
 
 
@@ -48,14 +48,14 @@ class BusyStreams:
     """The streams that have waiting jobs, of all lanes and queues. Safe for many threads."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.are_many = False  # so many streams that it is worth asking here
+        self.are_many = False  # so many streams that remembering pays
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._known: frozenset[int] = frozenset()
         self._forget_at = float("-inf")
 
     def counted(self, streams: int) -> None:
-        """What `COUNT_STREAMS` has said."""
+        """Keep what `COUNT_STREAMS` found."""
         self.are_many = streams > FEW_STREAMS
 
     def find(self, session: Session) -> list[int]:
@@ -89,7 +89,7 @@ class BusyStreams:
 
 
 def _portions(known: Sequence[int]) -> Iterator[tuple[int, int, Sequence[int]]]:
-    """The numbers of streams in a few stretches, each with those that are known in it."""
+    """The ids of streams as a few ranges (after, until), each with the known ids in it."""
     after = 0
     for start in range(0, max(len(known), 1), _RANGES):
         listed = known[start : start + _RANGES]

@@ -1,8 +1,8 @@
 """
-The connections of a process as the MySQL server knows them, also when the process is dead.
+Finds and ends the connections of a process that is dead.
 
-The server shows no name of a client's choice to other users. But it tells which connection holds a named
-lock: each connection that writes holds one whose name says whose it is, for as long as it lives.
+The MySQL server does not show a name of a client's choice to other users. But it tells which connection holds a named
+lock. So each connection that writes holds one that is named after its process, for as long as it lives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _next = itertools.count()
 
 
 def sign(connection: Connection, database: str) -> None:
-    """Let others find the connection if this process dies; where that cannot be had, go without."""
+    """Let others find the connection if this process dies; where the lock is refused, go on without."""
     names = _names(process_name(), database)
     try:
         with connection.cursor() as cursor:
@@ -61,6 +61,6 @@ def end_transactions(connections: Connections, process: str) -> bool:
 
 
 def _names(process: str, database: str) -> list[str]:
-    # at most 64 characters, and one name space for the whole server
+    # a lock's name has at most 64 characters, and is known in the whole server
     owner = hashlib.sha256(f"{process}/{database}".encode()).hexdigest()[:24]
     return [f"ratchet.process.{owner}.{number}" for number in range(_NAMES)]

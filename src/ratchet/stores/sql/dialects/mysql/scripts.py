@@ -1,10 +1,9 @@
 """
 Migration scripts where each statement that changes the schema commits by itself.
 
-How far a script has come is kept in a table of its own for as long as it runs: each statement before it
-begins, and again when it is done. A process that is killed in the middle leaves that behind, and the next
-run goes on there. Of the one statement that was under way nobody knows whether it was done, so there, and
-only there, it is no error that its table or index exists already.
+While a script runs, a table of its own records each statement before it begins, and again when it is done. A process
+that is killed in the middle leaves that record behind, and the next run goes on there. Nobody knows whether the one
+statement that was under way was done; so for that one only, it is no error that its table or index exists already.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def run_script(session: MysqlSession, script: str) -> None:
         before = found[position] if position < len(found) else None
         if before == (checksum, 1):
             continue
-        found = found[:position]  # what was done beyond has lost its place
+        found = found[:position]  # what was recorded after it is not valid any more
         if statement.split()[0].upper() in _DATA:
             session.plain("START TRANSACTION")  # what changes rows only, and its note, commit together
             session.plain(statement)

@@ -18,7 +18,7 @@ from ratchet.stores.sql.statement import Statement, decode
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.mysql.dialect import MysqlDialect
 
-#: Stands in a statement where a caller's snapshot must not decide what is seen (see `MysqlSession`).
+#: Marks a read that must see what is committed, whatever the caller's snapshot (see `MysqlSession`).
 CURRENT = "/* current */"
 _LOCKED_READ = "LOCK IN SHARE MODE"
 
@@ -47,8 +47,8 @@ class MysqlSession(Session):
     """
     A transaction on a PyMySQL connection.
 
-    A caller's transaction may be REPEATABLE READ and have its snapshot already. With *snapshot*, the reads
-    that are marked `CURRENT` lock what they read, and so see what others have committed since.
+    A caller's transaction may be REPEATABLE READ and have its snapshot already. With *snapshot*, reads that are marked
+    `CURRENT` lock what they read, and so see what others have committed since.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class MysqlSession(Session):
         return self._read(shape.main, params)
 
     def _with_candidates(self, text: str, params: Mapping[str, object]) -> Mapping[str, object]:
-        """The same binds and the ids that *text* finds; nothing, if it finds none."""
+        """The same binds and the ids that *text* finds; empty if it finds none."""
         ids = self._read(text, params)
         if not ids:
             return NO_PARAMS
@@ -127,8 +127,8 @@ class MysqlSession(Session):
         )
 
     def update_rows(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
-        # A CASE for each column, in small portions, because its branches are tried one after the other. An
-        # update of a join would go through a temporary table, and through a file where it has long texts.
+        # A CASE for each column, in small portions, because the server tries its cases one after the other. An update
+        # of a join would go through a temporary table, and with long texts through a file.
         return sum(
             self._update_portion(table, columns, rows[start : start + _PORTION])
             for start in range(0, len(rows), _PORTION)
@@ -247,8 +247,8 @@ class MysqlSession(Session):
         return [(row[place],) for row in rows] if inserted else []
 
     def _insert_one(self, plain: str, params: Mapping[str, object]) -> bool:
-        # On such a connection an insert that changed nothing counts like one that inserted. The error of
-        # a duplicate undoes the statement only, not the transaction.
+        # On such a connection an insert that changed nothing counts like one that inserted. The error of a duplicate
+        # undoes only the statement, not the transaction.
         try:
             return self._change(plain, params) == 1
         except Exception as error:
@@ -268,12 +268,12 @@ def _matched(result: Any) -> int:
 
 
 def _case(key: str, keys: Sequence[str], values: Sequence[str]) -> str:
-    branches = " ".join([f"WHEN {one} THEN {value}" for one, value in zip(keys, values, strict=True)])
-    return f"CASE {key} {branches} END"
+    cases = " ".join([f"WHEN {one} THEN {value}" for one, value in zip(keys, values, strict=True)])
+    return f"CASE {key} {cases} END"
 
 
 def _halved(statement: Statement, params: Mapping[str, object]) -> list[dict[str, object]]:
-    """The same statement for the first and the second half of its row set, where that is all it is about."""
+    """The binds for the first and the second half of its row set, where the statement has no other list."""
     if statement.lists or len(statement.rowsets) != 1:
         return []
     (name,) = statement.rowsets

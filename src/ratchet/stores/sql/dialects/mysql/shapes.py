@@ -1,9 +1,9 @@
 """
-The shapes of statements that MySQL and MariaDB spell differently, or not at all.
+Rewrites statements that MySQL and MariaDB spell differently, or do not have.
 
-The statements of the noun modules are written for the dialects that have ``RETURNING``, ``ON CONFLICT`` and
-``UPDATE … FROM`` (see `database`). Here each of them becomes what the common ground of MySQL 8 and MariaDB
-10.6 can say, in one statement or in two that are the same under row locks:
+Our statements are written for products that have ``RETURNING``, ``ON CONFLICT`` and ``UPDATE … FROM`` (see `database`).
+Here each of them becomes something that both MySQL 8 and MariaDB 10.6 understand: one statement, or two that do the
+same under row locks:
 
 - ``UPDATE … FROM rows``: an update of a join that starts from the rows.
 - ``ON CONFLICT … DO NOTHING``: ``ON DUPLICATE KEY UPDATE`` of nothing. INSERT IGNORE would swallow bad data too.
@@ -11,8 +11,8 @@ The statements of the noun modules are written for the dialects that have ``RETU
 - ``UPDATE`` and ``DELETE … RETURNING``: the rows are read and locked, then changed.
 - ``SELECT … FOR UPDATE`` of a range: InnoDB locks every row that it looks at, wanted or not. So the ids are
   read without locks, and then locked one by one by their primary key, under the same condition again.
-- Whatever locks rows by a list of ids is told which index to use: on a small table the optimizer would
-  rather read, and lock, all of it. A DELETE does not listen to that, and starts from the list instead.
+- A statement that locks rows by a list of ids names the index to use: on a small table the optimizer would
+  rather read, and lock, all of it. A DELETE ignores such a hint, so it is a join that starts from the list.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ CANDIDATES = "candidates"
 #: The bind for the first columns of such ids, where the key has several.
 FIRST_OF_CANDIDATES = "candidates_first"
 
-#: What follows the name of a row set whose rows stand as a list of constants, and of a list that is a row set.
+#: Suffixes of binds: of a row set that is written as a list of constants, and of a list that is written as a row set.
 PAIRS = "__pairs"
 LISTED = "__listed"
 
@@ -109,7 +109,7 @@ class Shape:
 
 
 def shape_of(sql: str) -> Shape:
-    """How a portable statement is said here. ValueError: it has a shape that nobody has thought of."""
+    """A portable statement as these products understand it. ValueError: its shape is not known here."""
     text = _PAIRS.sub(_as_pairs, sql.strip())
     text = _RESERVED.sub(lambda match: match["skip"] or f"`{match['word']}`", text)
     if text.startswith("INSERT"):
@@ -118,7 +118,7 @@ def shape_of(sql: str) -> Shape:
         return _change(text)
     if text.startswith("SELECT") and (lock := _LOCKS.search(text)):
         return _locking_read(text[: lock.start()].rstrip(), lock[0].strip())
-    if inner := _COUNTED.match(text):  # in a derived table the order would be lost, and with it the index
+    if inner := _COUNTED.match(text):  # a derived table would lose the order, and with it the index
         return shape_of(inner["read"])
     return Shape(text)
 
@@ -232,7 +232,7 @@ def _taken(table: str, alias: str | None, key: str, values: dict[str, str], rest
     rest = re.sub(r"excluded\.(\w+)", lambda match: values[match[1]], rest.removeprefix("SET"))
     assignments, condition = _split(rest, "WHERE")
     name = alias or table
-    # They take effect one after the other, so those that look at the row come first.
+    # Assignments take effect one after the other, so those that read the row come first.
     ordered = sorted(_parts(assignments), key=lambda item: f"{name}." not in item)
     return (
         f"UPDATE {table}{f' AS {alias}' if alias else ''} SET {', '.join(ordered)} "
@@ -322,6 +322,6 @@ def _among_candidates(table: str) -> str:
     key = KEYS[table]
     if len(key) == 1:
         return f"{key[0]} {{in {CANDIDATES} {kind_of(key[0])}}}"
-    # the first column once more, because only MySQL looks up pairs in an index
+    # the first column once more, because MariaDB does not look up pairs in an index
     first = f"{key[0]} {{in {FIRST_OF_CANDIDATES} {kind_of(key[0])}}}"
     return f"{first} AND ({', '.join(key)}) IN :{CANDIDATES}{PAIRS}"

@@ -1,8 +1,8 @@
 """
 Python values as MySQL literals, and result columns back as values.
 
-PyMySQL has no binds on the wire: it writes every value into the statement's text. So does this module,
-column by column where there are many, and for UUIDs and times, which PyMySQL would not know.
+PyMySQL has no binds in its protocol: it writes every value into the statement's text. So does this module, column by
+column where there are many values, and also for UUIDs and times, which PyMySQL does not know.
 
 A UUID is BINARY(16) in its own byte order, which sorts like the UUID. A time is DATETIME(6) in UTC. A row
 set travels as one JSON text, which both products turn into rows (``JSON_TABLE``).

@@ -1,9 +1,10 @@
 """
-Statements that are transactions of their own, sent past psycopg's cursor: prepared once on each connection,
+Statements that are transactions of their own, sent past psycopg's cursor: prepared once on each connection, with
 their values in binary form.
 
-A cursor adapts each value by its type, looks the statement up by its text and makes a generator for the
-wait; for one INSERT that is half of the time that a submission takes outside of the server.
+That is one round trip instead of three. And a cursor adapts each value by its type, looks the statement up by its text
+and makes a generator for the wait; for one INSERT that is half of the time that a submission takes outside of the
+server.
 """
 
 from __future__ import annotations
@@ -24,22 +25,33 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
-from ratchet.model.errors import RatchetError, StoreError, UnstorableData
+from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
-from ratchet.stores.sql.dialects.postgresql.arrays import ARRAY_TYPES, ENCODERS, SCALARS, narrow_int
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
-from ratchet.stores.sql.dialects.postgresql.copy import WIDTHS
+from ratchet.stores.sql.dialects.postgresql.values import (
+    ARRAY_TYPES,
+    ENCODERS,
+    SCALARS,
+    binary_array,
+    encode_params,
+    encoder_of,
+)
 
 if TYPE_CHECKING:
+    from ratchet.stores.sql.database import Row
     from ratchet.stores.sql.dialect import Dialect
+    from ratchet.stores.sql.statement import Statement
 
 log = logging.getLogger("ratchet.stores.sql")
 
-_BIND = re.compile(r"%\((\w+)\)s")
+_BIND = re.compile(r"%(?:\((\w+)\)s|%)")
 _DONE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 _BINARY = Format.BINARY
 _AT_ONCE = 8 * 1024  # bytes that fit into the send buffer of a connection that has nothing else to send
 _SILENT = "the server did not answer in time"
+
+# For as long as a connection lives. Without BEGIN there is no SET LOCAL.
+_ZONE = "SET TimeZone = 'UTC'; SET default_transaction_isolation = 'read committed'"
 _INTERVAL = Struct(">qii")  # microseconds, days, months
 
 
@@ -72,20 +84,36 @@ _TYPES = _Types(
 )
 
 
-class LoneStatement:
+def _numbered(statement: Statement) -> tuple[str, tuple[str, ...]]:
+    """
+    The text with PostgreSQL's own numbered binds, and their names in that order.
+
+    psycopg's cursor would search a text for its binds each time: it remembers only texts of up to 4 KB, and a claim is
+    longer.
+    """
+    if statement.numbered is None:
+        order: dict[str, int] = {}
+
+        def number(match: re.Match[str]) -> str:
+            return "%" if match[1] is None else f"${order.setdefault(match[1], len(order) + 1)}"
+
+        text = _BIND.sub(number, statement.text)
+        statement.numbered = text, tuple(order)
+    return statement.numbered
+
+
+class PreparedStatement:
     """A statement with numbered parameters, each named like the column that it is for."""
 
     __slots__ = ("binds", "formats", "name", "text")
 
-    def __init__(self, number: int, text: str) -> None:
-        names: dict[str, int] = {}
-
-        def numbered(match: re.Match[str]) -> str:
-            return f"${names.setdefault(match[1], len(names) + 1)}"
-
-        self.text = _BIND.sub(numbered, text).replace("%%", "%").encode()
+    def __init__(self, number: int, statement: Statement) -> None:
+        text, names = _numbered(statement)
+        self.text = text.encode()
         self.name = f"ratchet_{number}".encode()
-        self.binds: list[tuple[str, Callable[[Any], bytes]]] = [(name, _encoder(name)) for name in names]
+        self.binds: list[tuple[str, Callable[[Any], bytes]]] = [
+            (name, encoder_of(name, kind_of(name))) for name in names
+        ]
         self.formats = [_BINARY] * len(names)
 
     def values(self, params: Mapping[str, Any]) -> list[bytes | None]:
@@ -93,26 +121,21 @@ class LoneStatement:
         return [None if (value := params[name]) is None else encode(value) for name, encode in self.binds]
 
 
-def _encoder(name: str) -> Callable[[Any], bytes]:
-    width = WIDTHS.get(name)
-    return ENCODERS[kind_of(name)] if width is None else narrow_int(width)
-
-
 class Exchange:
     """Questions and answers on one connection, one at a time; knows what was prepared there."""
 
-    __slots__ = ("_loader", "_named", "_news", "_patience", "_pgconn", "_prepared")
+    __slots__ = ("_loader", "_named", "_news", "_pgconn", "_prepared", "_timeout")
 
-    def __init__(self, connection: Connection, patience: float) -> None:
+    def __init__(self, connection: Connection, timeout: float) -> None:
         self._pgconn = connection.pgconn
-        self._patience = patience * 1000
+        self._timeout = timeout * 1000  # milliseconds
         self._prepared: set[bytes] = set()
         self._named: dict[tuple[str, tuple[type, ...]], bytes] = {}
         self._loader = Transformer(connection)
         self._news = select.poll()
         self._news.register(self._pgconn.socket, select.POLLIN)
 
-    def run(self, statement: LoneStatement, values: Sequence[bytes | None]) -> None:
+    def run(self, statement: PreparedStatement, values: Sequence[bytes | None]) -> None:
         """Run *statement* as a transaction; psycopg's error where it was refused or got no answer."""
         name = statement.name
         if name not in self._prepared:
@@ -122,15 +145,15 @@ class Exchange:
         self._pgconn.send_query_prepared(name, values, statement.formats, _BINARY)
         self.wait()
 
-    def send(self, statement: LoneStatement, values: Sequence[bytes | None]) -> bool:
-        """Send *statement* if that takes no waiting; then `wait` is to be called."""
+    def send(self, statement: PreparedStatement, values: Sequence[bytes | None]) -> bool:
+        """Send *statement*, if that takes no waiting; True: now call `wait`."""
         if statement.name not in self._prepared:
             return False
         self._pgconn.send_query_prepared(statement.name, values, statement.formats, _BINARY)
         return True
 
     def is_answered(self) -> bool:
-        """True if `wait` would not wait; to be asked when there is something to read."""
+        """True if `wait` would not wait; ask when there is something to read."""
         self._pgconn.consume_input()
         return not self._pgconn.is_busy()
 
@@ -154,15 +177,15 @@ class Exchange:
         try:
             return loader.load_rows(0, result.ntuples, tuple)
         finally:
-            loader.set_pgresult(None)  # or it would be kept until the next one comes
+            loader.set_pgresult(None)  # else it is kept until the next one comes
 
     def wait(self) -> PGresult:
-        """Send what is to be sent, and read the answer; the server may be silent for the statement's patience."""
+        """Send what is to be sent, and read the answer; an error where the server is silent for too long."""
         pgconn = self._pgconn
         if pgconn.flush():
             self._flush()
         while pgconn.is_busy():
-            if not self._news.poll(self._patience):
+            if not self._news.poll(self._timeout):
                 raise psycopg.OperationalError(_SILENT)
             pgconn.consume_input()
         result = pgconn.get_result()
@@ -175,11 +198,11 @@ class Exchange:
         return result
 
     def _flush(self) -> None:
-        """The same for more than the network takes at once."""
+        """Send more than the network takes at once."""
         pgconn, news = self._pgconn, self._news
         news.modify(pgconn.socket, select.POLLIN | select.POLLOUT)
         while pgconn.flush():
-            if not news.poll(self._patience):
+            if not news.poll(self._timeout):
                 raise psycopg.OperationalError(_SILENT)
             pgconn.consume_input()
         news.modify(pgconn.socket, select.POLLIN)
@@ -190,7 +213,7 @@ class SentStatement:
 
     __slots__ = ("_connection", "_file", "_statements")
 
-    def __init__(self, statements: LoneStatements, connection: Connection) -> None:
+    def __init__(self, statements: Autocommit, connection: Connection) -> None:
         self._statements = statements
         self._connection = connection
         self._file = connection.pgconn.socket
@@ -200,14 +223,14 @@ class SentStatement:
         return self._file
 
     def is_answered(self) -> bool:
-        """True if `finish` would not wait; to be asked when there is something to read."""
+        """True if `finish` would not wait; ask when there is something to read."""
         try:
             return bool(self._connection.exchange.is_answered())
         except psycopg.Error:
             return True  # `finish` finds out what is wrong
 
     def finish(self) -> bool:
-        """Wait for the answer; True and False as `LoneStatements.run` says."""
+        """Wait for the answer; True and False as `Autocommit.run` says."""
         try:
             self._connection.exchange.wait()
         except psycopg.Error as error:
@@ -217,21 +240,25 @@ class SentStatement:
         return True
 
 
-class LoneStatements:
-    """Runs statements alone on the connections of one pool."""
+class Autocommit:
+    """
+    Runs statements outside of transaction blocks, on the connections of two pools.
 
-    def __init__(self, dialect: Dialect, connections: Connections) -> None:
+    Claims have a pool of their own, on whose connections the settings that a claim needs are made for good. Other
+    statements here neither search nor wait, and need no settings.
+    """
+
+    def __init__(
+        self, dialect: Dialect, connections: Connections, claimers: Connections, claim_settings: str
+    ) -> None:
         self._dialect = dialect
         self._connections = connections
-        self._known: dict[str, LoneStatement] = {}
+        self._claimers = claimers
+        self._claim_settings = f"{claim_settings}; {_ZONE}; SET default_transaction_read_only = off"
+        self._known: dict[str, PreparedStatement] = {}
         self._numbers = count()
 
     def run(self, sql: str, params: Mapping[str, Any]) -> bool:
-        """
-        True if the statement, which names each bind like the column it is for, was run and committed.
-
-        False where it was refused, could not be sent, or got no answer: only for statements that may be run again.
-        """
         connections = self._connections
         statement = self._known.get(sql) or self._translated(sql)
         try:
@@ -252,7 +279,6 @@ class LoneStatements:
         return True
 
     def send(self, sql: str, params: Mapping[str, Any]) -> SentStatement | None:
-        """The same, sent without waiting; None where that takes a connection, or more than the network takes at once."""
         statement = self._known.get(sql)
         if statement is None:
             return None
@@ -271,8 +297,35 @@ class LoneStatements:
         self.done(connection)
         return None
 
+    def claim(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> list[Row] | None:
+        connections = self._claimers
+        try:
+            connection = connections.take_live()
+        except StoreError:
+            return None
+        try:
+            connection.answer_timeout = connections.answer_timeout
+            if not self._is_ready_for_claims(connection):
+                return None
+            statement = self._dialect.statement(sql)
+            text, names = _numbered(statement)
+            binds = encode_params(statement, params, binary_array)
+            if connection.exchange is None:
+                connection.exchange = Exchange(connection, connections.answer_timeout)
+            found: list[Row] = connection.exchange.rows(text, [binds[name] for name in names])
+            return found
+        except (StoreError, psycopg.Error) as error:
+            connection.close()
+            connections.discard_idle()
+            if not harmless:
+                raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
+            log.debug("a statement alone failed and is sent again in a transaction: %s", error)
+            return None
+        finally:
+            connections.give_back(connection)
+
     def failed(self, connection: Connection, error: Exception) -> bool:
-        """False: the statement is to be sent again, by another connection than this one and its like."""
+        """False: the statement has to be sent again, on another connection than this one and the idle ones."""
         connection.close()
         self._connections.discard_idle()
         log.debug("a statement alone failed and is sent again in a transaction: %s", error)
@@ -282,9 +335,9 @@ class LoneStatements:
         """The answer was read, or there will be none."""
         self._connections.give_back(connection)
 
-    def _translated(self, sql: str) -> LoneStatement:
-        text = self._dialect.statement(sql).text
-        return self._known.setdefault(sql, LoneStatement(next(self._numbers), text))
+    def _translated(self, sql: str) -> PreparedStatement:
+        statement = self._dialect.statement(sql)
+        return self._known.setdefault(sql, PreparedStatement(next(self._numbers), statement))
 
     def _exchange(self, connection: Connection) -> Exchange | None:
         """
@@ -292,10 +345,19 @@ class LoneStatements:
 
         A pooler hands the server's connections around, and with them what was prepared on them.
         """
-        connection.patience = self._connections.patience
+        connection.answer_timeout = self._connections.answer_timeout
         if connection.is_direct is None:
             connection.is_direct = backend_of(connection) == connection.info.backend_pid
         if not connection.is_direct:
             return None
-        made = connection.exchange = Exchange(connection, self._connections.patience)
+        made = connection.exchange = Exchange(connection, self._connections.answer_timeout)
         return made
+
+    def _is_ready_for_claims(self, connection: Connection) -> bool:
+        """Make the settings of claims on it, once; False where a pooler lends it to others in between."""
+        if connection.has_claim_settings is None:
+            connection.is_direct = backend_of(connection) == connection.info.backend_pid
+            if connection.is_direct:
+                connection.execute(self._claim_settings)
+            connection.has_claim_settings = connection.is_direct
+        return connection.has_claim_settings

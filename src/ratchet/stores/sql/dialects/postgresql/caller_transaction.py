@@ -1,8 +1,10 @@
-"""A caller's own connection to PostgreSQL, as `within=` brings it: whether it can be joined, and by which cursor."""
+"""A caller's own transaction on PostgreSQL, as `within=` brings it: whether and how it can be joined."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -10,10 +12,21 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ratchet.model.errors import StoreError
-from ratchet.stores.sql.caller_transaction import CallerConnection, refuse_autocommit, refuse_stranger
+from ratchet.stores.sql.caller_transaction import (
+    CallerConnection,
+    caller_connection,
+    refuse_autocommit,
+    refuse_stranger,
+)
 from ratchet.stores.sql.database import Row
 from ratchet.stores.sql.dialects.postgresql.connections import ADAPTERS
+from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession, run_plain
+from ratchet.stores.sql.errors import ConnectionLost
 
+if TYPE_CHECKING:
+    from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
+
+_SAVEPOINT = "ratchet"
 _DRIVER = "psycopg.Connection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
 
@@ -26,8 +39,29 @@ class OurCursor(psycopg.Cursor[Row]):
         return ADAPTERS
 
 
-def caller_cursor(caller: CallerConnection, within: object) -> Any:
-    """A cursor in the transaction of *caller*; a connection that is in none, or no psycopg's, is refused."""
+@contextmanager
+def joined(dialect: PostgresqlDialect, within: object) -> Iterator[PostgresqlSession]:
+    """A session on the transaction of *within*; where the block fails, that transaction goes on as if it had not begun."""
+    caller = caller_connection(within)
+    cursor = _cursor(caller, within)
+    run_plain(cursor, "SELECT current_setting('lock_timeout')")
+    before = cursor.fetchone()[0]
+    session = PostgresqlSession(dialect, caller.connection, cursor, enlisted=True)
+    restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
+    run_plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {dialect.lock_wait}")
+    try:
+        yield session
+    except BaseException:
+        try:
+            run_plain(cursor, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; {restore}")
+        except ConnectionLost:
+            pass  # the error that is being raised says so already
+        raise
+    run_plain(cursor, restore)
+
+
+def _cursor(caller: CallerConnection, within: object) -> Any:
+    """A cursor in the caller's transaction; a connection that is in none, or no psycopg's, is refused."""
     if _DRIVER in caller.names:
         connection = caller.connection
         _require_transaction(connection)

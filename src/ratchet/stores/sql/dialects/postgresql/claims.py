@@ -1,10 +1,10 @@
 """
 The claim on PostgreSQL: one statement that looks, chooses, locks and takes.
 
-Its shape keeps its plan whatever the statistics say, and they are always wrong on a queue table: every
-access to the queue is a LATERAL look into the claim index with a LIMIT, or a lookup of given ids.
-Where an open stream has a limit, the choosing is done here, between a look and a take; where one has a fairness
-key, by a statement of its own (`postgresql_turns`).
+Its shape fixes its plan, whatever the statistics say; on a queue table they are always wrong. Every access to the
+queue is a LATERAL look into the claim index with a LIMIT, or a lookup of given ids.
+Where an open stream has a limit, Python chooses, between a look and a take; where one has a fairness key, another
+statement does (`fairness`).
 """
 
 from __future__ import annotations
@@ -16,55 +16,59 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
-from ratchet.stores.sql.claiming.claim_order import PRIORITIES, Branch, owners
-from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS, Question, heads_params
-from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql.fairness import PostgresqlTurns
-from ratchet.stores.sql.dialects.postgresql.many_streams import HEADS, Census, among
-from ratchet.stores.sql.dialects.postgresql.parts import (
-    BODIES,
-    HORIZON,
-    SEEN,
-    TAKE_LOCKED,
-    in_place_of,
+from ratchet.stores.levels import PRIORITIES, Level
+from ratchet.stores.sql.claiming.gates import (
+    OPEN_STREAM,
+    LevelKey,
+    choose_gated,
+    heads_params,
+    owners,
+    stream_params,
 )
+from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question
+from ratchet.stores.sql.database import Database, Row, Session
+from ratchet.stores.sql.dialects.postgresql.fairness import BODIES, TAKE_LOCKED, PostgresqlFairness
+from ratchet.stores.sql.dialects.postgresql.many_streams import FEW, HEADS, ManyStreams, among
 from ratchet.stores.sql.dialects.postgresql.scan_start import (
-    EDGE,
-    FLOORED,
-    MOST_BRANCHES,
+    BEGINNING,
+    HORIZON,
+    MOST_LEVELS,
     NO_ID,
-    Floor,
-    Floors,
-    floor_at,
-    floor_id,
+    SEEN,
+    START_INDEX,
+    ScanStart,
+    ScanStarts,
+    in_place_of,
+    start_at,
+    start_id,
 )
 
-_BRANCH = """
+_LEVEL = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
                 WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'"""
-_LOOK = f"""{_BRANCH}
+_LOOK = f"""{_LEVEL}
                   AND (q.scheduled_time, q.job_id) >= (b.floor_at, b.floor_id)
                   AND q.scheduled_time"""
 
-# 1. `heads`: the first of every branch; where there is only one with work, it gives everything. 2. `peek`: a few of
-# each of the others. 3. `edge`: the n-th best of them; nothing worse can be among the best n. 4. `best`: every
-# branch again, down to what can still beat the edge; a bulk shares its due time, so that its ids count too: apart, for
-# an index scan is not ended by an id in a comparison of rows, and would go through the bulk. 5. `shares`: how many of
-# each branch these are. 6. `locked`, `claimed`: take so many of each.
-# What is sorted has its keys in front: to find them behind thirty columns took a fifth of the claim.
+# In the text a level is called a branch, and where its look starts a floor.
+# 1. `heads`: the first job of every level. If only one level has jobs, it gives everything. 2. `peek`: a few jobs of each
+# of the others. 3. `edge`: the n-th best of these; nothing worse can be among the best n. 4. `best`: every level again,
+# down to what can still beat the edge. The jobs of a bulk share their due time, so their ids count too, in a query of
+# their own: an id in a comparison of rows does not end an index scan, which would go through the whole bulk.
+# 5. `shares`: how many of each level these are. 6. `locked`, `claimed`: take so many of each.
+# Sort keys come first in the rows: to find them behind thirty columns took a fifth of the claim.
 _LAST_ID = "CAST('ffffffff-ffff-ffff-ffff-ffffffffffff' AS uuid)"
 _CHOICE = f"""
     WITH opened AS MATERIALIZED (
         SELECT <priorities of>s.stream_id, s.epoch, s.fairness_key IS NOT NULL OR COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS (
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker)) AS gated,
-               {FLOORED} AS place
+               {START_INDEX} AS place
           FROM <streams>
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
-        SELECT o.stream_id, p.priority, o.epoch, {floor_at("o.place", "p.priority")} AS floor_at,
-               {floor_id("o.place", "p.priority")} AS floor_id
+        SELECT o.stream_id, p.priority, o.epoch, {start_at("o.place", "p.priority")} AS floor_at,
+               {start_id("o.place", "p.priority")} AS floor_id
           FROM opened o CROSS JOIN <priorities> p (priority)
          WHERE NOT EXISTS (SELECT 1 FROM opened WHERE gated)
     ), heads AS MATERIALIZED (
@@ -94,7 +98,7 @@ _CHOICE = f"""
         SELECT <effective b h> AS effective, h.scheduled_time, h.job_id, b.stream_id, b.priority
           FROM bounds b CROSS JOIN LATERAL (({_LOOK} < b.latest
                 ORDER BY q.scheduled_time, q.job_id LIMIT :most)
-             UNION ALL ({_BRANCH} AND q.scheduled_time = b.latest
+             UNION ALL ({_LEVEL} AND q.scheduled_time = b.latest
                   AND q.job_id >= CASE WHEN b.floor_at = b.latest THEN b.floor_id ELSE {NO_ID} END
                   AND q.job_id <= CASE WHEN b.edge_at = b.latest THEN b.edge_id ELSE {_LAST_ID} END
                 ORDER BY q.job_id LIMIT :most)) h
@@ -108,8 +112,8 @@ _CHOICE = f"""
           FROM live b WHERE (SELECT branches FROM size) = 1
     )"""
 
-# Each branch locks its own share in index order, so that two claims at once step over each other's rows
-# and both come back full; locking chosen ids left half of the claims empty.
+# Each level locks its own share in index order, so that two claims at once skip each other's rows and both come back
+# full. When the chosen ids were locked instead, half of the claims came back empty.
 _TAKING = f""", locked AS MATERIALIZED (
         SELECT h.job_id
           FROM shares b CROSS JOIN LATERAL ({_LOOK} <= :now
@@ -119,15 +123,16 @@ _TAKING = f""", locked AS MATERIALIZED (
      RETURNING <effective q q> AS effective, {CLAIM_COLUMNS}
     )"""
 
-# After the jobs, which have no epoch: what was seen, a `Floor` for each branch, or where limits have to be counted first, one row without
-# a priority for each open stream. As a rule; so many branches that telling of them costs more are not remembered.
+# The jobs, which have no epoch, are followed by what was seen: a `ScanStart` for each level, unless there are so many
+# that telling costs more than it saves; or, where limits have to be counted first, a row without a priority for each
+# open stream.
 _OPENED = {"stream_id": "o.stream_id", "scheduled_time": HORIZON}
 
 _UNGATED = f"""
     (SELECT <columns>, CAST(NULL AS bigint) AS epoch FROM claimed q <bodies>
       ORDER BY q.effective DESC, q.scheduled_time, q.job_id)
      UNION ALL
-    SELECT <seen>, h.epoch FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+    SELECT <seen>, h.epoch FROM heads h WHERE :tell AND (SELECT count(*) FROM ready) <= {MOST_LEVELS}
      UNION ALL
     SELECT <opened>, o.epoch FROM opened o WHERE EXISTS (SELECT 1 FROM opened WHERE gated)"""
 _CHOSEN = """
@@ -154,27 +159,21 @@ class _Statements:
     def __init__(self, effective: str, bound: str) -> None:
         self._effective = effective
         self._bound = bound
-        self.peek = self._composed(_PEEK, bodies=False)
+        self.peek = self._composed(_PEEK)
         claim = _CHOICE + _TAKING + _UNGATED
-        #: By whether bodies are read, and streams are many.
-        self.claim = {
-            (bodies, many): self._composed(among(claim, many=many), bodies=bodies)
-            for bodies in (True, False)
-            for many in (True, False)
-        }
-        self.take = {
-            bodies: self._composed(_CHOSEN + _TAKING + _GATED, bodies=bodies) for bodies in (True, False)
-        }
+        #: By whether there are many streams.
+        self.claim = {many: self._composed(among(claim, many=many)) for many in (True, False)}
+        self.take = self._composed(_CHOSEN + _TAKING + _GATED)
 
-    def _composed(self, text: str, *, bodies: bool) -> str:
+    def _composed(self, text: str) -> str:
         for where in ("b h", "q q", "r e"):
             priority, job = where.split()
             text = text.replace(f"<effective {where}>", self._effective.format(priority=priority, job=job))
-        columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
+        columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}"
         parts = {
             "<bound>": self._bound,
             "<columns>": columns,
-            "<bodies>": BODIES if bodies else "",
+            "<bodies>": BODIES,
             "<seen>": in_place_of(columns, SEEN),
             "<opened>": in_place_of(columns, _OPENED),
         }
@@ -184,8 +183,8 @@ class _Statements:
 
 
 BOOSTED = _Statements(
-    # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and
-    # costs a fifth of the numeric that extract() gives
+    # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and takes a
+    # fifth of the time of the numeric that extract() gives
     effective="""({priority}.priority
                   + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
     # a job that beats the edge's effective priority, or equals it and is older
@@ -207,90 +206,89 @@ class PostgresqlClaimPlan:
     """
 
     def __init__(self) -> None:
-        self.floors = Floors()
-        self.census = Census()
-        self._turns = PostgresqlTurns(self.census, self.floors)
+        self.starts = ScanStarts()
+        self.streams = ManyStreams()
+        self.fairness = PostgresqlFairness(self.streams, self.starts)
 
-    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        self.census.take(database)
-        if (taken := self._turns.claim(database, request, now, bodies=bodies)) is not None:
+    def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row]:
+        if self.streams.in_doubt or self.streams.are_many:
+            self.streams.count(database)
+        if self.fairness.expected and (taken := self.fairness.claim(database, request, now)) is not None:
             return taken
-        look = _Look(self.floors, request, self.census)
-        answer = database.autocommit(look.statement(bodies=bodies), look.params(now))
+        look = _Look(self.starts, request, self.streams)
+        answer = database.autocommit(look.statement(), look.params(now))
         if answer is not None:
             rows = look.learn(answer)
             if not look.gated:
                 return rows
-            return database.run(
-                lambda session: self._claim_gated(session, look, now, bodies=bodies), claiming=True
-            )
-        return database.run(lambda session: self._claim(session, request, now, bodies=bodies), claiming=True)
+            return database.run(lambda session: self._claim_gated(session, look, now), claiming=True)
+        return database.run(lambda session: self._claim(session, request, now), claiming=True)
 
-    def _claim(self, session: Session, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
-        look = _Look(self.floors, request, self.census)
-        rows = look.learn(session.rows(look.statement(bodies=bodies), look.params(now)))
-        return self._claim_gated(session, look, now, bodies=bodies) if look.gated else rows
+    def _claim(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
+        look = _Look(self.starts, request, self.streams)
+        rows = look.learn(session.rows(look.statement(), look.params(now)))
+        return self._claim_gated(session, look, now) if look.gated else rows
 
-    def _claim_gated(self, session: Session, look: _Look, now: datetime, *, bodies: bool) -> list[Row]:
+    def _claim_gated(self, session: Session, look: _Look, now: datetime) -> list[Row]:
         request = look.request
 
-        def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+        def read(wanted: Sequence[tuple[Level, int]]) -> None:
             _read(session, wanted, request, now, look.start_of)
 
-        choice = choose_gated(session, request, now, read, look.places())
-        look.learn_branches(choice.branches)
+        choice = choose_gated(session, request, now, read, look.level_keys())
+        look.learn_levels(choice.levels)
         if choice.has_keys:
-            self._turns.expect(request)
+            self.fairness.expect(request)
         if not choice.ranks:
             return []
-        branch_of = owners(choice.branches)
-        shares = Counter((branch_of[rank[2]].stream_id, branch_of[rank[2]].priority) for rank in choice.ranks)
+        level_of = owners(choice.levels)
+        shares = Counter((level_of[rank[2]].stream_id, level_of[rank[2]].priority) for rank in choice.ranks)
         params = {
             **_claim_params(request, now),
-            "c": [(*branch, jobs, *look.start_of(*branch)) for branch, jobs in shares.items()],
+            "c": [(*key, jobs, *look.start_of(*key)) for key, jobs in shares.items()],
         }
-        rows = session.rows(_statements(request).take[bodies], params)
+        rows = session.rows(_statements(request).take, params)
         rows = choice.in_turns(request, rows) if choice.has_keys else rows
         return choice.permitted(session, request, rows, now)
 
     def read(
-        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+        self, session: Session, wanted: Sequence[tuple[Level, int]], request: ClaimRequest, now: datetime
     ) -> None:
-        """Read on in each branch, after the last job that was read."""
-        _read(session, wanted, request, now, lambda stream_id, priority: EDGE)
+        """Read on in each level, after the last job that was read."""
+        _read(session, wanted, request, now, lambda stream_id, priority: BEGINNING)
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
-        floors, from_edge = self.floors.of_look(requests)
-        begun = self.floors.monotonic()
+        starts, swept = self.starts.of_look(requests)
+        begun = self.starts.monotonic()
 
         def tell(rows: Sequence[Row]) -> None:
-            self.floors.looked(from_edge, {(row[0], row[6]): row[4] for row in rows}, since=begun)
+            self.starts.looked(swept, {(row[0], row[6]): row[4] for row in rows}, since=begun)
 
-        params = {**heads_params(requests, now), **self.floors.params(floors)}
-        return Question(HEADS[self.census.found_many], params, tell)
+        params = {**heads_params(requests, now), **self.starts.params(starts)}
+        return Question(HEADS[self.streams.are_many], params, tell)
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
         return self.heads(requests, now).ask(session)
 
 
 class _Look:
-    """One claim's use of the floors: where it starts, and what it tells the next one."""
+    """One claim: where it starts to look, and what it tells the next one."""
 
-    def __init__(self, floors: Floors, request: ClaimRequest, census: Census) -> None:
+    def __init__(self, starts: ScanStarts, request: ClaimRequest, streams: ManyStreams) -> None:
         self.request = request
         self.gated = False
-        self._census = census
-        self._floors = floors
-        self._begun = floors.monotonic()
-        self._start = floors.of(request)
-        self._tell = floors.wants(request, self._start)
-        # epoch and horizon of the streams, if limits count
+        self._streams = streams
+        self._starts = starts
+        self._begun = starts.monotonic()
+        self._start = starts.of(request)
+        self._tell = starts.wants(request, self._start)
+        # epoch and horizon of the open streams, where limits have to be counted
         self._opened: dict[int, tuple[int, datetime]] = {}
-        self._from: dict[tuple[int, int], tuple[datetime, UUID]] = {}
+        self._from: dict[LevelKey, tuple[datetime, UUID]] = {}
 
-    def statement(self, *, bodies: bool) -> str:
+    def statement(self) -> str:
         """The claim."""
-        return _statements(self.request).claim[bodies, self._census.found_many]
+        return _statements(self.request).claim[self._streams.are_many]
 
     def params(self, now: datetime) -> dict[str, object]:
         """The binds of the claim."""
@@ -298,23 +296,23 @@ class _Look:
         return {
             **stream_params(request, now),
             **_claim_params(request, now),
-            **self._floors.params(self._start),
+            **self._starts.params(self._start),
             "most": request.limit,
             "tell": self._tell,
         }
 
     def learn(self, answer: Sequence[Row]) -> list[Row]:
-        """The claimed rows of the claim's answer; the others are kept."""
+        """The claimed rows of the claim's answer; what the others say is kept."""
         rows = [row for row in answer if row[-1] is None]
-        seen: list[Floor] = []
+        seen: list[ScanStart] = []
         for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
             if priority is None:
                 self._opened[stream_id] = (epoch, row[_DUE])
             else:
                 seen.append((stream_id, priority, epoch, row[_DUE], job_id))
         self.gated = bool(self._opened)
-        if self.gated or self._tell:
-            self._census.met(len(self._opened) or len(seen) // len(PRIORITIES))
+        if (self.gated or self._tell) and (len(self._opened) or len(seen) // len(PRIORITIES)) not in FEW:
+            self._streams.in_doubt = True
         if self.gated:
             self._from = {
                 (stream_id, priority): (due_at, job_id)
@@ -325,49 +323,49 @@ class _Look:
             self._keep(seen)
         return rows
 
-    def places(self) -> set[Place] | None:
-        """Where the claim has to count limits: the places of the open streams; None: of all that there are."""
-        if not self._census.found_many:
+    def level_keys(self) -> set[LevelKey] | None:
+        """The levels of the open streams, where there are many streams; None: all that there are."""
+        if not self._streams.are_many:
             return None
         return {(stream_id, priority) for stream_id in self._opened for priority in PRIORITIES}
 
     def start_of(self, stream_id: int, priority: int) -> tuple[datetime, UUID]:
-        """Where a branch begins."""
-        return self._from.get((stream_id, priority), EDGE)
+        """Where the look into a level starts."""
+        return self._from.get((stream_id, priority), BEGINNING)
 
-    def learn_branches(self, branches: Sequence[Branch]) -> None:
-        """Keep what was seen of the branches of streams with limits; a branch that was not read is as before."""
-        seen = {floor[:2]: floor for floor in self._start if floor[:2] in self._from}
-        for branch in branches:
-            if branch.stream_id not in self._opened or not (branch.ranks or branch.ended):
+    def learn_levels(self, levels: Sequence[Level]) -> None:
+        """Keep what was seen of the levels of streams with limits; a level that was not read stays as it was."""
+        seen = {start[:2]: start for start in self._start if start[:2] in self._from}
+        for level in levels:
+            if level.stream_id not in self._opened or not (level.ranks or level.ended):
                 continue
-            epoch, horizon = self._opened[branch.stream_id]
-            first = branch.ranks[0][1:] if branch.ranks else (horizon, EDGE[1])
-            at, job_id = min(first, (horizon, EDGE[1]))
-            seen[branch.stream_id, branch.priority] = (branch.stream_id, branch.priority, epoch, at, job_id)
+            epoch, horizon = self._opened[level.stream_id]
+            first = level.ranks[0][1:] if level.ranks else (horizon, BEGINNING[1])
+            at, job_id = min(first, (horizon, BEGINNING[1]))
+            seen[level.stream_id, level.priority] = (level.stream_id, level.priority, epoch, at, job_id)
         self._keep(list(seen.values()))
 
-    def _keep(self, seen: Sequence[Floor]) -> None:
-        self._floors.learn(self.request, seen, swept_since=None if self._start else self._begun)
+    def _keep(self, seen: Sequence[ScanStart]) -> None:
+        self._starts.learn(self.request, seen, swept_since=None if self._start else self._begun)
 
 
-_DUE = 5  # the place of the due time among CLAIM_COLUMNS, after the first three
-_NEVER = (-1, EDGE[0])
+_DUE = 5  # the index of the due time among CLAIM_COLUMNS, after the first three
+_NEVER = (-1, BEGINNING[0])
 
 
 def _read(
     session: Session,
-    wanted: Sequence[tuple[Branch, int]],
+    wanted: Sequence[tuple[Level, int]],
     request: ClaimRequest,
     now: datetime,
     start_of: Callable[[int, int], tuple[datetime, UUID]],
 ) -> None:
-    asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
+    asked = {(level.stream_id, level.priority): (level, count) for level, count in wanted}
     if not asked:
         return
     after = [
-        (*key, *(_after(branch) if branch.ranks else start_of(*key)), count)
-        for key, (branch, count) in asked.items()
+        (*key, *(_after(level) if level.ranks else start_of(*key)), count)
+        for key, (level, count) in asked.items()
     ]
     found: Counter[tuple[int, int]] = Counter()
     for stream_id, priority, rank, due_at, job_id in session.rows(
@@ -375,13 +373,13 @@ def _read(
     ):
         found[stream_id, priority] += 1
         asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
-    for key, (branch, count) in asked.items():
-        branch.ended = found[key] < count
+    for key, (level, count) in asked.items():
+        level.ended = found[key] < count
 
 
-def _after(branch: Branch) -> tuple[datetime, UUID]:
-    """The first place behind what was read."""
-    _, due_at, job_id = branch.ranks[-1]
+def _after(level: Level) -> tuple[datetime, UUID]:
+    """Where the look goes on after what was read."""
+    _, due_at, job_id = level.ranks[-1]
     return due_at, UUID(int=job_id.int + 1)
 
 

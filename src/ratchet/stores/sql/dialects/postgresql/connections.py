@@ -1,9 +1,9 @@
 """
 The connections of one process to one PostgreSQL server, directly or through PgBouncer.
 
-Not psycopg's own pool: that one connects in background threads, so that with the server down a caller
-waits for the whole timeout and then learns nothing but that it waited, and after a restart it hands out
-one dead connection after another. Here the caller connects, and gets the reason at once.
+Not psycopg's own pool: that one connects in background threads. With the server down, a caller waits for the whole
+timeout and then learns only that it waited; after a restart it gets one dead connection after another. Here the caller
+connects, and gets the reason at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from psycopg.pq import TransactionStatus
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.stores.sql.dialects.pool import Pool
-from ratchet.stores.sql.dialects.postgresql.arrays import register
 from ratchet.stores.sql.dialects.postgresql.processes import connection_name
+from ratchet.stores.sql.dialects.postgresql.values import register
 from ratchet.stores.sql.errors import redacted
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
@@ -50,15 +50,15 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     does not answer any more.
     """
 
-    patience: float | None = None
+    answer_timeout: float | None = None  # seconds
     used_at: float = 0.0
-    is_settled: bool | None = None  # whether it was set up for claims
+    has_claim_settings: bool | None = None  # None: nobody has tried
     is_direct: bool | None = None  # whether no pooler is in between; None: nobody has asked
-    exchange: Any = None  # what was prepared on it for statements that are sent alone
+    exchange: Any = None  # sends statements that are transactions of their own (`autocommit`)
 
     @property
     def has_ended(self) -> bool:
-        """True if an idle connection has something to read: its server's last words, or its end."""
+        """True if an idle connection has something to read: the server's last message, or the end of the connection."""
         if self.closed:
             return True
         news = select.poll()
@@ -66,8 +66,8 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         return bool(news.poll(0))
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.patience is not None:
-            gen = _until(time.monotonic() + self.patience, gen)
+        if self.answer_timeout is not None:
+            gen = _until(time.monotonic() + self.answer_timeout, gen)
         return super().wait(gen, *args, **kwargs)
 
 
@@ -90,15 +90,17 @@ class Connections(Pool[Connection, None]):
 
     def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
         self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
-        self.patience = statement_timeout + _GRACE
+        self.answer_timeout = statement_timeout + _GRACE
         super().__init__(size=size, connect_timeout=connect_timeout)
 
     def take(self, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
+        if not for_user and (idle := self.take_idle()) is not None:
+            return idle
         return self._take(None, for_user)
 
     def take_idle(self) -> Connection | None:
-        """One that lies idle; None where the caller would have to wait, or to connect."""
+        """An idle one; None where the caller would have to wait, or to connect."""
         if self._pid != os.getpid():
             return None
         try:
@@ -107,8 +109,18 @@ class Connections(Pool[Connection, None]):
             return None
         found = self._idle_one(None)
         if found is None:
-            self._returned()
+            self._slots.put(None)
         return found
+
+    def give_back(self, connection: Connection, *, for_user: bool = False) -> None:
+        """Return what was lent; one that is broken, or still in a transaction, is closed."""
+        if for_user or not self._is_free(connection):
+            super().give_back(connection, for_user=for_user)
+            return
+        connection.used_at = time.monotonic()
+        with self._lock:
+            self._idle.append(connection)
+        self._slots.put(None)
 
     def take_live(self) -> Connection:
         """`take`, for a statement that must not be sent twice: no connection that the server has ended meanwhile."""
@@ -128,7 +140,7 @@ class Connections(Pool[Connection, None]):
 
     def _idle_one(self, purpose: None) -> Connection | None:
         with self._lock:
-            # the one used last is the warmest; those at the other end grow old and are closed
+            # the one used last has the warmest caches; those at the other end grow old and are closed
             found = self._idle.pop() if self._idle else None
             if not self._idle:
                 return found

@@ -1,16 +1,16 @@
 """
 The claim on PostgreSQL where open streams have fairness keys: one statement that looks, shares out and takes.
 
-It goes by numbers, not by the ids that were seen: claims at the same moment step over each other's rows, and come
-back full. Where streams with work have limits, they are counted here instead, in one transaction, between a look
-and a take.
+It goes by numbers of jobs, not by the ids that were seen: claims at the same moment skip each other's rows, and come
+back full. Where streams with work have limits, Python counts these instead, in one transaction, between a look and a
+take.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
@@ -18,24 +18,33 @@ from uuid import UUID
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.fairness import Rank
-from ratchet.stores.sql.claiming.claim_order import Branch, owners
-from ratchet.stores.sql.claiming.gates import OPEN_STREAM, Place, choose_gated, stream_params
-from ratchet.stores.sql.claims import BODY_COLUMNS, CLAIM_COLUMNS
+from ratchet.stores.levels import Level
+from ratchet.stores.sql.claiming.gates import OPEN_STREAM, LevelKey, choose_gated, owners, stream_params
+from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql.many_streams import STREAMS, Census
-from ratchet.stores.sql.dialects.postgresql.parts import BODIES, SEEN, TAKE_LOCKED, in_place_of
+from ratchet.stores.sql.dialects.postgresql.many_streams import FEW, STREAMS, ManyStreams
 from ratchet.stores.sql.dialects.postgresql.scan_start import (
-    FLOORED,
+    BEGINNING,
     LOWEST,
-    MOST_BRANCHES,
-    Floor,
-    Floors,
-    floor_at,
-    floor_id,
+    MOST_LEVELS,
+    SEEN,
+    START_INDEX,
+    ScanStart,
+    ScanStarts,
+    in_place_of,
+    start_at,
+    start_id,
     with_empty,
 )
 
-# Never a join with the queue: whatever the statistics say, it is a look into the claim index with a LIMIT.
+#: Takes what `locked` has. By an array: a join there invites a scan and a hash of the whole queue.
+TAKE_LOCKED = """UPDATE scheduler_job_queue q
+           SET status = 'RUNNING', picked_by = :node_id, picked_at = :now, claim_id = :claim_id, held_claim_id = NULL
+         WHERE q.job_id = ANY (ARRAY(SELECT job_id FROM locked))"""
+
+BODIES = "LEFT JOIN LATERAL (SELECT * FROM scheduler_job j WHERE j.job_id = q.job_id LIMIT 1) j ON true"
+
+# Never a join with the queue: a look into the claim index with a LIMIT, whatever the statistics say.
 _DUE = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
                 WHERE q.stream_id = b.stream_id AND q.priority = b.priority AND q.status = 'PENDING'
@@ -45,25 +54,27 @@ _GATED = f"""COALESCE(s.resource, s.limit_key, s.breaker) IS NOT NULL AND EXISTS
                    SELECT 1 FROM scheduler_resource_limit l
                     WHERE l.resource IN (s.resource, s.limit_key, '{BREAKER_GATE}' || s.breaker))"""
 
-# 1. `heads`: the first job of every branch. 2. `live`: who has work, in the order of their turns. 3. `asked`: an even share
-# of each party; `even`: how much of it each branch gives, for which only parties with several are looked at (`peek`).
-# 4. `first`: lock so much. 5. Where that is not enough: of those who gave all they were asked for, what they can give
-# instead (`deep`), the rounds (`chosen`), and how much of each branch that makes (`further`); lock that (`second`). Even
-# shares are the beginning of the rounds, so it is what they gave and more. It counts in place of what they gave: where
-# another claim gave up its locks in between, both together may be too much. 6. `claimed`: in claim order; the turns come
-# in a row of their own, and are taken in Python, where it costs less than to sort whole rows once more.
-# After the jobs, which have no epoch: below zero, the turns; where the next claim begins to look (`Floor`), for the
-# branches that have jobs and the lowest of each stream; without a time, the places with due jobs, where limits have
-# to be counted first; without a stream, that no open stream has a key.
+# In the text a level is called a branch, and where its look starts a floor.
+# 1. `heads`: the first job of every level. 2. `live`: the levels with work, and the order of their parties' turns.
+# 3. `asked`: an even share for each party; `even`: how much of it each level gives, for which only parties with several
+# levels are looked at (`peek`). 4. `first`: lock so much. 5. If that is not enough: what the parties that gave all they
+# were asked for can give instead (`deep`), the rounds (`chosen`), and how much of each level that makes (`further`); lock
+# that (`second`). The rounds begin with the even shares, so `second` is what these parties gave and more. It counts
+# instead of what they gave: if another claim gave up its locks in between, both together may be too much. 6. `claimed`:
+# in claim order. The turns come in a row of their own, and Python puts the jobs into them, which costs less than to sort
+# whole rows once more.
+# The jobs, which have no epoch, are followed by: below zero, the turns; where the next claim starts to look (`ScanStart`),
+# for the levels that have jobs and the lowest of each stream; without a time, the levels with due jobs, where limits have
+# to be counted first; without a stream, the message that no open stream has a key.
 _CLAIM = f"""
     WITH opened AS MATERIALIZED (
         SELECT s.stream_id, s.epoch, COALESCE(s.fairness_key, '') COLLATE "C" AS party, {_GATED} AS gated,
-               {FLOORED} AS place
+               {START_INDEX} AS place
           FROM <streams>
          WHERE {OPEN_STREAM}
     ), ready AS MATERIALIZED (
-        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, {floor_at("o.place", "p.priority")} AS floor_at,
-               {floor_id("o.place", "p.priority")} AS floor_id
+        SELECT o.stream_id, p.priority, o.epoch, o.party, o.gated, {start_at("o.place", "p.priority")} AS floor_at,
+               {start_id("o.place", "p.priority")} AS floor_id
           FROM opened o CROSS JOIN (VALUES (4), (3), (2), (1), (0)) p (priority)
          WHERE EXISTS (SELECT 1 FROM opened WHERE party <> '')
     ), heads AS MATERIALIZED (
@@ -143,19 +154,19 @@ _CLAIM = f"""
     SELECT <turns>, -1 FROM (SELECT stream_id, turn FROM even UNION ALL SELECT stream_id, turn FROM further) t
      UNION ALL
     SELECT <seen>, h.epoch FROM heads h
-     WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_BRANCHES}
+     WHERE :tell AND (h.job_id IS NOT NULL OR h.priority = {LOWEST}) AND (SELECT count(*) FROM ready) <= {MOST_LEVELS}
      UNION ALL
-    SELECT <places>, h.epoch FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
+    SELECT <levels>, h.epoch FROM heads h WHERE h.job_id IS NOT NULL AND (SELECT counted FROM size)
      UNION ALL
     SELECT <nobody>, 0 WHERE NOT EXISTS (SELECT 1 FROM opened WHERE party <> '')
 """
-# One row and one text: as many rows as there are streams would cost here as much as so many jobs.
+# One row with one text: a row for each stream would cost as much as a job.
 _TURNS = {
     "stream_id": "0",
-    "priority": "CAST(NULL AS int)",  # the type that the others have: else all rows are made twice
+    "priority": "CAST(NULL AS int)",  # the type that the others have; else all rows are converted
     "job_type": "CAST(string_agg(concat_ws(' ', t.stream_id, t.turn), ' ') AS varchar)",
 }
-_PLACES = {"stream_id": "h.stream_id", "priority": "h.priority"}
+_LEVELS = {"stream_id": "h.stream_id", "priority": "h.priority"}
 
 # a whole number of microseconds, so that the division is exact
 _EFFECTIVE = {
@@ -185,16 +196,16 @@ _TAKE = f"""
 """
 
 
-def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
-    columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}" if bodies else CLAIM_COLUMNS
+def _composed(text: str, *, boosted: bool) -> str:
+    columns = f"{CLAIM_COLUMNS}, {BODY_COLUMNS}"
     parts = {
         "<effective b h>": _EFFECTIVE[boosted].format(priority="b", job="h"),
         "<effective q q>": _EFFECTIVE[boosted].format(priority="q", job="q"),
         "<columns>": columns,
-        "<bodies>": BODIES if bodies else "",
+        "<bodies>": BODIES,
         "<turns>": in_place_of(columns, _TURNS),
         "<seen>": in_place_of(columns, SEEN),
-        "<places>": in_place_of(columns, _PLACES),
+        "<levels>": in_place_of(columns, _LEVELS),
         "<nobody>": in_place_of(columns, {}),
     }
     for mark, part in parts.items():
@@ -202,55 +213,51 @@ def _composed(text: str, *, boosted: bool, bodies: bool) -> str:
     return text
 
 
-#: By whether waiting raises priorities, and whether bodies are read; and by whether streams are many (`postgresql_census`).
+#: By whether there are many streams (`many_streams`), and whether waiting raises priorities.
 CLAIMS = {
     many: {
-        (boosted, bodies): _composed(_CLAIM.replace("<streams>", streams), boosted=boosted, bodies=bodies)
-        for boosted in (True, False)
-        for bodies in (True, False)
+        boosted: _composed(_CLAIM.replace("<streams>", streams), boosted=boosted) for boosted in (True, False)
     }
     for many, streams in STREAMS.items()
 }
 CLAIM = CLAIMS[False]
-TAKE = {bodies: _composed(_TAKE, boosted=False, bodies=bodies) for bodies in (True, False)}
-
-_BEFORE_ALL = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
-_TURN, _TIME = 0, 5  # the places of the type and of the due time among CLAIM_COLUMNS, after the first three
+TAKE = _composed(_TAKE, boosted=False)
 
 
-class PostgresqlTurns:
-    """Claims of keys that take turns; remembers for which requests there are such keys."""
+_TURN, _TIME = 0, 5  # the indexes of the type and of the due time among CLAIM_COLUMNS, after the first three
 
-    def __init__(self, census: Census, floors: Floors) -> None:
-        self._census = census
-        self._expected: set[Any] = set()
-        self._floors = floors
+
+class PostgresqlFairness:
+    """Claims where keys take turns; remembers for which requests there are such keys."""
+
+    def __init__(self, streams: ManyStreams, starts: ScanStarts) -> None:
+        self.expected: set[Any] = set()
+        self._streams = streams
+        self._starts = starts
 
     def expect(self, request: ClaimRequest) -> None:
         """Some open streams of such requests have keys: from now on they are claimed here."""
-        self._expected.add(_kind(request))
+        self.expected.add(_kind(request))
 
-    def claim(
-        self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool
-    ) -> list[Row] | None:
+    def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row] | None:
         """The claimed jobs, in turns; None: no open stream has a key, as far as is known."""
         kind = _kind(request)
-        if kind not in self._expected:
+        if kind not in self.expected:
             return None
-        begun, start = self._floors.monotonic(), self._floors.of(request)
-        tell = self._floors.wants(request, start)
-        sql = CLAIMS[self._census.found_many][bool(request.boost_interval), bodies]
-        params = {**claim_params(request, now), **self._floors.params(start), "tell": tell}
+        begun, start = self._starts.monotonic(), self._starts.of(request)
+        tell = self._starts.wants(request, start)
+        sql = CLAIMS[self._streams.are_many][bool(request.boost_interval)]
+        params = {**claim_params(request, now), **self._starts.params(start), "tell": tell}
         answer = database.autocommit(sql, params)
         if answer is None:
             answer = database.run(lambda session: session.rows(sql, params), claiming=True)
         rows = [row for row in answer if row[-1] is None]
-        seen: list[Floor] = []
-        due: set[Place] = set()
+        seen: list[ScanStart] = []
+        due: set[LevelKey] = set()
         turn_of: dict[int, int] = {}
         for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
             if stream_id is None:
-                self._expected.discard(kind)
+                self.expected.discard(kind)
                 return None
             if epoch < 0:
                 turn_of = _turns(row[_TURN])
@@ -259,13 +266,12 @@ class PostgresqlTurns:
             else:
                 seen.append((stream_id, priority, epoch, row[_TIME], job_id))
         if tell:
-            self._census.met(len({floor[0] for floor in seen}))
-            self._floors.learn(request, with_empty(seen), swept_since=None if start else begun)
+            if len({one[0] for one in seen}) not in FEW:
+                self._streams.in_doubt = True
+            self._starts.learn(request, with_empty(seen), swept_since=None if start else begun)
         if not due:
             return _in_turns(rows, turn_of)
-        return database.run(
-            lambda session: _counted(session, request, now, due, bodies=bodies), claiming=True
-        )
+        return database.run(lambda session: _counted(session, request, now, due), claiming=True)
 
 
 def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
@@ -287,7 +293,7 @@ def _turns(told: str | None) -> dict[int, int]:
 
 
 def _in_turns(rows: Sequence[Row], turn_of: Mapping[int, int]) -> list[Row]:
-    """Rows in claim order, put into rounds of those who take turns; `take_turns` for lines that are all there."""
+    """Rows in claim order, put into the rounds of their parties: `take_turns`, where all jobs are known."""
     lines: dict[int, list[Row]] = {turn: [] for turn in sorted(turn_of.values())}
     for row in rows:
         lines[turn_of[row[1]]].append(row)
@@ -298,47 +304,45 @@ def _kind(request: ClaimRequest) -> Any:
     return request.lane, request.suspects, request.queues, request.parked_targets
 
 
-def _counted(
-    session: Session, request: ClaimRequest, now: datetime, due: set[Place], *, bodies: bool
-) -> list[Row]:
-    """The claim where limits have to be counted: look, count, share out here, take."""
+def _counted(session: Session, request: ClaimRequest, now: datetime, due: set[LevelKey]) -> list[Row]:
+    """The claim where limits have to be counted: look, count, share out, take."""
 
-    def read(wanted: Sequence[tuple[Branch, int]]) -> None:
+    def read(wanted: Sequence[tuple[Level, int]]) -> None:
         _read(session, wanted, request, now)
 
     choice = choose_gated(session, request, now, read, due)
     if not choice.ranks:
         return []
-    owner = owners(choice.branches)
+    owner = owners(choice.levels)
     shares = Counter((owner[rank[2]].stream_id, owner[rank[2]].priority) for rank in choice.ranks)
     params = {
         "now": now,
         "node_id": request.node_id,
         "claim_id": request.claim_id,
-        "c": [(*place, jobs) for place, jobs in sorted(shares.items())],
+        "c": [(*key, jobs) for key, jobs in sorted(shares.items())],
     }
-    rows = session.rows(TAKE[bodies], params)
+    rows = session.rows(TAKE, params)
     rows.sort(key=lambda row: _rank(request, now, row[2], row[8], row[0]))
     return choice.permitted(session, request, choice.in_turns(request, rows), now)
 
 
 def _read(
-    session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+    session: Session, wanted: Sequence[tuple[Level, int]], request: ClaimRequest, now: datetime
 ) -> None:
-    """Read on in each branch, after the last job that was read."""
-    asked = {(branch.stream_id, branch.priority): (branch, count) for branch, count in wanted}
+    """Read on in each level, after the last job that was read."""
+    asked = {(level.stream_id, level.priority): (level, count) for level, count in wanted}
     if not asked:
         return
     after = [
-        (*place, *(branch.ranks[-1][1:] if branch.ranks else _BEFORE_ALL), count)
-        for place, (branch, count) in asked.items()
+        (*key, *(level.ranks[-1][1:] if level.ranks else BEGINNING), count)
+        for key, (level, count) in asked.items()
     ]
-    before = {place: len(branch.ranks) for place, (branch, _) in asked.items()}
+    before = {key: len(level.ranks) for key, (level, _) in asked.items()}
     for stream_id, priority, due_at, job_id in session.rows(FIND_MORE, {"b": after, "now": now}):
         asked[stream_id, priority][0].ranks.append(_rank(request, now, priority, due_at, job_id))
-    for place, (branch, count) in asked.items():
-        branch.ranks.sort()  # no order is promised for the whole of a join
-        branch.ended = len(branch.ranks) - before[place] < count
+    for key, (level, count) in asked.items():
+        level.ranks.sort()  # a join as a whole has no promised order
+        level.ended = len(level.ranks) - before[key] < count
 
 
 def _rank(request: ClaimRequest, now: datetime, priority: int, due_at: datetime, job_id: UUID) -> Rank:

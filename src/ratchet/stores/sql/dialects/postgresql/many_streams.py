@@ -1,10 +1,10 @@
 """
-Whether a claim on PostgreSQL looks into every stream, or goes by the claim index to those with waiting jobs.
+Whether a claim on PostgreSQL looks into every stream, or walks the claim index to those with waiting jobs.
 
-A few streams are looked into one by one, each where the last claim left off (`postgresql_floors`): nothing is read
-over. A store with a key for each customer has thousands, most of them without jobs, and every claim would look at
-all of them for ever. There the claim walks the claim index instead, from each stream to the next. It is another
-statement, not a part of the usual one: to carry it along unused took a fifth of a small claim.
+A few streams are looked into one by one, each where the last claim left off (`scan_start`), so that nothing is read
+twice. A store with a key for each customer has thousands, most of them without jobs, and every claim would look into
+all of them. There the claim walks the claim index instead, from each stream to the next. That is another statement,
+not a part of the usual one, because a small claim became a fifth slower with the unused part in it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ratchet.stores.sql.claims import FIRST_DUE, find_heads
+from ratchet.stores.sql.claiming.plan import FIRST_DUE, find_heads
 from ratchet.stores.sql.database import Database
-from ratchet.stores.sql.dialects.postgresql.scan_start import FLOORED, floor_at, floor_id
+from ratchet.stores.sql.dialects.postgresql.scan_start import START_INDEX, start_at, start_id
 
-#: So many streams are looked into one by one.
+#: Up to so many streams are looked into one by one.
 FEW_STREAMS = 100
 
-#: Seconds after which streams are counted again: where they were many, and where claims met none or many.
+#: The numbers of open streams with which a claim is sure that there are few. None may mean: too many to tell of.
+FEW = range(1, FEW_STREAMS + 1)
+
+#: Seconds after which streams are counted again: where they were many, and where a claim was in doubt.
 MANY_LAST, FEW_LAST = 60.0, 10.0
 
 COUNT_STREAMS = f"SELECT count(*) AS streams FROM (SELECT 1 FROM scheduler_stream LIMIT {FEW_STREAMS + 1}) n"
 
-# From each place with waiting jobs to the next in the claim index. Never a join that a plan could turn into a scan.
+# From each level with waiting jobs to the next in the claim index. Never a join: a plan could turn it into a scan.
 _WALK = """WITH RECURSIVE busy (stream_id, priority) AS (
                 (SELECT q.stream_id, q.priority FROM scheduler_job_queue q
                   WHERE q.status = 'PENDING' ORDER BY q.stream_id, q.priority LIMIT 1)
@@ -43,31 +46,31 @@ STREAMS = {
     True: f"""({_WALK}
                 SELECT stream_id, array_agg(priority) AS priorities FROM busy GROUP BY stream_id) w {_ROW.format("w")}""",
 }
-#: The priorities of such a stream that are looked at: a column to carry along, and a FROM item.
+#: The priorities of such a stream that are looked at: a column to select, and a FROM item.
 _PRIORITIES = {
     False: ("", "(VALUES (4), (3), (2), (1), (0))"),
     True: ("w.priorities, ", "LATERAL unnest(o.priorities)"),
 }
-_PLACES = {
+_LEVELS = {
     False: "scheduler_stream s CROSS JOIN {priorities}",
     True: f"({_WALK} SELECT stream_id, priority AS column1 FROM busy) p {_ROW.format('p')}",
 }
-_FLOOR = f"({floor_at('f.place', 'p.column1')}, {floor_id('f.place', 'p.column1')})"
-#: The look for the heads of all places, by the same. Of fifty keys with jobs of one priority, four in five branches are
-#: empty: they are left out.
+_START = f"({start_at('f.place', 'p.column1')}, {start_id('f.place', 'p.column1')})"
+#: The look for the first job of every level, by the same. Empty levels are left out: where fifty keys have jobs of one
+#: priority, these are four in five.
 HEADS = {
     many: "SELECT * FROM ({} OFFSET 0) h WHERE h.scheduled_time IS NOT NULL".format(
         find_heads(
-            f"{places} CROSS JOIN LATERAL (SELECT {FLOORED} AS place OFFSET 0) f",
-            FIRST_DUE.replace("<bound>", f"AND (q.scheduled_time, q.job_id) >= {_FLOOR}"),
+            f"{levels} CROSS JOIN LATERAL (SELECT {START_INDEX} AS place OFFSET 0) f",
+            FIRST_DUE.replace("<bound>", f"AND (q.scheduled_time, q.job_id) >= {_START}"),
         )
     )
-    for many, places in _PLACES.items()
+    for many, levels in _LEVELS.items()
 }
 
 
 def among(claim: str, *, many: bool) -> str:
-    """The claim among a few streams, or among many."""
+    """The text of a claim among few streams, or among many."""
     column, priorities = _PRIORITIES[many]
     parts = {"<streams>": STREAMS[many], "<priorities of>": column, "<priorities>": priorities}
     for mark, part in parts.items():
@@ -75,24 +78,19 @@ def among(claim: str, *, many: bool) -> str:
     return claim
 
 
-class Census:
-    """Knows whether there are many streams; counts them only when claims have met so many, or none at all."""
+class ManyStreams:
+    """Knows whether there are many streams; counts them only where there were many, or a claim was in doubt."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.found_many = False
+        self.are_many = False
+        self.in_doubt = False  # a claim has met none, or more than a few
         self._monotonic = monotonic
-        self._in_doubt = False
         self._count_at = float("-inf")
 
-    def met(self, streams: int) -> None:
-        """So many open streams a claim has met; none: perhaps too many to tell of."""
-        if not 0 < streams <= FEW_STREAMS:
-            self._in_doubt = True
-
-    def take(self, database: Database) -> None:
+    def count(self, database: Database) -> None:
         """Count, if there is a reason and the last time was not a moment ago."""
-        if (self._in_doubt or self.found_many) and self._monotonic() >= self._count_at:
+        if (self.in_doubt or self.are_many) and self._monotonic() >= self._count_at:
             found = database.read(lambda session: session.value(COUNT_STREAMS))
-            self.found_many = found > FEW_STREAMS
-            self._in_doubt = False
-            self._count_at = self._monotonic() + (MANY_LAST if self.found_many else FEW_LAST)
+            self.are_many = found > FEW_STREAMS
+            self.in_doubt = False
+            self._count_at = self._monotonic() + (MANY_LAST if self.are_many else FEW_LAST)

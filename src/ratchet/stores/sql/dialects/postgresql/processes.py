@@ -1,4 +1,4 @@
-"""The connections of a process as the PostgreSQL server knows them, also when the process is dead."""
+"""Names the connections of a process, and ends the transactions that a dead one has left open."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ratchet.stores.sql")
 
-# The backend ends some time after it was told to.
-_PATIENCE = 2.0  # seconds
+# A server process ends some time after it was told to.
+_LONGEST_WAIT = 2.0  # seconds
 _PAUSE = 0.02
 
-# One's own role is enough for that. What is not idle has a statement at work, which has its own timeout.
+# A role may end its own sessions. One that is not idle is running a statement, which has its own timeout.
 END_TRANSACTIONS = """
     SELECT pg_terminate_backend(a.pid) AS is_told
       FROM pg_stat_activity a
@@ -34,7 +34,7 @@ def connection_name(process: str | None = None) -> str:
 
 def end_transactions(dialect: Dialect, process: str) -> bool:
     """As `Dialect.end_transactions` has it."""
-    found, until = False, time.monotonic() + _PATIENCE
+    found, until = False, time.monotonic() + _LONGEST_WAIT
     try:
         while time.monotonic() < until:
             with dialect.reading() as session:

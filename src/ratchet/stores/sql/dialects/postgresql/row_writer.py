@@ -15,7 +15,7 @@ from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import Sent
 from ratchet.stores.sql.database import Database, Session
-from ratchet.stores.sql.dialects.postgresql.autocommit import LoneStatements
+from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit
 from ratchet.stores.sql.errors import ConstraintViolated
 from ratchet.stores.sql.rows.specs import (
     HOT_COLUMNS,
@@ -54,7 +54,7 @@ _BOTH_ROWS = """
 class PostgresqlRowWriter(RowWriter):
     """Sends one plain job as one prepared statement, which is the whole transaction; copies many."""
 
-    def __init__(self, statements: LoneStatements) -> None:
+    def __init__(self, statements: Autocommit) -> None:
         self._statements = statements
 
     def insert_one(self, database: Database, values: dict[str, object]) -> bool:

@@ -1,19 +1,21 @@
 """
 Where a claim on PostgreSQL starts to look.
 
-Entries of finished jobs stay at the left edge of the claim index until a vacuum may remove them, and none
-may while another session holds an old snapshot: a claim from the edge then reads over every job that was
-ever claimed since. So a store remembers, for each (stream, priority), the first waiting job that its last
-claim *saw*, and begins the next claim there. Three things keep that from hiding a job:
+Entries of finished jobs stay at the beginning of the claim index until a vacuum removes them, and no vacuum may while
+another session holds an old snapshot. A claim from the beginning then reads over every job that was claimed since.
+So a store remembers, for each level (stream and priority), the first waiting job that its last claim *saw*, and
+starts the next claim there. Three things keep that from hiding a job:
 
 * **The epoch.** Whatever puts a job before what others may have seen (rescue, hand-back, resume, a retry by
-  hand, a due time in the past) raises its stream's epoch in the same transaction. A floor counts only while
-  the epoch is the one that was read together with it, in the same snapshot.
-* **The margin.** A new job that is due now does not raise the epoch, for all submissions would wait for one
-  row. It may become visible a little after its due time; so no floor is later than two seconds ago.
-* **The sweep.** What still comes below a floor (a caller's transaction that was open for longer, a wrong
-  clock) is found by a claim or a look from the edge, which is made as often as it costs no more than a fiftieth of
-  the time: ten times a second where there is nothing to read over, every 25 seconds where it takes half of one.
+  hand, a due time in the past) raises its stream's epoch in the same transaction. A remembered start counts only
+  while the epoch is the one that was read together with it, in the same snapshot.
+* **The margin.** A new job that is due now does not raise the epoch, for then all submissions would wait for one
+  row. It may become visible a little after its due time; so no start is later than two seconds ago.
+* **The sweep.** What still arrives before a start (from a caller's transaction that was open for longer, or with a
+  wrong clock) is found by a sweep: a claim or a look from the beginning. Sweeps take at most a fiftieth of the time:
+  ten a second where there is nothing to read over, one every 25 seconds where it takes half a second.
+
+In the SQL texts a start is called a *floor*.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.status import Lane
-from ratchet.stores.sql.claiming.claim_order import PRIORITIES
-from ratchet.stores.sql.dialects.postgresql.arrays import binary_array
+from ratchet.stores.levels import PRIORITIES
+from ratchet.stores.sql.dialects.postgresql.values import binary_array
 
 #: How long after its due time a new job may become visible without raising an epoch.
 MARGIN = "interval '2 seconds'"
@@ -37,153 +39,175 @@ SWEEPING = 0.02
 #: Before every id.
 NO_ID = "'00000000-0000-0000-0000-000000000000'"
 
-#: So many branches are told of; more cost more than they save.
-MOST_BRANCHES = 2_500
+#: A claim tells what it saw of at most so many levels; more cost more than they save.
+MOST_LEVELS = 2_500
 
-#: What was told of more than a few branches is good enough for so many seconds: to read over what was claimed since
-#: costs less than to tell of every branch again.
+#: What was told of more than a few levels is used for so many seconds: to read over what was claimed meanwhile costs
+#: less than to tell of every level again.
 FEW, TELLING = 25, 0.2
 
-#: The priority of which every stream is told.
+#: The priority of the level that is told of every stream, even where it is empty.
 LOWEST = min(PRIORITIES)
 
 #: The stream, the priority, the stream's epoch, and the first job that may be waiting: due time and id.
-Floor = tuple[int, int, int, datetime, UUID]
+ScanStart = tuple[int, int, int, datetime, UUID]
 
 #: What a claim is for: a lane, and suspects or others.
-Kind = tuple[Lane, bool]
+Purpose = tuple[Lane, bool]
 
-#: The beginning of every branch.
-EDGE = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
+#: The beginning of every level.
+BEGINNING = (datetime.min.replace(tzinfo=UTC), UUID(int=0))
 
 _STREAMS = "CAST(:floor_stream_id AS bigint[])"
 _FOUND = f"width_bucket(CAST(s.stream_id AS bigint), {_STREAMS})"
 
-#: Where the branches of stream *s* are in the arrays of `floor_params`; NULL: not there, or with another epoch. A search
-#: in a sorted array, not a join: nothing for the planner to choose, and a third of its time.
-FLOORED = f"""CASE WHEN ({_STREAMS})[{_FOUND}] = s.stream_id AND (CAST(:floor_epoch AS bigint[]))[{_FOUND}] = s.epoch
+#: Where the levels of stream *s* are in the arrays of `start_params`; NULL: not there, or with another epoch. A search
+#: in a sorted array, not a join: the planner has nothing to choose, and it takes a third of the time.
+START_INDEX = f"""CASE WHEN ({_STREAMS})[{_FOUND}] = s.stream_id AND (CAST(:floor_epoch AS bigint[]))[{_FOUND}] = s.epoch
                     THEN {len(PRIORITIES)} * {_FOUND} - {len(PRIORITIES) - 1} END"""
 
 
-def floor_at(floored: str, priority: str) -> str:
-    """The due time at which a branch begins."""
-    return f"COALESCE((CAST(:floor_at AS timestamptz[]))[{floored} + {priority}], '-infinity')"
+def start_at(index: str, priority: str) -> str:
+    """The due time at which the look into a level starts."""
+    return f"COALESCE((CAST(:floor_at AS timestamptz[]))[{index} + {priority}], '-infinity')"
 
 
-def floor_id(floored: str, priority: str) -> str:
-    """The id at which it begins."""
-    return f"COALESCE((CAST(:floor_id AS uuid[]))[{floored} + {priority}], {NO_ID})"
+def start_id(index: str, priority: str) -> str:
+    """The id at which it starts."""
+    return f"COALESCE((CAST(:floor_id AS uuid[]))[{index} + {priority}], {NO_ID})"
 
 
-def floor_params(floors: Sequence[Floor]) -> dict[str, object]:
+# --- what a claim tells -------------------------------------------------------------------------
+
+#: Jobs may still arrive that are due after this moment, so no start is later.
+HORIZON = f"LEAST(CAST(:now AS timestamptz), statement_timestamp()) - {MARGIN}"
+
+#: What a claim tells of each level in `heads`: a `ScanStart`, in the columns of a job.
+SEEN = {
+    "job_id": f"CASE WHEN h.scheduled_time < {HORIZON} THEN h.job_id ELSE {NO_ID} END",
+    "stream_id": "h.stream_id",
+    "priority": "h.priority",
+    "scheduled_time": f"LEAST(h.scheduled_time, {HORIZON})",
+}
+
+
+def in_place_of(columns: str, values: Mapping[str, str]) -> str:
+    """These values in the places of the columns of the same name, NULL in the others."""
+    return ", ".join(values.get(column.split(".")[1].strip(), "NULL") for column in columns.split(","))
+
+
+# --- what a store remembers ---------------------------------------------------------------------
+
+
+def start_params(starts: Sequence[ScanStart]) -> dict[str, object]:
     """
-    The binds of FLOORED, `floor_at` and `floor_id`: the streams in order, and all branches of each, by priority.
+    The binds of START_INDEX, `start_at` and `start_id`: the streams in order, and all levels of each, by priority.
 
     Arrays, not a row set: the text stays the same, and with it the prepared plan.
     """
-    known = {floor[:2]: floor for floor in floors}
-    epochs = {floor[0]: floor[2] for floor in floors}
+    known = {start[:2]: start for start in starts}
+    epochs = {start[0]: start[2] for start in starts}
     streams = sorted(epochs)
-    starts = [
-        known[stream, priority][3:] if (stream, priority) in known else EDGE
+    begins = [
+        known[stream, priority][3:] if (stream, priority) in known else BEGINNING
         for stream in streams
         for priority in sorted(PRIORITIES)
     ]
     return {
         "floor_stream_id": binary_array(streams, "int"),
         "floor_epoch": binary_array([epochs[stream] for stream in streams], "int"),
-        "floor_at": binary_array([at for at, _ in starts], "time"),
-        "floor_id": binary_array([job_id for _, job_id in starts], "uuid"),
+        "floor_at": binary_array([at for at, _ in begins], "time"),
+        "floor_id": binary_array([job_id for _, job_id in begins], "uuid"),
     }
 
 
-def with_empty(seen: Sequence[Floor]) -> list[Floor]:
+def with_empty(seen: Sequence[ScanStart]) -> list[ScanStart]:
     """
-    What was told of some streams, and that their other branches are empty.
+    What was told of some streams, and that their other levels are empty.
 
-    Of a stream all branches are told that have a job, and the lowest one, which says how late a floor may be.
+    Of a stream a claim tells every level that has a job, and the lowest one, which says how late a start may be.
     """
-    latest = max((floor[3] for floor in seen), default=EDGE[0])
+    latest = max((start[3] for start in seen), default=BEGINNING[0])
     found = {
-        (stream, priority): (stream, priority, epoch, latest, EDGE[1])
+        (stream, priority): (stream, priority, epoch, latest, BEGINNING[1])
         for stream, _, epoch, *_ in seen
         for priority in PRIORITIES
     }
-    found.update((floor[:2], floor) for floor in seen)
+    found.update((start[:2], start) for start in seen)
     return list(found.values())
 
 
-class Floors:
-    """What the claims of one store have seen, by lane. Safe for many threads: each entry is replaced as a whole."""
+class ScanStarts:
+    """What the claims of one store have seen, by purpose. Safe for many threads: each entry is replaced as a whole."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.monotonic = monotonic
-        self._known: dict[Kind, Sequence[Floor]] = {}
-        self._sweep_at: dict[Kind, float] = {}
-        self._learned_at: dict[Kind, float] = {}
-        self._encoded: tuple[Sequence[Floor], dict[str, object]] = ((), floor_params(()))
+        self._known: dict[Purpose, Sequence[ScanStart]] = {}
+        self._sweep_at: dict[Purpose, float] = {}
+        self._learned_at: dict[Purpose, float] = {}
+        self._encoded: tuple[Sequence[ScanStart], dict[str, object]] = ((), start_params(()))
 
-    def params(self, start: Sequence[Floor]) -> dict[str, object]:
-        """The binds of `floor_params`, encoded once for all claims that start there."""
+    def params(self, start: Sequence[ScanStart]) -> dict[str, object]:
+        """`start_params`, encoded once for all claims that start there."""
         encoded = self._encoded
         if encoded[0] is not start:
-            self._encoded = encoded = (start, floor_params(start))
+            self._encoded = encoded = (start, start_params(start))
         return encoded[1]
 
-    def wants(self, request: ClaimRequest, start: Sequence[Floor]) -> bool:
+    def wants(self, request: ClaimRequest, start: Sequence[ScanStart]) -> bool:
         """True where a claim from *start* is to tell what it sees."""
-        learned_at = self._learned_at.get(_kind(request), float("-inf"))
+        learned_at = self._learned_at.get(_purpose(request), float("-inf"))
         return len(start) <= FEW or self.monotonic() - learned_at >= TELLING
 
-    def known(self, request: ClaimRequest) -> Sequence[Floor]:
-        """What the last claim of this kind saw."""
-        return self._known.get(_kind(request), ())
+    def known(self, request: ClaimRequest) -> Sequence[ScanStart]:
+        """What the last claim for this purpose saw."""
+        return self._known.get(_purpose(request), ())
 
-    def of_look(self, requests: Sequence[ClaimRequest]) -> tuple[list[Floor], list[Kind]]:
+    def of_look(self, requests: Sequence[ClaimRequest]) -> tuple[list[ScanStart], list[Purpose]]:
         """
-        Where a look for all of *requests* together is to start, and for which kinds that is the edge.
+        Where a look for all of *requests* together starts, and for which purposes that is the beginning.
 
-        It meets suspects and others of every lane as soon as one request is for suspects and one is not; those that
-        nobody asked for are not read from the edge.
+        As soon as one request is for suspects and one is not, the look meets suspects and others of every lane; those
+        that nobody asked for are not read from the beginning.
         """
-        starts = {_kind(request): self.of(request) for request in requests}
-        met = {(lane, suspects) for lane, _ in starts for _, suspects in starts}
-        floors = [floor for kind in met for floor in starts.get(kind, self._known.get(kind, ()))]
-        return floors, [kind for kind, start in starts.items() if not start]
+        found = {_purpose(request): self.of(request) for request in requests}
+        met = {(lane, suspects) for lane, _ in found for _, suspects in found}
+        starts = [start for one in met for start in found.get(one, self._known.get(one, ()))]
+        return starts, [one for one, known in found.items() if not known]
 
-    def of(self, request: ClaimRequest) -> Sequence[Floor]:
-        """Where a claim is to start; nothing: at the edge, because a sweep is due."""
-        kind = _kind(request)
-        if self.monotonic() >= self._sweep_at.get(kind, float("-inf")):
+    def of(self, request: ClaimRequest) -> Sequence[ScanStart]:
+        """Where a claim starts; empty: at the beginning, because a sweep is due."""
+        purpose = _purpose(request)
+        if self.monotonic() >= self._sweep_at.get(purpose, float("-inf")):
             return ()
-        return self._known.get(kind, ())
+        return self._known.get(purpose, ())
 
-    def learn(self, request: ClaimRequest, seen: Sequence[Floor], *, swept_since: float | None) -> None:
-        """Keep what a claim has seen; *swept_since*: it began then, at the edge."""
-        kind = _kind(request)
+    def learn(self, request: ClaimRequest, seen: Sequence[ScanStart], *, swept_since: float | None) -> None:
+        """Keep what a claim has seen; *swept_since*: when it began, if it was a sweep."""
+        purpose = _purpose(request)
         if swept_since is not None:
-            self._swept(kind, swept_since)
-        self._known[kind] = seen
-        self._learned_at[kind] = self.monotonic()
+            self._swept(purpose, swept_since)
+        self._known[purpose] = seen
+        self._learned_at[purpose] = self.monotonic()
 
     def looked(
-        self, from_edge: Sequence[Kind], heads: Mapping[tuple[int, int], datetime | None], *, since: float
+        self, swept: Sequence[Purpose], heads: Mapping[tuple[int, int], datetime | None], *, since: float
     ) -> None:
         """
-        A look that began at *since*, for some kinds at the edge, found these due times, by stream and priority.
+        A look that began at *since*, and was a sweep for the purposes *swept*, found these due times, by level.
 
-        Where one is below a floor, no floor counts any more: the next claim begins at the edge and sees what there is.
+        Where one is before a remembered start, all starts are forgotten: the next claim is a sweep and sees what there is.
         """
-        for kind in from_edge:
-            if any((heads.get(floor[:2]) or floor[3]) < floor[3] for floor in self._known.get(kind, ())):
-                self._known[kind] = ()
+        for purpose in swept:
+            if any((heads.get(start[:2]) or start[3]) < start[3] for start in self._known.get(purpose, ())):
+                self._known[purpose] = ()
             else:
-                self._swept(kind, since)
+                self._swept(purpose, since)
 
-    def _swept(self, kind: Kind, since: float) -> None:
+    def _swept(self, purpose: Purpose, since: float) -> None:
         now = self.monotonic()
-        self._sweep_at[kind] = now + (now - since) / SWEEPING
+        self._sweep_at[purpose] = now + (now - since) / SWEEPING
 
 
-def _kind(request: ClaimRequest) -> Kind:
+def _purpose(request: ClaimRequest) -> Purpose:
     return request.lane, request.suspects

@@ -1,28 +1,44 @@
-"""A transaction on PostgreSQL."""
+"""
+Transactions on PostgreSQL: how they begin and end, and what is sent in them.
+
+Whatever a transaction needs is set inside it (``SET LOCAL``), in the same round trip as its BEGIN: behind
+a pooler the next transaction may run on another server connection, and somebody else's on this one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import datetime
+from typing import Any
 
-from ratchet.stores.sql.columns import kind_in
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ratchet.model.clock import require_aware
+from ratchet.model.errors import CommitUnknown, Conflict, StoreError
+from ratchet.model.options import Options
+from ratchet.stores.sql.columns import Kind, kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
-from ratchet.stores.sql.dialects.postgresql.arrays import binary_array
-from ratchet.stores.sql.dialects.postgresql.copy import copy_stream
+from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit
+from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql.errors import meaning
-from ratchet.stores.sql.dialects.postgresql.row_sets import fold
 from ratchet.stores.sql.dialects.postgresql.values import (
     Encode,
     array,
     arrays,
+    binary_array,
+    copy_stream,
     encode_params,
+    plain,
     require_zones,
     times_of,
 )
+from ratchet.stores.sql.errors import ConnectionLost
 from ratchet.stores.sql.statement import Statement, decode
 
-if TYPE_CHECKING:
-    from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
+LOCK_WAIT = 5000  # milliseconds
 
 RAISE_EPOCHS = """
     UPDATE scheduler_stream
@@ -38,9 +54,9 @@ class PostgresqlSession(Session):
     """A transaction on a psycopg connection, or on SQLAlchemy's face of one."""
 
     def __init__(
-        self, dialect: PostgresqlDialect, connection: Any, cursor: Any, *, enlisted: bool = False
+        self, dialect: PostgresqlTransactions, connection: Any, cursor: Any, *, enlisted: bool = False
     ) -> None:
-        self.dialect: PostgresqlDialect = dialect
+        self.dialect: PostgresqlTransactions = dialect
         self.enlisted = enlisted
         self._connection = connection
         self._cursor = cursor
@@ -71,7 +87,7 @@ class PostgresqlSession(Session):
             if self.enlisted or not statement.rowsets:
                 self._cursor.execute(statement.text, encode_params(statement, params, self._encode))
             else:
-                self._cursor.execute(*fold(self.dialect, statement, params))
+                self._cursor.execute(*_compact(self.dialect, statement, params))
         except Exception as error:
             raise meaning(error, statement.text) from error
 
@@ -143,16 +159,16 @@ class PostgresqlSession(Session):
         return len(rows)
 
     def backdated(self, stream_ids: Iterable[int]) -> None:
-        # Not in a caller's transaction: until its end everybody else who puts a job back would wait for it. What
-        # it stores is found by the next sweep.
+        # Not in a caller's transaction: until it ends, everybody else who puts a job back would wait for it. The next
+        # sweep finds what it stores (`scan_start`).
         if not self.enlisted:
             self._backdated.update(stream_ids)
 
     def raise_epochs(self) -> None:
         """
-        Tell every claim that starts behind the edge to look there once more; right before the commit.
+        Make the next claims of these streams start at the beginning again (`scan_start`); right before the commit.
 
-        The last locks of the transaction, and in order: nobody who has one of them waits for anything else.
+        These are the last locks of the transaction, taken in order: nobody who holds one waits for anything else.
         """
         if self._backdated:
             self.execute(RAISE_EPOCHS, {"ids": sorted(self._backdated)})
@@ -165,3 +181,263 @@ class PostgresqlSession(Session):
         """Run what was to happen after the commit."""
         for action in self._actions:
             action()
+
+
+def run_plain(cursor: Any, text: str) -> None:
+    """Run one or more statements as they stand."""
+    try:
+        cursor.execute(text)
+    except Exception as error:
+        raise meaning(error, text) from error
+
+
+# --- beginning and end --------------------------------------------------------------------------
+
+
+class PostgresqlTransactions(Dialect):
+    """The part of the dialect that begins and ends transactions."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        super().__init__()
+        timeouts = {
+            "connect_timeout": options.connect_timeout.total_seconds(),
+            "statement_timeout": options.statement_timeout.total_seconds(),
+        }
+        self._connections = Connections(url, size=options.pool_size, **timeouts)
+        self._claimers = Connections(url, size=max(options.pool_size // 4, 2), **timeouts)
+        deadline = max(int(options.statement_timeout.total_seconds() * 1000), 1)
+        # JIT has been seen to take 20 of a claim's 23 ms.
+        local = (
+            f"SET LOCAL statement_timeout = {deadline}; SET LOCAL lock_timeout = {min(LOCK_WAIT, deadline)}; "
+            f"SET LOCAL jit = off"
+        )
+        # A writing transaction finds everything by an index. The statistics of a queue are always wrong, and a planner
+        # that believes them reads 100,000 rows to find 500. A bitmap scan would lock rows in the order of the table;
+        # an index scan locks them in the order of ids, as all our statements do.
+        plan = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
+        self._begin_write = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {local}; {plan}"
+        # A process that is stopped in the middle of one of our transactions must not hold its locks for that long.
+        self._begin_own = f"{self._begin_write}; SET LOCAL idle_in_transaction_session_timeout = {deadline}"
+        # The claim's plan follows from its shape, not from statistics or values: it is made once for each
+        # connection. To plan a claim takes longer than to claim twenty jobs.
+        generic = "SET LOCAL plan_cache_mode = force_generic_plan"
+        self._begin_claim = f"{self._begin_own}; {generic}"
+        self._begin_read = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {local}"
+        claim_settings = f"{local}; {plan}; {generic}".replace("LOCAL ", "")
+        self.autocommit: Autocommit = Autocommit(self, self._connections, self._claimers, claim_settings)
+
+    @contextmanager
+    def writing(self, *, for_user: bool = False, claiming: bool = False) -> Iterator[PostgresqlSession]:
+        # user code may think for as long as it likes between two statements
+        begin = self._begin_write if for_user else self._begin_claim if claiming else self._begin_own
+        with self._transaction(begin, for_user=for_user) as session:
+            try:
+                with _prepared(session.connection) if claiming else nullcontext():
+                    yield session
+                session.raise_epochs()
+            except BaseException as error:
+                self._rollback(session.connection)
+                if isinstance(error, psycopg.Error) and not for_user:
+                    raise meaning(error, "a statement of the driver") from error
+                raise
+            self._commit(session.connection)
+        session.committed()
+
+    @contextmanager
+    def reading(self) -> Iterator[PostgresqlSession]:
+        with self._transaction(self._begin_read) as session:
+            try:
+                yield session
+            finally:
+                self._rollback(session.connection)
+
+    @contextmanager
+    def _transaction(
+        self, begin: str, *, for_user: bool = False, endless: bool = False
+    ) -> Iterator[PostgresqlSession]:
+        connection = self._begun(begin, for_user=for_user)
+        if endless:
+            connection.answer_timeout = None
+        try:
+            yield PostgresqlSession(self, connection, connection.cursor())
+        except ConnectionLost:
+            connection.close()
+            self._connections.discard_idle()
+            raise
+        finally:
+            self._connections.give_back(connection, for_user=for_user)
+
+    def _begun(self, begin: str, *, for_user: bool) -> Connection:
+        """A connection in a new transaction; one that died while it was idle is replaced."""
+        connection = self._connections.take(for_user=for_user)
+        try:
+            self._begin(connection, begin)
+        except ConnectionLost:
+            connection.close()
+            self._connections.discard_idle()
+            self._connections.give_back(connection, for_user=for_user)
+        except BaseException:
+            self._connections.give_back(connection, for_user=for_user)
+            raise
+        else:
+            return connection
+        connection = self._connections.take(for_user=for_user)
+        try:
+            self._begin(connection, begin)
+        except BaseException:
+            self._connections.give_back(connection, for_user=for_user)
+            raise
+        return connection
+
+    def _begin(self, connection: Connection, begin: str) -> None:
+        connection.answer_timeout = self._connections.answer_timeout
+        zone = connection.pgconn.parameter_status(b"TimeZone")
+        text = begin if zone == b"UTC" else f"{begin}; SET LOCAL TimeZone = 'UTC'"
+        try:
+            connection.execute(text)
+        except Exception as error:
+            raise meaning(error, text) from error
+
+    def _commit(self, connection: Connection) -> None:
+        try:
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                raise StoreError(
+                    "the transaction was ended inside its block: use neither commit() nor rollback() there, "
+                    "leave the block instead"
+                )
+            tag = connection.execute("COMMIT").statusmessage
+        except psycopg.Error as error:
+            found = meaning(error, "COMMIT")
+            if isinstance(found, Conflict):
+                raise found from error
+            connection.close()
+            raise CommitUnknown(
+                f"the connection to PostgreSQL was lost while committing, so the change may or may not have been "
+                f"made: {found}"
+            ) from error
+        if tag != "COMMIT":
+            raise StoreError(
+                "nothing was committed: a statement in the transaction had failed, and its error was swallowed"
+            )
+
+    def _rollback(self, connection: Connection) -> None:
+        try:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute("ROLLBACK")
+        except psycopg.Error:
+            connection.close()  # the server rolls back when the connection ends
+
+    def close(self) -> None:
+        self._connections.close()
+        self._claimers.close()
+
+
+@contextmanager
+def _prepared(connection: Connection) -> Iterator[None]:
+    """
+    Inside the block statements are prepared on the server, unless a pooler is in between.
+
+    A pooler hands the server's connections around, and with them what was prepared on them. It is recognized by the
+    server process that answers: not the one that libpq was told of.
+    """
+    if connection.is_direct is None:
+        connection.is_direct = backend_of(connection) == connection.info.backend_pid
+    connection.prepare_threshold = 0 if connection.is_direct else None
+    try:
+        yield
+    except BaseException:
+        connection.is_direct = False  # whatever it was, a prepared statement must not be what repeats it
+        raise
+    finally:
+        connection.prepare_threshold = None
+
+
+# --- row sets -----------------------------------------------------------------------------------
+
+# What is the same in every row is sent once. A thousand jobs of one target differ only in their ids and arguments; the
+# other eight columns then cost one value each, for the driver to send and for the server to read.
+
+#: Smaller sets are sent as they are: each combination of repeated columns is a text of its own, to parse and to keep.
+LEAST_ROWS = 16
+
+#: For each column: it has values of its own (-1), the same value in all rows (-2), or repeats the column of this index.
+_Repeats = tuple[int, ...]
+_OWN = -1
+_CONSTANT = -2
+
+
+def _compact(
+    dialect: Dialect, statement: Statement, params: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
+    """The statement's text and its binds; ``<set>__<number>`` is an array, or the one value of its column."""
+    binds: dict[str, object] = {}
+    found: list[tuple[str, _Repeats]] = []
+    for name, value in params.items():
+        if kinds := statement.rowsets.get(name):
+            columns: list[Sequence[Any]] = list(zip(*value, strict=True)) if value else [()] * len(kinds)  # type: ignore[misc]
+            repeats = _repeats(columns, kinds)
+            found.append((name, repeats))
+            for index, (column, kind, repeated) in enumerate(zip(columns, kinds, repeats, strict=True)):
+                if repeated == _OWN:
+                    binds[f"{name}__{index}"] = binary_array(column, kind)
+                elif repeated == _CONSTANT:
+                    binds[f"{name}__{index}"] = _checked(column[0])
+        elif kind_of_list := statement.lists.get(name):
+            binds[name] = binary_array(list(value), kind_of_list)  # type: ignore[call-overload]
+        else:
+            binds[name] = _checked(value)
+    return _text(dialect, statement, tuple(found)), binds
+
+
+def _repeats(columns: Sequence[Sequence[Any]], kinds: Sequence[Kind]) -> _Repeats:
+    if len(columns[0]) < LEAST_ROWS:
+        return (_OWN,) * len(columns)
+    found = [_OWN]
+    for index in range(1, len(columns)):
+        column = columns[index]
+        first = column[0]
+        if first == column[-1] and column.count(first) == len(column):
+            found.append(_CONSTANT)
+        elif kinds[index] == kinds[0] == "uuid" and first is columns[0][0] and column == columns[0]:
+            found.append(0)
+        else:
+            found.append(_OWN)
+    return tuple(found)
+
+
+def _text(dialect: Dialect, statement: Statement, found: tuple[tuple[str, _Repeats], ...]) -> str:
+    text = statement.variants.get(found)
+    if text is None:
+        text = statement.text
+        for name, repeats in found:
+            if any(repeated != _OWN for repeated in repeats):
+                columns = list(zip(statement.names[name], statement.rowsets[name], strict=True))
+                text = text.replace(
+                    dialect.rowset(name, columns), _compact_rowset(dialect, name, columns, repeats)
+                )
+        statement.variants[found] = text
+    return text
+
+
+def _compact_rowset(
+    dialect: Dialect, name: str, columns: Sequence[tuple[str, Kind]], repeats: _Repeats
+) -> str:
+    selected, lists, own = [], [], []
+    for index, ((column, kind), repeated) in enumerate(zip(columns, repeats, strict=True)):
+        bind, word = f"%({name}__{index})s", dialect.words[kind]
+        if repeated == _OWN:
+            lists.append(f"{bind}::{word}[]")
+            own.append(column)
+            selected.append(f"own.{column}")
+        elif repeated == _CONSTANT:
+            selected.append(f"{bind}::{word} AS {column}")
+        else:
+            selected.append(f"own.{columns[repeated][0]} AS {column}")
+    source = f"unnest({', '.join(lists)}) AS own({', '.join(own)})"
+    return f"(SELECT {', '.join(selected)} FROM {source}) AS {name}"
+
+
+def _checked(value: Any) -> Any:
+    if type(value) is datetime and value.tzinfo is None:
+        require_aware(value, "a time")  # psycopg would send it as the server's local time
+    return plain(value)

@@ -1,9 +1,9 @@
 """
 Wakeups on PostgreSQL: LISTEN and NOTIFY.
 
-A message has no payload and says only "look". It is sent after the commit of the submission, by a
-thread of its own and seldom: NOTIFY takes a lock on the whole database until its transaction has
-committed, so one in every submission would make all submissions queue behind each other's disk writes.
+A message has no payload and says only "look". It is sent after the commit of the submission, by a thread of its own
+and not often: NOTIFY locks the whole database until its transaction has committed. With one in every submission, all
+submissions would wait for each other's disk writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
 
-CHECK_INTERVAL = 20.0  # seconds between two questions to a server that has nothing to say
+CHECK_INTERVAL = 20.0  # seconds between two checks of a silent server
 ANSWER_TIMEOUT = 5.0  # seconds it gets for the answer
 CONNECT_TIMEOUT = 3.0  # seconds; `stop` waits for no longer than a connection attempt
 PROBES = 5  # times that a pooler is asked whether it shares its connections
@@ -40,8 +40,8 @@ TELL = """
     SELECT pg_notify('ratchet_' || c.relnamespace, '') FROM pg_class c WHERE c.oid = to_regclass({table})
 """
 
-# Nothing here has to survive a crash, so the commit does not wait for the disk with the database's lock in hand.
-# On a connection that is ours alone that is said once, and the statement is prepared; a pooler's is everybody's.
+# Nothing here has to survive a crash, so the commit, which holds the database's lock, does not wait for the disk.
+# On a connection of our own that is set once, and the statement is prepared; a pooler shares its connections.
 SETTING = "SET synchronous_commit = off"
 NOTIFY = f"""
     BEGIN;
@@ -91,7 +91,7 @@ class NotifyMedium:
         self._tell = sql.SQL(TELL).format(table=sql.Literal(table)).as_string(None)
         self._channel = sql.SQL(CHANNEL).format(table=sql.Literal(table)).as_string(None)
         self._check_interval = check_interval
-        #: The server processes of our senders: what these say is no news here.
+        #: The server processes of our senders: their messages are ignored here.
         self.own: frozenset[int] = frozenset()
         self._process = os.getpid()
 
@@ -143,9 +143,9 @@ class NotifyMedium:
     def _take(self) -> Connection:
         if self._process != os.getpid():
             self._process = os.getpid()
-            self.own = frozenset()  # those are our parent's, and news
+            self.own = frozenset()  # those are our parent's, and count
         connection = self._connections.take()
-        connection.patience = ANSWER_TIMEOUT
+        connection.answer_timeout = ANSWER_TIMEOUT
         return connection
 
     def _is_shared(self, connection: Connection, backend: int) -> bool:
@@ -188,7 +188,7 @@ class NotifySender:
 
 
 class NotifyPoster(NotifySender):
-    """Sends NOTIFY on a connection that is ours alone, prepared, and reads the answer when there is time."""
+    """Sends NOTIFY as a prepared statement on a connection of our own, and reads the answer later."""
 
     def __init__(self, medium: NotifyMedium, connection: Connection, notify: str, backend: int) -> None:
         super().__init__(medium, connection, notify, backend)
@@ -213,7 +213,7 @@ class NotifyPoster(NotifySender):
 
 
 class NotifyReceiver:
-    """Waits for notifications, and asks now and then whether the server is still there."""
+    """Waits for notifications, and checks from time to time whether the server is still there."""
 
     def __init__(self, medium: NotifyMedium, connection: Connection, backend: int) -> None:
         self._medium = medium
@@ -247,7 +247,7 @@ class NotifyReceiver:
         try:
             os.write(self._in, b"!")
         except BlockingIOError:
-            pass  # it has been told often enough
+            pass  # the pipe is full: it was told often enough
 
     def close(self) -> None:
         """Close the connection, and with it the subscription."""
@@ -268,7 +268,7 @@ class NotifyReceiver:
             self._heard = True
 
     def _check(self) -> None:
-        # A connection whose other end has vanished without a word looks like one without news.
+        # A connection whose other end has vanished looks like one without messages.
         if backend_of(self._connection) != self._backend:
             raise CannotListen(
                 "the pooler between Ratchet and PostgreSQL has given our server connection away"

@@ -8,16 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.sql.claiming.claim_order import Branch
-from ratchet.stores.sql.claiming.gates import Place, choose_gated
-from ratchet.stores.sql.claims import (
-    BODY_COLUMNS,
-    CLAIM_COLUMNS,
-    Question,
-    find_heads,
-    heads_params,
-    next_opening,
-)
+from ratchet.stores.levels import Level
+from ratchet.stores.sql.claiming.gates import LevelKey, choose_gated, heads_params, next_opening
+from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite.session import json_list, micros
 
@@ -47,55 +40,49 @@ TAKE = """
      WHERE job_id {in job_ids uuid} AND status = 'PENDING'
 """
 # the id twice: once as the text to put the rows in order by
-FIND_CLAIMED = {
-    False: f"""
-    SELECT q.job_id AS text, {CLAIM_COLUMNS} FROM scheduler_job_queue q
-     WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
-""",
-    True: f"""
+FIND_CLAIMED = f"""
     SELECT q.job_id AS text, {CLAIM_COLUMNS}, {BODY_COLUMNS}
       FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
      WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
-""",
-}
+"""
 #: Longer than any wait: no job ever rises.
 _NO_BOOST = 2**62
 
 
 class SqliteClaimPlan:
-    """Peeks into the branches of the claim index, merges them here, and marks what was chosen by its id."""
+    """Peeks into the levels of the claim index, merges them here, and marks what was chosen by its id."""
 
-    def claim(self, database: Database, request: ClaimRequest, now: datetime, *, bodies: bool) -> list[Row]:
+    def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row]:
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
         opening, due = database.read(lambda session: next_opening(session, request, now))
         if opening is None or opening > now:
             return []
-        return database.run(lambda session: self._take(session, request, now, due, bodies=bodies))
+        return database.run(lambda session: self._take(session, request, now, due))
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         return Question(FIND_HEADS, heads_params(requests, now))
 
     def look(self, session: Session, requests: Sequence[ClaimRequest], now: datetime) -> list[Row]:
-        return self.heads(requests, now).ask(session)
+        return session.rows(FIND_HEADS, heads_params(requests, now))
 
     def read(
-        self, session: Session, wanted: Sequence[tuple[Branch, int]], request: ClaimRequest, now: datetime
+        self, session: Session, wanted: Sequence[tuple[Level, int]], request: ClaimRequest, now: datetime
     ) -> None:
-        """Read on in each branch, after the last job that was read."""
+        """Read on in each level, after the last job that was read."""
         binds: dict[str, Any] = {"now": micros(now), "boost": _boost(request.boost_interval)}
-        for branch, count in wanted:
-            binds["stream_id"], binds["priority"] = branch.stream_id, branch.priority
-            if branch.ranks:
-                _, binds["last_time"], binds["last_id"] = branch.ranks[-1]
-            # not left open for more: a statement that is in use would be compiled anew for the next branch
-            with closing(session.connection.execute(PEEK_ON if branch.ranks else PEEK, binds)) as cursor:
+        for level, count in wanted:
+            binds["stream_id"], binds["priority"] = level.stream_id, level.priority
+            if level.ranks:
+                _, binds["last_time"], binds["last_id"] = level.ranks[-1]
+            # not left open for more: a statement that is in use would be compiled anew for the next level
+            with closing(session.connection.execute(PEEK_ON if level.ranks else PEEK, binds)) as cursor:
                 ranks = cursor.fetchmany(count)
-            branch.ranks += ranks
+            level.ranks += ranks
             if len(ranks) < count:
-                branch.ended = True
+                level.ended = True
 
     def _take(
-        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[Place], *, bodies: bool
+        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
     ) -> list[Row]:
         choice = choose_gated(
             session, request, now, lambda wanted: self.read(session, wanted, request, now), due
@@ -106,7 +93,7 @@ class SqliteClaimPlan:
         ids = [rank[2] for rank in choice.ranks]
         token: dict[str, Any] = {"job_ids": json_list(ids), "claim_id": request.claim_id}
         session.execute(TAKE, {**token, "node_id": request.node_id, "now": now})
-        found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED[bodies], token)}
+        found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED, token)}
         rows = [found[job_id] for job_id in ids if job_id in found]
         return choice.permitted(session, request, rows, now)
 

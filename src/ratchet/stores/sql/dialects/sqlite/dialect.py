@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -133,10 +133,6 @@ class SqliteDialect(Dialect):
                     "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
                 )
         session.committed()
-
-    def autocommit(self, sql: str, params: Mapping[str, object], *, harmless: bool = False) -> None:
-        """None: there are no round trips to save."""
-        return
 
     @contextmanager
     def reading(self) -> Iterator[SqliteSession]:
