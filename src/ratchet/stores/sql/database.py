@@ -64,7 +64,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
-from ratchet.spi.shield import bracketed, call_undisturbed, undisturbed
+from ratchet.spi.shield import bracketed, current_shield
 from ratchet.stores.sql.errors import ConnectionLost
 
 if TYPE_CHECKING:
@@ -177,12 +177,7 @@ class Database:
         when the database cannot be reached, `CommitUnknown` when the connection was lost while
         committing. *claiming* is for the claim alone: it holds the planner to the claim's index.
         """
-        with undisturbed():
-            self._ready()
-            if within is not None:
-                with self.dialect.enlist(within) as session:
-                    return work(session)
-            return self._try(lambda: self._transact(work, claiming))
+        return self.call(self._run, work, within, claiming)
 
     def autocommit(
         self, sql: str, params: Mapping[str, object], *, harmless: bool = False
@@ -190,13 +185,17 @@ class Database:
         """The rows of one statement of a claim, as `Autocommit.claim` says; None: use `run` or `read`."""
         if self.dialect.autocommit is None:
             return None
-        return call_undisturbed(
-            self._call, self.dialect.autocommit.claim, (sql, params), {"harmless": harmless}
-        )
+        return self.call(self.dialect.autocommit.claim, sql, params, harmless=harmless)
 
     def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What *operation* of the dialect returns, which begins and commits by itself."""
-        return call_undisturbed(self._call, operation, args, kwargs)
+        """What *operation* returns; inside of a job, no interruption of the job breaks into it."""
+        shield = current_shield.get()
+        if shield is None:
+            self._ready()
+            return operation(*args, **kwargs)
+        with shield.shielded():
+            self._ready()
+            return operation(*args, **kwargs)
 
     def is_ready(self) -> bool:
         """True if the next transaction has nothing to prepare first."""
@@ -209,9 +208,7 @@ class Database:
             with self.dialect.reading() as session:
                 return work(session)
 
-        with undisturbed():
-            self._ready()
-            return self._try(attempt)
+        return self.call(self._try, attempt)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[Any]:
         """
@@ -244,9 +241,11 @@ class Database:
             with self.dialect.writing(for_user=True) as session:
                 yield session.connection
 
-    def _call(self, operation: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-        self._ready()
-        return operation(*args, **kwargs)
+    def _run(self, work: Callable[[Session], T], within: object | None, claiming: bool) -> T:
+        if within is not None:
+            with self.dialect.enlist(within) as session:
+                return work(session)
+        return self._try(lambda: self._transact(work, claiming))
 
     def _transact(self, work: Callable[[Session], T], claiming: bool) -> T:
         with self.dialect.writing(claiming=claiming) as session:
