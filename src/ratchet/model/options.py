@@ -58,7 +58,7 @@ class Options:
     Everything that can be set, checked on construction.
 
     Durations accept a timedelta or seconds and are held as timedelta. An instance remembers which
-    fields were given (`given`), so that code wins over the environment only where it says something.
+    fields were given (`given`): code wins over the environment only in these.
     """
 
     # --- Running jobs
@@ -237,7 +237,7 @@ class Options:
     )
 
     def __new__(cls, *_: Any, **given: Any) -> Options:
-        """Remember what was given, which a dataclass forgets, and refuse names that do not exist."""
+        """Remember which fields were given (a dataclass does not), and refuse names that do not exist."""
         for name in given:
             _SOURCES.require_known(name, f"Options({name}=…)")
         made = super().__new__(cls)
@@ -299,7 +299,7 @@ class Options:
         """
         The options in the table ``[ratchet]``, or ``[tool.ratchet]``, of the TOML file at *path*.
 
-        They remain a file's word: given to a scheduler, they yield to the environment.
+        The environment still wins over them when they are given to a scheduler.
         """
         made = cls(**_SOURCES.in_toml(path))
         object.__setattr__(made, "_from_file", made.given)
