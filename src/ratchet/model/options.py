@@ -7,14 +7,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from .durations import format_duration
 from .errors import ConfigurationError
-from .option_reference import OptionRow, as_markdown
 from .option_sources import OptionSources
 from .settings import (
     Count,
@@ -46,6 +45,17 @@ class Liveness(NamedTuple):
 
     heartbeat: timedelta
     silence: timedelta
+
+
+class OptionRow(NamedTuple):
+    """One line of the configuration reference."""
+
+    name: str
+    environment: str
+    default: str
+    accepts: str
+    description: str
+    section: str
 
 
 def _s(seconds: float) -> timedelta:
@@ -355,7 +365,26 @@ class Options:
     @classmethod
     def reference_markdown(cls) -> str:
         """The reference as Markdown: one table per section."""
-        return as_markdown(cls.reference())
+        return _as_markdown(cls.reference())
+
+
+def _as_markdown(rows: Iterable[OptionRow]) -> str:
+    """The reference as Markdown: one table per section."""
+    lines: list[str] = []
+    section = None
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            lines += [
+                "",
+                f"## {section}",
+                "",
+                "| Option | Default | Meaning | Accepts |",
+                "|---|---|---|---|",
+            ]
+        cells = (f"`{row.name}`<br>`{row.environment}`", f"`{row.default}`", row.description, row.accepts)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines[1:]) + "\n"
 
 
 _SETTINGS: dict[str, Setting[Any, Any]] = {
