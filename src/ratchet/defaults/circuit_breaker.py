@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("ratchet.breakers")
 
-#: What a node may know or have seen of a healthy service for so many seconds before the others do.
+#: Seconds between two times that a node shares what it has seen of a healthy service.
 _SHARE_EVERY: Final = 1.0
 _TRIES: Final = 20
 
@@ -28,9 +28,9 @@ class StoreBreakers:
     """
     Circuit breakers that the whole cluster shares through the store.
 
-    The gate itself is in the claim: jobs behind an open breaker are not claimed. This counts what their calls
-    say. Successes are merged into the stored window about once per second and node, and not at all once the
-    window is full of them; a failure, and what a probe found, at once.
+    The claim is the gate: jobs behind an open breaker are not claimed. This class counts how calls end.
+    A node merges successes into the stored window about once a second, and not at all once the window
+    is full of them. A failure, and the outcome of a probe, are merged at once.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class StoreBreakers:
         with seen.sharing:
             outcomes = seen.take(self._clock.monotonic())
             if not outcomes:
-                return  # another thread took them along
+                return  # another thread has shared them
             try:
                 self._merge(seen, outcomes)
             except StoreError as error:
-                # the service's outcomes of a moment are lost, no job is
+                # a few outcomes are lost, but no job is
                 logger.warning("the outcomes of %s cannot be stored: %s", seen.name, error)
 
     def _merge(self, seen: _Service, outcomes: list[ServiceCall]) -> None:
@@ -159,7 +159,7 @@ class StoreBreakers:
 
 
 class _Service:
-    """What this node knows of a service, and has seen of it since it last shared that."""
+    """What this node knows about a service, and what it has seen since it last shared that."""
 
     __slots__ = (
         "_ahead",
@@ -187,25 +187,25 @@ class _Service:
         self._shared_at: float | None = None
 
     def is_stale(self, now: float) -> bool:
-        """True where a breaker may have opened and come to its probes since this node looked."""
-        patience = min(_SHARE_EVERY, self.guard.settings.wait.total_seconds() / 2)
-        return self.looked_at is None or now - self.looked_at >= patience
+        """True if the breaker may have opened, and even reached its probes, since this node looked."""
+        interval = min(_SHARE_EVERY, self.guard.settings.wait.total_seconds() / 2)
+        return self.looked_at is None or now - self.looked_at >= interval
 
     def learn(self, stored: Breaker, version: int, now: datetime) -> None:
-        """Take over what the store said; an older word does not replace a newer one."""
+        """Take over what the store said, unless something newer is known."""
         with self._lock:
             if version >= self._version:
                 self.known, self._version = stored, version
                 self._ahead = stored.after(self._outcomes, self.guard.settings, now)
 
     def note(self, outcome: ServiceCall, clock: Clock) -> bool:
-        """Count one more; True where it is time to share: it may decide something, or a second has passed."""
+        """Count one more; True if it is time to share: it may decide something, or a second has passed."""
         with self._lock:
             before, now = self._ahead, clock.now()
             self._ahead = before.after((outcome,), self.guard.settings, now)
             self._outcomes.append(outcome)
             both_closed = before.state is self._ahead.state is BreakerState.CLOSED
-            # a failure may be the last that is missing, of those that other nodes have seen
+            # with the failures that other nodes have seen, this one may be enough to open the breaker
             if self._ahead is not before and (outcome.failed or not both_closed):
                 return True
             return self._shared_at is None or clock.monotonic() - self._shared_at >= _SHARE_EVERY

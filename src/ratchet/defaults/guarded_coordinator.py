@@ -1,4 +1,4 @@
-"""A guard around a user's `ClusterCoordinator`: whatever it does, a submission neither fails nor waits."""
+"""A guard around a user's `ClusterCoordinator`: no submission fails or waits because of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LAST_MESSAGE = 1.0
 
 class GuardedCoordinator:
     """
-    Sends messages from a thread of its own, many calls in one, and turns errors into a warning.
+    Sends messages from a thread of its own, one for many calls, and turns errors into a warning.
 
-    The job is stored by then, so an error must not reach whoever submitted it: they would submit it again.
+    The job is stored by then, so an error must not reach the submitter, who would submit it again.
     """
 
     def __init__(self, inner: ClusterCoordinator) -> None:
@@ -50,11 +50,11 @@ class GuardedCoordinator:
         self._guarded(lambda: self._inner.register_wakeup_listener(listener))
 
     def start(self) -> None:
-        """Pass it on; a node works without wakeups, only later."""
+        """Pass it on; without wakeups a node still works, but finds jobs later."""
         self._guarded(self._inner.start)
 
     def stop(self) -> None:
-        """Let a message that is being sent be sent, but not for long; then pass it on."""
+        """Wait a moment for the message that is being sent, then pass it on."""
         sending = self._sending
         if sending is not None:
             sending.join(LAST_MESSAGE)

@@ -76,7 +76,7 @@ class AdaptivePollingStrategy:
             self._empty_in_a_row = 0
             self._last_found_at = observation.at
         elif not self._woken:
-            # The poll that a wakeup caused may be beaten to the job by another node: it ends nothing.
+            # Another node may take the job before the poll that a wakeup caused: that ends no burst.
             self._empty_in_a_row += 1
             self._bursting = False
         if self._last_found_at is None:
@@ -90,7 +90,7 @@ class AdaptivePollingStrategy:
     def _normal(self, observation: PollObservation) -> timedelta:
         trend = 1.5 - sum(self._fills) / len(self._fills)
         load = 0.5 + min(1.0, max(0.0, observation.utilization))
-        # Bounded exponent: a node may be idle for months where deep idle is configured away.
+        # Bounded exponent: without deep idle a node may be idle for months.
         idle = float(1 << min(self._empty_in_a_row, 16))
         delay = self._pace.shortest * (idle * trend * load)
         return min(self._pace.longest, max(self._pace.shortest, delay))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from redis import Redis
     from redis.client import PubSub
 
-CHECK_INTERVAL = 15.0  # seconds between two pings of a connection without news
+CHECK_INTERVAL = 15.0  # seconds between two pings
 ANSWER_TIMEOUT = 5.0  # seconds that anything may take
 SLICE = 0.25  # seconds of one wait, and so until `stop` is noticed
 
@@ -52,7 +52,7 @@ class RedisMedium:
 
     @property
     def _name(self) -> bytes:
-        # Says who has sent a message: our own are no news here, but those of a forked child are.
+        # Says who has sent a message: this process ignores its own, but not those of a forked child.
         return f"{self._token}:{os.getpid()}".encode()
 
     def sender(self) -> RedisSender:
@@ -79,13 +79,13 @@ class RedisMedium:
                 socket_connect_timeout=3.0,
                 socket_timeout=ANSWER_TIMEOUT,
                 socket_keepalive=True,
-                # a connection that is made again in secret would hide what was missed in between
+                # a connection that reconnects silently would hide what was missed in between
                 retry=Retry(NoBackoff(), 0),
                 health_check_interval=0,
                 decode_responses=False,
             )
         except ValueError:
-            # without its words: they may quote a part of the password
+            # without its message, which may quote a part of the password
             raise ConfigurationError(
                 "the Redis URL cannot be read; it has the form redis://user:password@host:6379/0, "
                 "with rediss:// for TLS and unix:// for a socket"
@@ -110,7 +110,7 @@ class RedisSender:
 
 
 class RedisReceiver:
-    """Waits for messages, and pings now and then: a connection may end without a word."""
+    """Waits for messages, and pings now and then: a connection may end unnoticed."""
 
     def __init__(self, client: Redis, channel: str, name: bytes, check_interval: float) -> None:
         self._client = client
@@ -141,7 +141,7 @@ class RedisReceiver:
         self._client.close()
 
     def _confirm(self) -> None:
-        # what is sent before the server has confirmed may be missed, so nobody is told "connected" earlier
+        # messages sent before the server has confirmed may be missed, so it is not "connected" earlier
         confirmed = self._pubsub.get_message(timeout=ANSWER_TIMEOUT)
         if confirmed is None or confirmed["type"] != "subscribe":
             raise TimeoutError("Redis has not confirmed the subscription")

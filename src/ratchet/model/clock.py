@@ -2,7 +2,7 @@
 Where the time comes from.
 
 Nothing below the front door calls ``time`` or ``datetime.now`` by itself: a `Clock` is injected,
-so that a test can hold five nodes and one manual clock.
+so that a test can run five nodes on one manual clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 from .durations import Duration, to_timedelta
 from .errors import InvalidJob
 
-#: Where a `ManualClock` starts when nothing else is said.
+#: Where a `ManualClock` starts by default.
 MANUAL_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -46,8 +46,8 @@ class ManualClock:
     """
     A clock that moves only when told to.
 
-    `advance` lets time pass: both `now` and `monotonic` move. `set` is somebody changing the time
-    of day, as NTP would: `now` jumps, forward or back, and `monotonic` stays where it is.
+    `advance` lets time pass: both `now` and `monotonic` move. `set` changes the time of day, as NTP
+    would: `now` jumps, forward or back, and `monotonic` stays where it is.
     """
 
     def __init__(self, start: datetime = MANUAL_START) -> None:
@@ -94,12 +94,12 @@ class DatabaseClock:
     left alone; otherwise it is moved to the nearer end and no further. So a slow answer never
     makes the time worse, samples do not make it jitter, and it goes back only when a sample
     proves that it was ahead (a failover to a slower server, a first guess that was too late), by
-    exactly as much as is proven. Whoever needs time that never goes back wants `monotonic`.
+    exactly as much as is proven. Use `monotonic` for time that never goes back.
     """
 
     def __init__(self, wall: Clock | None = None) -> None:
         self._wall: Clock = wall if wall is not None else SystemClock()
-        #: Seconds since an arbitrary point, as the wall clock tells them; looked up once, every run asks several times.
+        #: Seconds since an arbitrary point, by the wall clock; bound here because every run asks several times.
         self.monotonic: Callable[[], float] = self._wall.monotonic
         self._lock = threading.Lock()
         # one tuple, replaced as a whole: readers need no lock
@@ -114,9 +114,9 @@ class DatabaseClock:
 
     def sample(self, database_now: datetime, round_trip: Duration = timedelta(0)) -> None:
         """
-        Take over *database_now*, the answer to a question that took *round_trip* to return.
+        Take over *database_now*, the database's answer to a question that took *round_trip*.
 
-        Call it right after the answer arrived. The first sample is believed to its middle.
+        Call it right after the answer arrived. Of the first sample the middle is taken.
         """
         earliest = require_aware(database_now, "the sampled database time")
         width = max(to_timedelta(round_trip, "round_trip", negative=True), timedelta(0))
@@ -165,5 +165,5 @@ def require_aware(value: datetime, name: str) -> datetime:
         ) from None
     if type(moment) is datetime:
         return moment
-    # a subclass (pendulum, pandas) must not travel further: drivers choose their codec by exact type
+    # not a subclass (pendulum, pandas): drivers choose their codec by exact type
     return datetime.combine(datetime(moment.year, moment.month, moment.day), moment.time(), UTC)  # noqa: DTZ001 - only its date is used

@@ -1,9 +1,9 @@
 """
 What a job is: as submitted (`JobSpec`), as users see it (`Job`), and how to ask for it (`JobFilter`).
 
-The values on the hot path are msgspec structs: they are built a hundred thousand times a second in
-bulk submissions, and a frozen dataclass costs ten times as much to make. Where nothing in them can lead
-back to them, the garbage collector does not look at them (``gc=False``).
+The values on the hot path are msgspec structs: bulk submissions make a hundred thousand of them a
+second, and a frozen dataclass costs ten times as much to make. Those that cannot be part of a reference
+cycle are hidden from the garbage collector (``gc=False``).
 """
 
 from __future__ import annotations
@@ -84,19 +84,19 @@ class JobSpec(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def refuse_repeated_keys(specs: Iterable[JobSpec]) -> None:
-    """`InvalidJob` where two jobs of one graph have one idempotency key: they are stored together, or not at all."""
+    """`InvalidJob` if two jobs of one graph have the same idempotency key: a graph is stored whole or not at all."""
     seen: dict[tuple[UUID, str], UUID] = {}
     for spec in specs:
         if spec.idempotency_key is not None:
-            place = (spec.root_id or spec.job_id, spec.idempotency_key)
-            if seen.setdefault(place, spec.job_id) != spec.job_id:
+            key = (spec.root_id or spec.job_id, spec.idempotency_key)
+            if seen.setdefault(key, spec.job_id) != spec.job_id:
                 raise InvalidJob(
                     f"two jobs of one graph have the idempotency key {spec.idempotency_key!r}; give it to one of them"
                 )
 
 
 class Insertion(Struct, frozen=True, kw_only=True, gc=False):
-    """What became of one submitted spec: stored (``created``), or the older job that its key names."""
+    """What became of one submitted spec: it was stored (``created``), or its key named an older job."""
 
     job_id: UUID
     created: bool
@@ -104,7 +104,7 @@ class Insertion(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far a run says it is."""
+    """How far a run is, by its own account."""
 
     fraction: float
     message: str | None = None
@@ -200,7 +200,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 
 class JobResultRow(Struct, frozen=True, kw_only=True):
-    """What a waiter needs to know of a job, and nothing that is expensive to read."""
+    """What a waiter needs to know about a job, without what is expensive to read."""
 
     job_id: UUID
     status: JobStatus
@@ -316,7 +316,7 @@ class JobFilter:
 
     @property
     def is_empty(self) -> bool:
-        """True where no criterion is given: the filter would match every job."""
+        """True if no criterion is given: the filter would match every job."""
         return all(getattr(self, f.name) is None for f in fields(self) if f.name != "include_archived")
 
     def require_criterion(self, verb: str) -> None:

@@ -18,7 +18,7 @@ _RESERVED = frozenset({"url", "app", "allow"})
 
 
 class OptionSources:
-    """Reads and checks what is set outside of the code; a name that is none is refused."""
+    """Reads and checks options that are set outside of the code; unknown names are refused."""
 
     def __init__(self, settings: Mapping[str, Setting[Any, Any]], prefix: str) -> None:
         self._settings = settings

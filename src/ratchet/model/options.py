@@ -7,14 +7,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from .durations import format_duration
 from .errors import ConfigurationError
-from .option_reference import OptionRow, as_markdown
 from .option_sources import OptionSources
 from .settings import (
     Count,
@@ -48,6 +47,17 @@ class Liveness(NamedTuple):
     silence: timedelta
 
 
+class OptionRow(NamedTuple):
+    """One line of the configuration reference."""
+
+    name: str
+    environment: str
+    default: str
+    accepts: str
+    description: str
+    section: str
+
+
 def _s(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
@@ -58,7 +68,7 @@ class Options:
     Everything that can be set, checked on construction.
 
     Durations accept a timedelta or seconds and are held as timedelta. An instance remembers which
-    fields were given (`given`), so that code wins over the environment only where it says something.
+    fields were given (`given`): code wins over the environment only in these.
     """
 
     # --- Running jobs
@@ -237,7 +247,7 @@ class Options:
     )
 
     def __new__(cls, *_: Any, **given: Any) -> Options:
-        """Remember what was given, which a dataclass forgets, and refuse names that do not exist."""
+        """Remember which fields were given (a dataclass does not), and refuse names that do not exist."""
         for name in given:
             _SOURCES.require_known(name, f"Options({name}=…)")
         made = super().__new__(cls)
@@ -299,7 +309,7 @@ class Options:
         """
         The options in the table ``[ratchet]``, or ``[tool.ratchet]``, of the TOML file at *path*.
 
-        They remain a file's word: given to a scheduler, they yield to the environment.
+        The environment still wins over them when they are given to a scheduler.
         """
         made = cls(**_SOURCES.in_toml(path))
         object.__setattr__(made, "_from_file", made.given)
@@ -355,7 +365,26 @@ class Options:
     @classmethod
     def reference_markdown(cls) -> str:
         """The reference as Markdown: one table per section."""
-        return as_markdown(cls.reference())
+        return _as_markdown(cls.reference())
+
+
+def _as_markdown(rows: Iterable[OptionRow]) -> str:
+    """The reference as Markdown: one table per section."""
+    lines: list[str] = []
+    section = None
+    for row in rows:
+        if row.section != section:
+            section = row.section
+            lines += [
+                "",
+                f"## {section}",
+                "",
+                "| Option | Default | Meaning | Accepts |",
+                "|---|---|---|---|",
+            ]
+        cells = (f"`{row.name}`<br>`{row.environment}`", f"`{row.default}`", row.description, row.accepts)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines[1:]) + "\n"
 
 
 _SETTINGS: dict[str, Setting[Any, Any]] = {

@@ -115,7 +115,7 @@ def test_a_declared_job(scheduler: Scheduler, threads: list[str]) -> None:
         return [await scheduler.aio.enqueue_now(declared, number) for number in range(3)]
 
     handles = asyncio.run(submit())
-    assert threads == ["send_one"]
+    assert threads == ["send"]
     for handle in handles:
         job = handle.job()
         assert (job.max_retries, job.queue, job.priority) == (3, "mail", Priority.HIGH)
@@ -216,7 +216,7 @@ def test_a_connection_that_is_lost_meanwhile(
             sender = await until_sent(admin)
             admin.execute("SELECT pg_terminate_backend(%s)", (sender,))
             async with asyncio.timeout(PATIENCE):
-                while "send_one" not in threads:
+                while "send" not in threads:
                     await asyncio.sleep(0.01)
         return await task
 
@@ -249,7 +249,7 @@ def test_a_refused_commit(scheduler: Scheduler, postgresql_url: str) -> None:
 def test_what_does_not_fit_into_one_packet(scheduler: Scheduler, threads: list[str]) -> None:
     """Sending it may take waiting: a thread does it."""
     handle = asyncio.run(scheduler.aio.enqueue_now(work, "x" * 50_000))
-    assert threads == ["send_one"]
+    assert threads == ["send"]
     assert is_stored(scheduler, handle)
 
 

@@ -112,7 +112,6 @@ class Step:
         function, args, kwargs = self.call()
         stored = backend.targets.describe(function, args, kwargs)
         return CheckedStep(
-            backend,
             stored=stored,
             payload=encode(
                 stored.args,
@@ -150,12 +149,9 @@ class Step:
 class CheckedStep:
     """A step whose target and arguments are known to be good; only ids and times are missing."""
 
-    __slots__ = ("_settings", "backend", "expiry", "payload", "stored")
+    __slots__ = ("_settings", "expiry", "payload", "stored")
 
-    def __init__(
-        self, backend: Backend, *, stored: StoredCall, payload: str, settings: dict[str, Any]
-    ) -> None:
-        self.backend = backend
+    def __init__(self, *, stored: StoredCall, payload: str, settings: dict[str, Any]) -> None:
         self.stored = stored
         self.payload = payload
         self.expiry = settings.pop("expiry", None)
