@@ -15,7 +15,10 @@ from bench.conversation import ROOT, Contender, ratchet
 
 def commit(ref: str) -> str:
     """The short id of the commit that *ref* names; ValueError if there is none."""
-    return _git("rev-parse", "--short", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
+    try:
+        return _git("rev-parse", "--short", "--verify", f"{ref}^{{commit}}").decode().strip()
+    except subprocess.CalledProcessError:
+        raise ValueError(f"{ref} is no commit of this repository") from None
 
 
 @contextmanager
@@ -35,9 +38,4 @@ def earlier(ref: str) -> Iterator[Contender]:
 
 
 def _git(*arguments: str) -> bytes:
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
-    if done.returncode:
-        raise ValueError(
-            f"git {' '.join(arguments)} failed: {done.stderr.decode().strip() or 'no such commit'}"
-        )
-    return done.stdout
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True).stdout
