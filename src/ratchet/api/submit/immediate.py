@@ -11,7 +11,7 @@ from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.capture import LAMBDA
 from ratchet.api.submit.sending import announce, send
-from ratchet.api.submit.steps import Step, Submission
+from ratchet.api.submit.steps import Step, Submission, plain_spec
 from ratchet.api.threads import in_thread, start_in_thread
 from ratchet.model.job import Insertion
 from ratchet.spi.store import Sent
@@ -33,6 +33,8 @@ def submit_now(
 def _submission(
     backend: Backend, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
 ) -> Submission:
+    if _is_plain(target):
+        return Submission([plain_spec(backend, target, args, kwargs, now)])
     step = Step(target, args, kwargs).checked(backend)
     step.require_no_placeholders()
     return Submission([step.spec(backend.ids(), now, caller=backend.caller())])
