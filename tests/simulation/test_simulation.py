@@ -115,9 +115,10 @@ class TestPlantedBugs:
 
         def hasty(self: Completer, now: datetime) -> int:
             self._take()
-            for ended in self._kept:
-                if ended.completion is not None:
-                    self._on_answer(ended, CompletionAnswer(job_id=ended.run.job_id, won=True))
+            for end in self._kept:
+                if end.completion is not None:
+                    end.answer = CompletionAnswer(job_id=end.run.job_id, won=True)
+                    self._on_answer(end)
             return honest(self, now)
 
         monkeypatch.setattr(Completer, "run_once", hasty)
