@@ -111,7 +111,7 @@ class TestPlanOnSqlite:
             statement(text).text
             for text in (
                 sqlite_claims.TAKE,
-                *sqlite_claims.FIND_CLAIMED.values(),
+                sqlite_claims.FIND_CLAIMED,
                 sqlite_claims.FIND_HEADS,
             )
         ]

