@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from ratchet.model.claim import ClaimRequest, party_of
+from ratchet.model.claim import NO_PARTY, ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE, PermitRecord, breaker_gate
 from ratchet.model.rates import Bucket
 from ratchet.stores.fairness import Rank, Rounds, claim_order, in_turns
@@ -120,9 +120,9 @@ def open_stream(
     fairness_key: str | None = None,
 ) -> OpenStream:
     """A stream from its row. A key and a resource of the same name are one limit; the probes of a breaker are one too."""
-    names = (resource, limit_key, breaker_gate(breaker))
+    names = (resource, limit_key, None if breaker is None else breaker_gate(breaker))
     limits = tuple({name: None for name in names if name is not None})
-    return OpenStream(stream_id, limits, party_of(fairness_key))
+    return OpenStream(stream_id, limits, fairness_key or NO_PARTY)
 
 
 def open_streams(
