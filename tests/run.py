@@ -2,10 +2,10 @@
 All tests: beside each other first, and what failed there once more, alone.
 
 Many tests here have real processes, real servers and real time. On two cores that three programs share, one of
-them may wait longer than its test allows. A test that fails beside others and passes alone is unsteady. It must be
-named in ``tests/unsteady.txt``, with the day it was seen: then it is printed in the last lines and does not stop
-the run. An unsteady test that is not in that list fails the run. So do a test that fails twice, more than a few
-failures (then it is not the machine), and an entry of the list whose test does not exist any more.
+them may wait longer than its test allows. A test that fails beside others and passes alone is unsteady. It does not
+stop the run, but it is printed in the last lines and written into ``tests/unsteady.txt``, with the day it was first
+seen: commit that line, or find the race. What fails the run: a test that fails twice, more than a few failures (then
+it is not the machine), and an entry of the list whose test does not exist any more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 UNSTEADY = Path("tests/unsteady.txt")
@@ -37,16 +38,20 @@ def main(arguments: Sequence[str]) -> int:
     if not 0 < len(failed) <= FEW:
         return code
     _say(f"\n{len(failed)} failed beside others; once more, alone:", *failed)
-    return _pytest("--numprocesses=0", *failed) or _verdict(failed, known)
+    code = _pytest("--numprocesses=0", *failed)
+    if code == 0:
+        _say("UNSTEADY, passed only alone:", *failed)
+        _write_down([test for test in failed if test not in known])
+    return code
 
 
-def _verdict(failed: Sequence[str], known: Sequence[str]) -> int:
-    """All of *failed* passed alone; 1 if one of them is not known to be unsteady."""
-    _say("UNSTEADY, passed only alone:", *failed)
-    new = [test for test in failed if test not in known]
-    if new:
-        _say(f"Not in {UNSTEADY}; find the race, or add a line with the date and the test:", *new)
-    return SOME_FAILED if new else 0
+def _write_down(tests: Sequence[str]) -> None:
+    """Add *tests* to the list."""
+    if not tests:
+        return
+    with UNSTEADY.open("a") as file:
+        file.writelines(f"{date.today().isoformat()} {test}\n" for test in tests)
+    _say(f"New in {UNSTEADY}; find the race, or commit the line:", *tests)
 
 
 def _known() -> list[str]:

@@ -51,9 +51,7 @@ class TestCost:
         reads: dict[str, int] = {}
 
         def measure(name: str) -> None:
-            rows, handlers = counted(
-                store, lambda session: plan(store)._claim(session, request(50), NOW, bodies=True)
-            )
+            rows, handlers = counted(store, lambda session: plan(store)._claim(session, request(50), NOW))
             assert len(rows) == 50
             reads[name] = sum(
                 handlers[f"read_{how}"] for how in ("first", "key", "next", "prev", "rnd", "rnd_next")
@@ -76,9 +74,7 @@ class TestCost:
         insert(store, [(4, NOW - timedelta(hours=2), StreamKey(queue="closed"))] * 5000)
         insert(store, spread(1000))
         store.pause_queue("closed", now=NOW)
-        rows, handlers = counted(
-            store, lambda session: plan(store)._claim(session, request(50), NOW, bodies=False)
-        )
+        rows, handlers = counted(store, lambda session: plan(store)._claim(session, request(50), NOW))
         assert len(rows) == 50
         assert handlers["read_next"] < 600
 
@@ -93,7 +89,7 @@ class TestCost:
         trx = "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = CONNECTION_ID() AND trx_rows_locked + trx_rows_modified > 0"
 
         def work(session: Any) -> tuple[list[Any], int]:
-            found = plan(store)._claim(session, request(), NOW, bodies=True)
+            found = plan(store)._claim(session, request(), NOW)
             return found, session.value(trx)
 
         (found, dirty), handlers = counted(store, work)
@@ -197,7 +193,7 @@ class TestRivals:
         mine = plan(store)
 
         def fail(session: Session) -> None:
-            mine._claim(session, request(5), NOW, bodies=False)
+            mine._claim(session, request(5), NOW)
             raise LookupError
 
         with pytest.raises(LookupError):
