@@ -14,7 +14,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 
 UNSTEADY = Path("tests/unsteady.txt")
@@ -50,7 +50,7 @@ def _write_down(tests: Sequence[str]) -> None:
     if not tests:
         return
     with UNSTEADY.open("a") as file:
-        file.writelines(f"{date.today().isoformat()} {test}\n" for test in tests)
+        file.writelines(f"{datetime.now(UTC):%Y-%m-%d} {test}\n" for test in tests)
     _say(f"New in {UNSTEADY}; find the race, or commit the line:", *tests)
 
 
