@@ -13,7 +13,7 @@ from ratchet.api.submit.capture import LAMBDA
 from ratchet.api.submit.sending import announce, send
 from ratchet.api.submit.steps import Step, Submission, plain_spec
 from ratchet.api.threads import in_thread, start_in_thread
-from ratchet.model.job import Insertion
+from ratchet.model.job import Insertion, JobSpec
 from ratchet.spi.store import Sent
 
 #: Seconds that an event loop waits for an answer; after that a thread does, until its own deadline.
@@ -25,19 +25,14 @@ def submit_now(
 ) -> JobHandle[Any]:
     """Store the job and return its handle, as ``enqueue(target, …).submit()`` does."""
     now = backend.now()
-    submission = _submission(backend, target, args, kwargs, now)
-    send(backend, submission, now)
-    return _handle(backend, submission)
-
-
-def _submission(
-    backend: Backend, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], now: datetime
-) -> Submission:
     if _is_plain(target):
-        return Submission([plain_spec(backend, target, args, kwargs, now)])
-    step = Step(target, args, kwargs).checked(backend)
-    step.require_no_placeholders()
-    return Submission([step.spec(backend.ids(), now, caller=backend.caller())])
+        spec = plain_spec(backend, target, args, kwargs, now)
+    else:
+        step = Step(target, args, kwargs).checked(backend)
+        step.require_no_placeholders()
+        spec = step.spec(backend.ids(), now, caller=backend.caller())
+    send(backend, Submission([spec]), now)
+    return _handle(backend, spec)
 
 
 async def submit_soon(
@@ -54,41 +49,31 @@ async def submit_soon(
     if store is None or enlisted_connection(store) is not None:
         return await in_thread(submit_now, backend, target, args, kwargs)
     now = backend.now()
-    submission = _submission(backend, target, args, kwargs, now)
-    sent = store.send_insert(submission.specs[0], now=now)
+    spec = plain_spec(backend, target, args, kwargs, now)
+    sent = store.send_insert(spec, now=now)
     if sent is None:
-        await in_thread(send, backend, submission, now)
-    else:
-        await _finish_soon(backend, submission, sent, now)
-    return _handle(backend, submission)
-
-
-async def _finish_soon(backend: Backend, submission: Submission, sent: Sent, now: datetime) -> None:
-    """Wait for the answer, and do what follows from it; what would block the loop is left to a thread."""
+        await in_thread(send, backend, Submission([spec]), now)
+        return _handle(backend, spec)
     try:
         answered = await _answer(sent)
     except BaseException:  # canceled, or the loop ends
-        start_in_thread(_finish, backend, submission, sent, now)
+        start_in_thread(_finish, backend, spec, sent, now)
         raise
     if not answered:
-        await in_thread(_finish, backend, submission, sent, now)
+        await in_thread(_finish, backend, spec, sent, now)
     elif sent.finish():
-        _announce_created(backend, submission, now)
+        announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
     else:
-        await in_thread(send, backend, submission, now)
+        await in_thread(send, backend, Submission([spec]), now)
+    return _handle(backend, spec)
 
 
-def _finish(backend: Backend, submission: Submission, sent: Sent, now: datetime) -> None:
+def _finish(backend: Backend, spec: JobSpec, sent: Sent, now: datetime) -> None:
     """Wait for the answer, and do what follows from it."""
     if sent.finish():
-        _announce_created(backend, submission, now)
+        announce(backend, [spec], [Insertion(job_id=spec.job_id, created=True)], now)
     else:
-        send(backend, submission, now)
-
-
-def _announce_created(backend: Backend, submission: Submission, now: datetime) -> None:
-    specs = submission.specs
-    announce(backend, specs, [Insertion(job_id=spec.job_id, created=True) for spec in specs], now)
+        send(backend, Submission([spec]), now)
 
 
 async def _answer(sent: Sent) -> bool:
@@ -124,7 +109,6 @@ def _is_plain(target: Any) -> TypeGuard[FunctionType]:
     return type(target) is FunctionType and target.__name__ != LAMBDA
 
 
-def _handle(backend: Backend, submission: Submission) -> JobHandle[Any]:
-    spec = submission.specs[0]
+def _handle(backend: Backend, spec: JobSpec) -> JobHandle[Any]:
     job_id = spec.job_id
     return JobHandle(backend, job_id, target=spec.target, steps=[job_id], last=job_id)
