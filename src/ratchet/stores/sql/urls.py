@@ -13,7 +13,6 @@ from ratchet.stores.sql.dialect import Dialect
 _MEMORY = ":memory:"
 # Without a user: messages pass the sanitizer, which takes whatever stands before an @ for a secret.
 _SUPPORTED = "sqlite:///file.db, sqlite:///:memory:, postgresql://host/database, mysql://host/database, mongodb://host/database"
-_LATER = {"mongodb": "MongoDB", "mongodb+srv": "MongoDB"}
 
 
 def dialect_of(url: str, options: Options) -> Dialect:
@@ -28,10 +27,6 @@ def dialect_of(url: str, options: Options) -> Dialect:
             return mysql_dialect(url, options)
         case "":
             raise ConfigurationError(f"the store's URL has no scheme (no ://); supported are {_SUPPORTED}")
-        case _ if scheme in _LATER:
-            raise ConfigurationError(
-                f"{_LATER[scheme]} ({scheme}://) is not supported yet by this version; supported are {_SUPPORTED}"
-            )
         case _:
             raise ConfigurationError(f"there is no store for {scheme}:// URLs; supported are {_SUPPORTED}")
 
