@@ -232,7 +232,7 @@ def _body(state: State, row: Row) -> JobBody:
         limit_key=row.stream.limit_key,
         breaker=row.stream.breaker,
         fairness_key=row.stream.fairness_key,
-        expires_at=spec.expires_at,
+        expires_at=row.expiry_due_at,
         state=row.state,
         signal=row.signal,
         caller=spec.caller,

@@ -43,7 +43,7 @@ REOPEN_EDGES = """
 REVIVE = """
     UPDATE scheduler_job
        SET status = 'WAITING', finished_at = NULL, canceled_reason = NULL, canceled_by = NULL, held_at = :now,
-           expiry_due_at = expires_at
+           expiry_due_at = CASE WHEN started_at IS NULL THEN expires_at END
      WHERE job_id {in ids uuid}
 """
 
