@@ -162,9 +162,9 @@ class TestExpire:
         assert harness.record(claim.job_id).expires_at is not None
 
     def test_a_claim_says_when_a_job_expires_that_never_started(self, harness: Harness) -> None:
-        """Handed back or put off before its first start, a job keeps its expiry."""
+        """Handed back, put off or failed before its first start, a job keeps its expiry."""
         at = harness.after(hours=1)
-        for end in (Reschedule(at=harness.now), HandBack()):
+        for end in (Reschedule(at=harness.now), HandBack(), harness.another_try()):
             harness.end(harness.running(expires_at=at), end, started_at=None)
         harness.store.hand_back([harness.running(expires_at=at)], now=harness.now)
         assert {job.body.expires_at for job in harness.take()} == {at}
