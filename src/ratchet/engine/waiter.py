@@ -92,7 +92,8 @@ class ResultWaiter:
         while True:
             self._wakeup.clear()
             with self._lock:
-                waited = list(self._waiting)
+                # Who comes later may have seen what the answer to this question does not show yet.
+                waited = {job_id: tuple(waits) for job_id, waits in self._waiting.items()}
                 if not waited:
                     self._thread = None
                     return
@@ -100,12 +101,12 @@ class ResultWaiter:
                 pause = FIRST_PAUSE  # a new job is waited for: look soon and often again
             known = set(waited)
             try:
-                rows = self._ask(waited)
+                rows = self._ask(list(waited))
                 self._deliver(rows)
                 at = self._clock.monotonic()
                 unseen = {job_id: unseen.get(job_id, at) for job_id in waited if job_id not in rows}
                 for job_id, since in unseen.items():
-                    self._give_up(job_id, is_gone=at - since >= UNSEEN_FOR)
+                    self._give_up(waited[job_id], is_gone=at - since >= UNSEEN_FOR)
             except StoreUnavailable:
                 pause = LONGEST_PAUSE
             if self._wakeup.wait(pause):
@@ -125,17 +126,12 @@ class ResultWaiter:
                 wait.row = row
                 wait.done.set()
 
-    def _give_up(self, job_id: UUID, *, is_gone: bool) -> None:
-        """Tell those who have seen the job that it is gone; *is_gone*: tell all whose transaction is not open."""
-        with self._lock:
-            waits = [
-                wait
-                for wait in self._waiting.get(job_id, ())
-                if wait.seen or (is_gone and not wait.uncommitted)
-            ]
+    def _give_up(self, waits: Iterable[_Wait], *, is_gone: bool) -> None:
+        """The job cannot be seen: tell those who have seen it; *is_gone*: and those who do not wait for a commit."""
         for wait in waits:
-            self._forget(job_id, wait)
-            wait.done.set()
+            if wait.seen or (is_gone and not wait.uncommitted):
+                self._forget(wait.job_id, wait)
+                wait.done.set()
 
 
 class _Wait:

@@ -156,3 +156,34 @@ class TestNotCommitted:
             threading.Event().wait(0.1)
         with scheduler:
             assert outcome.result(PATIENCE) == 3
+
+    @pytest.mark.usefixtures("never")
+    def test_who_sees_it_sooner(self, scheduler: Scheduler, store: MemoryStore) -> None:
+        """The answer to an older question, which does not show the job yet, means nothing to who has seen it since."""
+        asking, go_on = threading.Event(), threading.Event()
+        questions: list[list[Any]] = []
+        results = store.results
+
+        def slow_results(job_ids: Any) -> Any:
+            answer = results(job_ids)
+            questions.append(list(job_ids))
+            if len(questions) == 2:  # the waiter's own question, asked before the commit
+                asking.set()
+                assert go_on.wait(PATIENCE)
+            return answer
+
+        store.results = slow_results  # type: ignore[method-assign]
+        with store.begin() as connection:
+            handle = scheduler.schedule(3600, add, 1, 2).submit(within=connection)
+            early = in_background(handle.result)
+            assert asking.wait(PATIENCE)
+        late = in_background(handle.result)
+        until(lambda: len(scheduler._core.waiter._waiting[handle.id]) == 2)
+        go_on.set()
+        until(lambda: len(questions) > 4)
+        assert not early.done()
+        assert not late.done()
+        assert handle.cancel()
+        for outcome in (early, late):
+            with pytest.raises(JobCanceledError):
+                outcome.result(PATIENCE)

@@ -189,12 +189,9 @@ def lock_still_running(session: Session, job_ids: Sequence[UUID]) -> list[Run]:
 
     They are locked: whoever settles one of them looks for jobs that wait for it after this transaction.
     """
-    return list(
-        {
-            row[0]: (row[0], row[1], row[2])
-            for row in session.rows(LOCK_REMEMBERED, {"ids": sorted(job_ids)})
-        }.values()
-    )
+    rows = session.rows(LOCK_REMEMBERED, {"ids": sorted(job_ids)})
+    latest: dict[UUID, Run] = {job_id: (job_id, claim_id, node_id) for job_id, claim_id, node_id in rows}
+    return list(latest.values())
 
 
 def _lock_keys(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, str | None]]:
