@@ -34,6 +34,7 @@ from ratchet.api.submit.joins import AsyncJoinBuilder, Join
 from ratchet.api.threads import AwaitFace, awaited
 from ratchet.engine.waiter import ResultWaiter, _Wait
 from ratchet.model.durations import Duration
+from ratchet.model.errors import JobNotFound
 from ratchet.model.job import JobResultRow
 from ratchet.scheduler.scheduler import Scheduler
 
@@ -44,9 +45,11 @@ R = TypeVar("R")
 class AwaitableResults(ResultWaiter):
     """A `ResultWaiter` that coroutines can wait for as well, without a thread each."""
 
-    async def ended(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None when *timeout* seconds are over first."""
-        promise = _Promise()
+    async def ended(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
+        """The row of a job once it has ended; None when *timeout* seconds are over first. `JobNotFound` as in `wait`."""
+        promise = _Promise(job_id, uncommitted=uncommitted)
         with self._lock:
             self._waiting.setdefault(job_id, []).append(promise)
             self._ensure_thread()
@@ -64,8 +67,8 @@ class _Promise(_Wait):
 
     __slots__ = ("future",)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, job_id: UUID, *, uncommitted: bool) -> None:
+        super().__init__(job_id, uncommitted=uncommitted)
         self.future: Future[JobResultRow] = Future()
         self.done = _Telling(self)
 
@@ -80,7 +83,11 @@ class _Telling(threading.Event):
     def set(self) -> None:
         super().set()
         row, future = self._promise.row, self._promise.future
-        if row is not None and future.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
+            return
+        if row is None:
+            future.set_exception(JobNotFound(self._promise.job_id))
+        else:
             future.set_result(row)
 
 

@@ -60,14 +60,18 @@ class ManualCore(Core):
     def rest(self, seconds: float) -> None:
         """Nothing sleeps here."""
 
-    def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+    def wait_for(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
         """The row of a job that has ended; None at once if it has not: waiting would not make it so."""
         row = self.store.results([job_id]).get(job_id)
         return row if row is not None and row.status.is_terminal else None
 
-    async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+    async def await_end(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
         """The same."""
-        return self.wait_for(job_id, timeout)
+        return self.wait_for(job_id, timeout, uncommitted=uncommitted)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
         """Nobody has to be woken: the next ``drain()`` looks."""

@@ -10,6 +10,7 @@ import pytest
 
 from ratchet.tck.fixtures import load_harness
 from ratchet.tck.harness import Harness, missing_capabilities, needs
+from ratchet.tck.reference import Reference, ReferenceJob
 from ratchet.tck.suite import contract_classes, differences, listed_contracts, written_contracts
 from tests.tck.memory import MemoryHarness
 
@@ -64,6 +65,22 @@ class TestList:
 
         for module in (test_memory, test_sqlite_file, test_sqlite_memory, test_postgresql):
             assert contract_classes().items() <= vars(module).items(), module.__name__
+
+
+class TestReference:
+    def test_a_deleted_job_leaves_its_key_to_code_that_still_runs(self) -> None:
+        """Canceled while it ran, then deleted: as in every store, the key is free when the code has ended."""
+        steps = MemoryHarness()
+        steps.store = steps.open()
+        claim = steps.running(business_key="k")
+        steps.shutdown()
+        reference = Reference(now=steps.now)
+        job = ReferenceJob(job_id=claim.job_id, priority=2, due=steps.now, key="k")
+        reference.submit(job)
+        reference.started_by(claim)
+        assert reference.cancel(job)
+        assert reference.delete(job)
+        assert reference.holder("k") == claim.job_id
 
 
 class TestCapabilities:

@@ -70,11 +70,19 @@ class Backend(Protocol):
         """Wait before a submission is sent again."""
         ...
 
-    def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None if it has not after *timeout* seconds."""
+    def wait_for(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
+        """
+        The row of a job once it has ended; None if it has not after *timeout* seconds, `JobNotFound` if it is gone.
+
+        An *uncommitted* job that was never seen is not gone: the transaction it was submitted in may be open.
+        """
         ...
 
-    async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+    async def await_end(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
         """The same, and it blocks neither the event loop nor a thread."""
         ...
 

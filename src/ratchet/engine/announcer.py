@@ -105,7 +105,10 @@ class Announcer:
         self._coordinator.release(run, still_running=still_running)
         if run.job.claim.crashes >= SUSPECT_AFTER:
             self._wake()  # a node runs one suspect at a time: the next may start now
-        if not still_running:
+        if isinstance(decision, Settle):
+            self._wake()  # its retry may have waited for the code to end
+            self._spread()
+        elif not still_running:
             self._permits_freed(run)
         if answer is None or completion is None:
             if isinstance(decision, Park):

@@ -52,9 +52,6 @@ from ratchet.spi.retry_policy import RetryPolicy
 
 logger = logging.getLogger("ratchet.engine")
 
-#: A retry waits for earlier code of its job that is still running, but no longer than this.
-STILL_RUNNING_LIMIT = timedelta(seconds=60)
-
 
 class Decider:
     """Turns outcomes into decisions. It holds what the failure pipeline asks, and nothing that changes."""
@@ -85,9 +82,10 @@ class Decider:
                 return self._dead_letter(self.record(error), "target not allowed")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
-            case TimedOut(timeout, stopped):
+            case TimedOut(timeout):
+                # Where its code goes on, the store holds the retry back until it has ended.
                 error = JobTimeout(f"the run exceeded its timeout of {format_duration(timeout)}")
-                return self._failure(error, job, now, timed_out=True, still_running=not stopped)
+                return self._failure(error, job, now, timed_out=True)
             case Postponed(delay, counted, reason):
                 if counted:
                     return self._failure(_Postponement(reason or "not ready yet"), job, now, delay=delay)
@@ -126,7 +124,6 @@ class Decider:
         now: datetime,
         *,
         timed_out: bool = False,
-        still_running: bool = False,
         delay: timedelta | None = None,
     ) -> Fail | Retry:
         attempt = job.claim.attempt
@@ -135,8 +132,6 @@ class Decider:
         if refusal is not None:
             return self._dead_letter(record, refusal, timed_out=timed_out)
         wait = delay if delay is not None else self._delay(error, job, attempt)
-        if still_running:
-            wait = max(wait, STILL_RUNNING_LIMIT)
         return Retry(at=now + wait, error=record, timed_out=timed_out)
 
     @staticmethod

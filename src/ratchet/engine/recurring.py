@@ -17,7 +17,7 @@ import msgspec
 
 from ratchet.engine.timetable import fire_times, next_fire
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
-from ratchet.model.errors import InvalidJob
+from ratchet.model.errors import Conflict, InvalidJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobType
@@ -47,6 +47,9 @@ class RecurringRuns:
         for record in self._store.claim_due_recurring(limit=BATCH, now=now):
             try:
                 created += self._fire(record, now)
+            except Conflict as conflict:
+                # Another node fires it at this moment, or somebody changes it: the next look shows what is left to do.
+                logger.info("schedule %s: %s (will try again)", record.spec.name, conflict)
             except InvalidJob:
                 logger.exception("schedule %s cannot be fired", record.spec.name)
         if created:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ratchet.model.errors import RatchetError, StoreUnavailable
+from ratchet.model.errors import Conflict, RatchetError, StoreUnavailable
 from ratchet.spi.executor_provider import ExecutorProvider
 
 logger = logging.getLogger("ratchet.engine")
@@ -101,6 +101,10 @@ class Service:
         if isinstance(error, StoreUnavailable):
             if self.failures == 1 or self.failures % 20 == 0:
                 logger.warning("%s: %s (will go on trying)", self.name, error)
+        elif isinstance(error, Conflict):
+            # Nothing was written, and the next try mostly succeeds.
+            level = logging.WARNING if self.failures % 20 == 0 else logging.INFO
+            logger.log(level, "%s: %s (will try again)", self.name, error)
         elif isinstance(error, RatchetError):
             logger.error("%s: %s", self.name, error)
         else:

@@ -157,7 +157,7 @@ class JobTask:
         # 1-3 Logging context, body and JobContext: the lane has entered the run.
         body = run.job.body
         # 4 Canceled between the claim and now?
-        if body.expires_at is not None and run.attempt == 1 and body.expires_at <= self._tools.clock.now():
+        if body.expires_at is not None and body.expires_at <= self._tools.clock.now():
             run.request_stop(Stop.EXPIRED)
         if run.stop is not None:
             return Interrupted(run.stop.value)

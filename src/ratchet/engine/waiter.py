@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from ratchet.model.clock import Clock
-from ratchet.model.errors import StoreUnavailable
+from ratchet.model.errors import JobNotFound, StoreUnavailable
 from ratchet.model.job import JobResultRow
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.shield import undisturbed
@@ -16,6 +16,10 @@ from ratchet.spi.store.jobs import JobCrudStore
 #: How often the store is asked: soon at first, then more and more rarely.
 FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.25
+
+#: Seconds after which a job that cannot be seen is taken for gone: the transaction it was submitted in, in another
+#: process, may be about to commit.
+UNSEEN_FOR = 5.0
 
 
 class ResultWaiter:
@@ -35,12 +39,17 @@ class ResultWaiter:
         self._wakeup = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def wait(self, job_id: UUID, timeout: float | None = None) -> JobResultRow:
-        """The job's end; `TimeoutError` if it has not ended in time. A job that is not visible yet is waited for."""
+    def wait(self, job_id: UUID, timeout: float | None = None, *, uncommitted: bool = False) -> JobResultRow:
+        """
+        The job's end; `TimeoutError` if it has not ended in time, `JobNotFound` if it is gone.
+
+        A job that has been seen and cannot be seen any more is gone, and so is one that could not be seen for
+        `UNSEEN_FOR` seconds. The latter is not said of an *uncommitted* job: its transaction may still be open.
+        """
         row = self._ask([job_id]).get(job_id)
         if row is not None and row.status.is_terminal:
             return row
-        wait = _Wait()
+        wait = _Wait(job_id, uncommitted=uncommitted, seen=row is not None)
         with undisturbed():
             with self._lock:
                 self._waiting.setdefault(job_id, []).append(wait)
@@ -51,7 +60,8 @@ class ResultWaiter:
                 raise TimeoutError(f"job {job_id} has not ended after {timeout:g} s")
         finally:
             self._forget(job_id, wait)
-        assert wait.row is not None
+        if wait.row is None:
+            raise JobNotFound(job_id)
         return wait.row
 
     def notice(self, job_ids: Iterable[UUID]) -> None:
@@ -78,10 +88,12 @@ class ResultWaiter:
     def _run(self) -> None:
         pause = FIRST_PAUSE
         known: set[UUID] = set()
+        unseen: dict[UUID, float] = {}  # since when
         while True:
             self._wakeup.clear()
             with self._lock:
-                waited = list(self._waiting)
+                # Who comes later may have seen what the answer to this question does not show yet.
+                waited = {job_id: tuple(waits) for job_id, waits in self._waiting.items()}
                 if not waited:
                     self._thread = None
                     return
@@ -89,7 +101,12 @@ class ResultWaiter:
                 pause = FIRST_PAUSE  # a new job is waited for: look soon and often again
             known = set(waited)
             try:
-                self._deliver(self._ask(waited))
+                rows = self._ask(list(waited))
+                self._deliver(rows)
+                at = self._clock.monotonic()
+                unseen = {job_id: unseen.get(job_id, at) for job_id in waited if job_id not in rows}
+                for job_id, since in unseen.items():
+                    self._give_up(waited[job_id], is_gone=at - since >= UNSEEN_FOR)
             except StoreUnavailable:
                 pause = LONGEST_PAUSE
             if self._wakeup.wait(pause):
@@ -100,6 +117,8 @@ class ResultWaiter:
     def _deliver(self, rows: dict[UUID, JobResultRow]) -> None:
         for job_id, row in rows.items():
             if not row.status.is_terminal:
+                for wait in self._waiting.get(job_id, ()):
+                    wait.seen = True
                 continue
             with self._lock:
                 waits = self._waiting.pop(job_id, [])
@@ -107,10 +126,22 @@ class ResultWaiter:
                 wait.row = row
                 wait.done.set()
 
+    def _give_up(self, waits: Iterable[_Wait], *, is_gone: bool) -> None:
+        """The job cannot be seen: tell those who have seen it; *is_gone*: and those who do not wait for a commit."""
+        for wait in waits:
+            if wait.seen or (is_gone and not wait.uncommitted):
+                self._forget(wait.job_id, wait)
+                wait.done.set()
+
 
 class _Wait:
-    __slots__ = ("done", "row")
+    """Somebody who waits for a job. When it is ``done`` without a row, the job is gone."""
 
-    def __init__(self) -> None:
+    __slots__ = ("done", "job_id", "row", "seen", "uncommitted")
+
+    def __init__(self, job_id: UUID, *, uncommitted: bool, seen: bool = False) -> None:
+        self.job_id = job_id
         self.done = threading.Event()
         self.row: JobResultRow | None = None
+        self.uncommitted = uncommitted  # its transaction may still be open
+        self.seen = seen

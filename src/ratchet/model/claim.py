@@ -98,7 +98,7 @@ class JobBody(Struct, frozen=True, kw_only=True, gc=False):
     limit_key: str | None = None
     breaker: str | None = None
     fairness_key: str | None = None
-    expires_at: datetime | None = None
+    expires_at: datetime | None = None  # given only to a job that has never started: nothing else expires
     state: str | None = None  # the checkpoint of an earlier attempt, JSON
     signal: str | None = None  # the delivered signal, JSON
     caller: str | None = None

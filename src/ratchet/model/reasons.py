@@ -66,10 +66,20 @@ def not_due(due_at: datetime) -> Reason:
     return "not_due", f"it is due at {due_at.isoformat()}", due_at
 
 
-def waits_until(due_at: datetime, *, for_code: bool) -> Reason:
-    """The same from a store that knows whether the job waits *for_code* of its last run, which is still running."""
-    held = "for the code of its last run to end, at the latest " if for_code else ""
-    return "not_due", f"it waits {held}until {due_at.isoformat()}", due_at
+def still_running(until: datetime) -> Reason:
+    """The code of an earlier run has not ended; the job waits for that, but not beyond *until*."""
+    text = f"the code of an earlier run is still running; it waits for that, until {until.isoformat()} at the latest"
+    return "still_running", text, until
+
+
+def of_due_time(due_at: datetime, held_until: datetime | None, now: datetime) -> list[Reason]:
+    """What its own due time, and code that it waits for until *held_until*, say; empty: its time has come."""
+    found: list[Reason] = []
+    if due_at > now:
+        found.append(not_due(due_at))
+    if held_until is not None and held_until > max(now, due_at):
+        found.append(still_running(held_until))
+    return found
 
 
 def queue_paused(queue: str) -> Reason:

@@ -262,16 +262,20 @@ class Core:
         """True if a stored value of this class may be restored here."""
         return self.parts.policy.allows(f"{module}:{qualname}")
 
-    def wait_for(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
-        """The row of a job once it has ended; None if it has not after *timeout* seconds."""
+    def wait_for(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
+        """The row of a job once it has ended; None if it has not after *timeout* seconds, `JobNotFound` if it is gone."""
         try:
-            return self.waiter.wait(job_id, timeout)
+            return self.waiter.wait(job_id, timeout, uncommitted=uncommitted)
         except TimeoutError:
             return None
 
-    async def await_end(self, job_id: UUID, timeout: float | None) -> JobResultRow | None:
+    async def await_end(
+        self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
+    ) -> JobResultRow | None:
         """The same, and it blocks neither the event loop nor a thread."""
-        return await self.waiter.ended(job_id, timeout)
+        return await self.waiter.ended(job_id, timeout, uncommitted=uncommitted)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
         """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""

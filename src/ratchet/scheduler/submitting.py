@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from ratchet.api.batches.builders import BatchBuilder, StreamingBatchBuilder
+from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Schedule, Timing
 from ratchet.api.submit.builders import GraphDraft, JobBuilder
@@ -101,7 +102,8 @@ class SubmittingVerbs:
         All are checked before the first is stored.
         """
         specs = send_many(self._core, Step(target, (), {}), arguments, within=within)
-        return [JobHandle(self._core, spec.job_id, target=spec.target) for spec in specs]
+        joined = within is not None or enlisted_connection(self._core.store) is not None
+        return [JobHandle(self._core, spec.job_id, target=spec.target, uncommitted=joined) for spec in specs]
 
     def submit_all(
         self, builders: Iterable[GraphDraft[Any]], *, within: object | None = None

@@ -180,8 +180,6 @@ class Reference:
             return False
         self._end(job, JobStatus.CANCELED, cause=job.job_id)
         del self.jobs[job.job_id]
-        if job.key in self.still_running and self.still_running[job.key].job_id == job.job_id:
-            del self.still_running[job.key]
         return True
 
     def node_died(self, node_id: str) -> None:

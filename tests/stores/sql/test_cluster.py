@@ -12,6 +12,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.payload import decode_value
 from ratchet.model.status import JobStatus, JobType
+from ratchet.stores.sql.rows.keys_and_permits import STILL_RUNNING
 from tests.stores.sql_stores import SqlSteps, at_once, claim_all, times
 
 ROUNDS = 12
@@ -244,7 +245,8 @@ class TestClaimsOfTheDead:
         tokens = [known.claim_id, retried.claim_id]
         assert steps.store.hand_back_unknown("node-1", tokens, now=steps.now) == []
         assert steps.sql("SELECT business_key FROM scheduler_business_key_reservation") == [("known",)]
-        assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(known.job_id,)]
+        held = "SELECT resource, job_id FROM scheduler_resource_permit ORDER BY resource"
+        assert steps.sql(held) == [(STILL_RUNNING, retried.job_id), ("gateway", known.job_id)]
         assert retried.job_id not in steps.claimable(node_id="node-2")
 
     def test_a_goodbye_for_the_dead_hands_them_back(self, steps: SqlSteps) -> None:

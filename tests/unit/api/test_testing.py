@@ -42,6 +42,13 @@ def flaky(until: int) -> str:
     return "at last"
 
 
+def once_down() -> str:
+    ran.append("asked")
+    if len(ran) == 1:
+        raise ConnectionError("down")
+    return "at last"
+
+
 def not_ready() -> str:
     context = JobContext.current()
     context.state["asked"] = context.state.get("asked", 0) + 1
@@ -115,6 +122,26 @@ class TestDrain:
         scheduler.drain()
         with pytest.raises(JobCanceledError, match="expired"):
             handle.result()
+
+    def test_a_dead_letter_that_is_retried_after_its_expiry_runs(
+        self, scheduler: ManualScheduler, clock: ManualClock
+    ) -> None:
+        """Expiry belongs to the first start: what has started is never ended by it."""
+        handle = scheduler.enqueue(once_down).with_expiry(30).submit()
+        scheduler.drain()
+        assert handle.status() is JobStatus.FAILED
+        clock.advance(60)
+        assert handle.retry()
+        scheduler.drain()
+        assert handle.result() == "at last"
+
+    def test_not_ready_before_its_expiry(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """RetryLater counts no attempt; still the job has started, and its expiry is over."""
+        handle = scheduler.enqueue(not_ready).with_expiry(30).submit()
+        for _ in range(3):
+            scheduler.drain()
+            clock.advance(timedelta(minutes=1))
+        assert handle.result() == "asked 3 times"
 
     def test_it_cannot_be_started(self, scheduler: ManualScheduler) -> None:
         """Threads and a manual clock do not go together."""

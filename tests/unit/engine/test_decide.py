@@ -9,7 +9,7 @@ import pytest
 
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
-from ratchet.engine.decide import STILL_RUNNING_LIMIT, Decider
+from ratchet.engine.decide import Decider
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.decision import (
     BadCheckpoint,
@@ -142,13 +142,13 @@ class TestFailurePipeline:
         assert decision.timed_out
         assert "timeout of 5s" in decision.error.message
 
-    def test_a_retry_waits_for_code_that_has_not_ended(self) -> None:
-        """A thread that does not stop holds its retry back, for a minute at most."""
+    def test_code_that_has_not_ended_does_not_move_the_due_time(self) -> None:
+        """A retry is due when its backoff says; the store holds it back while the code is running."""
         decision = decider().decide(
             TimedOut(timedelta(seconds=5), stopped=False), claimed(max_retries=1), now=NOW
         )
         assert isinstance(decision, Retry)
-        assert decision.at == NOW + STILL_RUNNING_LIMIT
+        assert decision.at == NOW
 
     def test_errors_are_sanitized_and_capped(self) -> None:
         """Neither message nor traceback holds a credential, and both end somewhere."""

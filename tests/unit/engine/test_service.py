@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
 
+import pytest
+
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.engine.service import Service
-from ratchet.model.errors import StoreUnavailable
+from ratchet.model.errors import Conflict, StoreUnavailable
 from tests.support.waiting import until
 
 
@@ -46,6 +49,24 @@ class TestService:
         assert under_test.stop()
         assert not under_test.is_alive
         assert overlaps == 0
+
+    def test_a_write_conflict_is_no_error(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Two nodes met in the store; the next try mostly succeeds, so nobody has to look into it."""
+        calls = []
+
+        def step() -> float:
+            calls.append(None)
+            if len(calls) == 1:
+                raise Conflict("another transaction was faster")
+            return 0.001
+
+        caplog.set_level(logging.INFO, logger="ratchet.engine")
+        under_test = service(step)
+        under_test.start()
+        until(lambda: len(calls) > 1)
+        assert under_test.stop()
+        assert [record.levelname for record in caplog.records] == ["INFO"]
+        assert "will try again" in caplog.text
 
     def test_an_error_does_not_end_the_service(self) -> None:
         """It goes on after errors, also after a lost database."""

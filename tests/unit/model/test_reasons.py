@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from ratchet.model import reasons
@@ -40,9 +40,14 @@ def test_parents_are_named_where_the_store_knows_them() -> None:
 
 
 def test_a_job_that_waits_for_code() -> None:
-    """It is due at the latest then."""
-    assert reasons.waits_until(NOW, for_code=False) == ("not_due", f"it waits until {NOW.isoformat()}", NOW)
-    assert (
-        "for the code of its last run to end, at the latest until"
-        in reasons.waits_until(NOW, for_code=True)[1]
-    )
+    """It is due at the latest then; its own due time is a reason of its own."""
+    soon, later = NOW + timedelta(seconds=5), NOW + timedelta(seconds=60)
+    assert reasons.of_due_time(NOW, None, NOW) == []
+    assert reasons.of_due_time(soon, None, NOW) == [reasons.not_due(soon)]
+    assert reasons.of_due_time(NOW, later, NOW) == [reasons.still_running(later)]
+    assert reasons.of_due_time(soon, later, NOW) == [reasons.not_due(soon), reasons.still_running(later)]
+    assert reasons.of_due_time(later, soon, NOW) == [reasons.not_due(later)]
+    assert reasons.of_due_time(NOW, NOW, NOW) == []
+    code, text, until = reasons.still_running(later)
+    assert (code, until) == ("still_running", later)
+    assert "an earlier run is still running" in text

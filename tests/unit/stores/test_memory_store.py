@@ -174,13 +174,15 @@ class TestLingering:
         shop.store.settle([claim], now=NOW)
         shop.submit(shop.spec(business_key="k"))
 
-    def test_a_retry_by_hand_does_not_wait_for_the_run_that_goes_on(self, shop: Shop) -> None:
-        """Who retries a dead letter wants it to run now; its key stays its own, also when the old code ends."""
+    def test_a_retry_by_hand_waits_for_the_run_that_goes_on(self, shop: Shop) -> None:
+        """Two runs of one job never overlap by a retry; its key stays its own, also when the old code ends."""
         claim = shop.run(shop.spec(business_key="k"))
         shop.end(claim, FAILURE, lingers=True)
         assert shop.store.retry(claim.job_id, now=NOW)
-        assert [c.job_id for c in shop.claim()] == [claim.job_id]
+        assert shop.claim() == []
+        shop.store.check_invariants()
         shop.store.settle([claim], now=NOW)
+        assert [c.job_id for c in shop.claim()] == [claim.job_id]
         with pytest.raises(BusinessKeyBusy):
             shop.submit(shop.spec(business_key="k"))
 

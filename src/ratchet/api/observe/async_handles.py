@@ -6,7 +6,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from ratchet.api.batches.handles import BatchHandle
-from ratchet.api.observe.handles import JobHandle, seconds_of
+from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import Schedule
 from ratchet.api.threads import AwaitFace, awaited, in_thread
 from ratchet.model.durations import Duration
@@ -37,13 +37,13 @@ class AsyncJobHandle(AwaitFace[JobHandle[R]]):
     async def wait(self, timeout: Duration | None = None) -> JobStatus:
         """See `JobHandle.wait`."""
         handle = self._sync
-        row = await handle._backend.await_end(handle.id, seconds_of(timeout))
+        row = await handle._await_end(timeout)
         return (await in_thread(handle._ended, row, timeout)).status
 
     async def result(self, timeout: Duration | None = None) -> R:
         """See `JobHandle.result`."""
         handle = self._sync
-        row = await handle._backend.await_end(handle.id, seconds_of(timeout))
+        row = await handle._await_end(timeout)
         ended = await in_thread(handle._ended, row, timeout) if row is None else row
         return await in_thread(handle._outcome, ended)
 

@@ -32,7 +32,7 @@ class JobHandle(Generic[R]):
     A handle keeps nothing: every question goes to the store, and handles of one job are equal.
     """
 
-    __slots__ = ("_backend", "_last", "_steps", "_target", "duplicate", "id")
+    __slots__ = ("_backend", "_last", "_steps", "_target", "_uncommitted", "duplicate", "id")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class JobHandle(Generic[R]):
         duplicate: bool = False,
         steps: Sequence[UUID] | None = None,
         last: UUID | None = None,
+        uncommitted: bool = False,
     ) -> None:
         #: The job's id, a UUIDv7.
         self.id = job_id
@@ -52,6 +53,7 @@ class JobHandle(Generic[R]):
         self._target = target
         self._steps = steps
         self._last = last
+        self._uncommitted = uncommitted  # it was submitted in a transaction that somebody else commits
 
     def __repr__(self) -> str:
         return f"JobHandle({self.id}{', duplicate=True' if self.duplicate else ''})"
@@ -94,15 +96,19 @@ class JobHandle(Generic[R]):
     def steps(self) -> list[JobHandle[Any]]:
         """The jobs of this submission in the order they were named; of a single job, itself."""
         ids = self._steps if self._steps is not None else [node.job_id for node in self._graph_or_empty()]
-        return [JobHandle(self._backend, job_id) for job_id in ids or [self.id]]
+        return [self._sibling(job_id) for job_id in ids or [self.id]]
 
     @property
     def last(self) -> JobHandle[Any]:
         """The last step of the chain; of a single job, itself."""
         if self._last is not None:
-            return JobHandle(self._backend, self._last)
+            return self._sibling(self._last)
         trunk = [node.job_id for node in self._graph_or_empty() if node.type in _TRUNK]
         return JobHandle(self._backend, trunk[-1]) if trunk else self
+
+    def _sibling(self, job_id: UUID) -> JobHandle[Any]:
+        """A handle of a job that was submitted with this one."""
+        return JobHandle(self._backend, job_id, uncommitted=self._uncommitted)
 
     def _graph_or_empty(self) -> JobGraph | tuple[()]:
         try:
@@ -113,27 +119,36 @@ class JobHandle(Generic[R]):
     # --- waiting ---
 
     def wait(self, timeout: Duration | None = None) -> JobStatus:
-        """The job's final state, once it has ended; `TimeoutError` after *timeout*."""
-        return self._ended(self._backend.wait_for(self.id, seconds_of(timeout)), timeout).status
+        """The job's final state, once it has ended; `JobNotFound` and `TimeoutError` as in `result`."""
+        return self._ended(self._wait(timeout), timeout).status
 
     def result(self, timeout: Duration | None = None) -> R:
         """
         What the job returned, once it has ended.
 
-        Raises `JobFailedError`, `JobCanceledError`, or `TimeoutError` after *timeout*. A job that is
-        not visible, because the transaction it was submitted in has not been committed, counts as
-        pending. A result that was too large to keep comes back as a `TruncatedResult`.
+        Raises `JobFailedError`, `JobCanceledError`, or `TimeoutError` after *timeout*; `JobNotFound`
+        if the job was deleted or purged, or cannot be seen for five seconds. A job that this process
+        has submitted in a transaction (``within=``) counts as pending until that is committed, however
+        long it takes. A result that was too large to keep comes back as a `TruncatedResult`.
         """
-        return self._outcome(self._ended(self._backend.wait_for(self.id, seconds_of(timeout)), timeout))
+        return self._outcome(self._ended(self._wait(timeout), timeout))
+
+    def _wait(self, timeout: Duration | None) -> JobResultRow | None:
+        return self._backend.wait_for(self.id, seconds_of(timeout), uncommitted=self._uncommitted)
+
+    async def _await_end(self, timeout: Duration | None) -> JobResultRow | None:
+        return await self._backend.await_end(self.id, seconds_of(timeout), uncommitted=self._uncommitted)
 
     def _ended(self, row: JobResultRow | None, timeout: Duration | None) -> JobResultRow:
         if row is not None:
             return row
         now = self._backend.store.results([self.id]).get(self.id)
+        if now is None and not self._uncommitted:
+            raise JobNotFound(self.id)
         state = (
             f"is {now.status}"
             if now is not None
-            else "is not visible: it was not submitted, or its transaction has not been committed"
+            else "is not visible: the transaction it was submitted in has not been committed"
         )
         waited = format_duration(to_timedelta(timeout or 0, "the timeout"))
         raise TimeoutError(

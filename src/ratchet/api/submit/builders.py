@@ -442,16 +442,17 @@ class GraphDraft(StepDraft, Generic[R]):
 
     # --- stored ---
 
-    def _handle(self, insertion: Insertion, target: str) -> JobHandle[R]:
+    def _handle(self, insertion: Insertion, target: str, *, uncommitted: bool) -> JobHandle[R]:
         """The handle of the first job, or of the older one that its key named."""
         if not insertion.created:
-            return JobHandle(self._backend, insertion.job_id, duplicate=True)
+            return JobHandle(self._backend, insertion.job_id, duplicate=True, uncommitted=uncommitted)
         return JobHandle(
             self._backend,
             insertion.job_id,
             target=target,
             steps=[step.identified(self._backend) for step in self._whole.steps],
             last=self._whole.last.job_id,
+            uncommitted=uncommitted,
         )
 
     def _submit(self, within: object | None) -> JobHandle[R]:
@@ -462,7 +463,9 @@ class GraphDraft(StepDraft, Generic[R]):
         self._spend_all("submitted")
         first = self._whole.first.job_id
         position = next(index for index, spec in enumerate(submission.specs) if spec.job_id is first)
-        return self._handle(insertions[position], submission.specs[position].target)
+        return self._handle(
+            insertions[position], submission.specs[position].target, uncommitted=submission.uncommitted
+        )
 
     def _spend_all(self, how: str) -> None:
         self._spend(how)

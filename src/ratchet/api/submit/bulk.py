@@ -204,5 +204,5 @@ def _submit_part(
     for draft, _ in part:
         draft._spend_all("submitted")
         first = draft._whole.first.identified(backend)
-        handles.append(draft._handle(answers[first], targets[first]))
+        handles.append(draft._handle(answers[first], targets[first], uncommitted=together.uncommitted))
     return handles

@@ -111,4 +111,11 @@ def _is_plain(target: Any) -> TypeGuard[FunctionType]:
 
 def _handle(backend: Backend, spec: JobSpec) -> JobHandle[Any]:
     job_id = spec.job_id
-    return JobHandle(backend, job_id, target=spec.target, steps=[job_id], last=job_id)
+    return JobHandle(
+        backend,
+        job_id,
+        target=spec.target,
+        steps=[job_id],
+        last=job_id,
+        uncommitted=submission.uncommitted,
+    )

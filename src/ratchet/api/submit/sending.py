@@ -63,6 +63,7 @@ def send(
     if in_job:  # it may be canceled at any moment, but not in the middle of this
         insert = partial(call_undisturbed, insert)
     if joined is not None:
+        submission.uncommitted = True
         return insert()
     try:
         insertions = with_retries(backend, insert)

@@ -321,6 +321,7 @@ class Submission:
     edges: list[Edge] = field(default_factory=list)
     batch: BatchSpec | None = None
     limits: dict[str, int] = field(default_factory=dict)
+    uncommitted: bool = False  # it was sent in a transaction that somebody else commits
 
     def add(self, other: Submission) -> None:
         """Take over what *other* would store."""

@@ -73,8 +73,8 @@ class JobClaimStore(Protocol):
         The answer is a list of (code, text, until). It is empty exactly when such a claim with a large enough
         limit would return the job. (If fairness keys compete for one limit, whose turn it is depends on the claim;
         the answer is for a claim that begins with the first key.) Codes: ``not_found succeeded failed canceled
-        running paused waiting_parent waiting_signal not_due queue_paused parked suspect no_permit rate_limited
-        breaker_open``.
+        running paused waiting_parent waiting_signal not_due still_running queue_paused parked suspect no_permit
+        rate_limited breaker_open``.
 
         Every reason that applies is listed, in that order. A PENDING job is told of each gate that lets nothing
         through now: first its resource's, then its limit key's, then its breaker's. (A limit may be out of permits

@@ -51,8 +51,10 @@ class ArchiveStore(Protocol):
         """
         Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
 
-        A job stays while another job that has not ended depends on it, or while its batch is open. A job that the
-        failure of a dead letter canceled stays while a retry of that dead letter could revive it.
+        A job stays while another job that has not ended depends on it, or while its batch is open. It also stays
+        while the retry of a dead letter could bring it back: the parent of a batch with failed children, and what
+        was canceled below such a parent or below a failed job. A join stays while any of its parents has failed. What
+        stays does not keep later jobs from being archived.
         """
         ...
 

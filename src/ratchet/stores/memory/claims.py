@@ -232,7 +232,7 @@ def _body(state: State, row: Row) -> JobBody:
         limit_key=row.stream.limit_key,
         breaker=row.stream.breaker,
         fairness_key=row.stream.fairness_key,
-        expires_at=spec.expires_at,
+        expires_at=row.expiry_due_at,
         state=row.state,
         signal=row.signal,
         caller=spec.caller,
@@ -261,9 +261,7 @@ def _why_not_pending(state: State, row: Row) -> list[Reason]:
 
 
 def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
-    key, reasons = row.stream, list[Reason]()
-    if row.due_at > now:
-        reasons.append(why.waits_until(row.due_at, for_code=row.held_until is not None))
+    key, reasons = row.stream, why.of_due_time(row.scheduled_at, row.held_until, now)
     queue = state.queues.get(key.queue)
     if queue is not None and queue.paused:
         reasons.append(why.queue_paused(key.queue))

@@ -139,7 +139,6 @@ def _apply(
                 attempts=row.attempts + 1,
                 error=decision.error.summary,
                 error_type=decision.error.type,
-                expiry_due_at=None,
             )
         case Reschedule():
             requeue(state, row, effects, now=now, at=decision.at, still_running=completion.lingers)

@@ -28,23 +28,40 @@ def forget(state: State, job_id: UUID) -> None:
 
 
 def is_needed(state: State, row: Row) -> bool:
-    """True where an ended job must stay: something unfinished depends on it, or may bring it back."""
-    own = () if row.spec.batch_id is None else (row.spec.batch_id,)
-    batches = (state.batches.get(batch_id) for batch_id in (*own, *state.batches_of.of(row.job_id)))
-    if any(batch is not None and batch.finished_at is None for batch in batches):
+    """True where an ended job must stay: something unfinished depends on it, or a retry may bring it back."""
+    own = None if row.spec.batch_id is None else state.batches.get(row.spec.batch_id)
+    if own is not None and own.finished_at is None:
         return True
-    cause: Row | None = row
-    while cause is not None and cause.canceled_by is not None:  # up to the end that began the cascade
-        cause = state.jobs.get(cause.canceled_by)
-    if (
-        cause is not row
-        and cause is not None
-        and cause.archived_at is None
-        and cause.ended_as is JobStatus.FAILED
-    ):
-        return True  # a retry of that dead letter would revive it
+    if _may_reopen(state, row) or (row.canceled_by is not None and _may_wait_again(state, row)):
+        return True
     children = (state.jobs.get(child_id) for _, child_id in state.edges_out.of(row.job_id))
     return any(child is not None and child.ended_as is None for child in children)
+
+
+def _may_reopen(state: State, row: Row) -> bool:
+    """True for the parent of a batch that is open, or that opens again when a failed child is retried."""
+    batches = (state.batches.get(batch_id) for batch_id in state.batches_of.of(row.job_id))
+    return any(
+        batch is not None
+        and (batch.finished_at is None or (batch.failed > 0 and state.has_failed_child(batch.batch_id)))
+        for batch in batches
+    )
+
+
+def _may_wait_again(state: State, row: Row) -> bool:
+    """True where the retry of a job above this canceled one may revive it, also by way of other canceled ones."""
+    seen, above = {row.job_id}, [row.job_id]
+    while above:
+        for parent_id, _ in state.edges_in.of(above.pop()):
+            parent = state.jobs.get(parent_id)
+            if parent is None or parent.archived_at is not None or parent_id in seen:
+                continue
+            if parent.ended_as is JobStatus.FAILED or _may_reopen(state, parent):
+                return True
+            if parent.canceled_by is not None:
+                seen.add(parent_id)
+                above.append(parent_id)
+    return False
 
 
 class MemoryHistory(Part):

@@ -333,6 +333,11 @@ class State:
         rows = (self.jobs[job_id] for job_id in self.by_status.of(JobStatus.RUNNING))
         return [row for row in rows if resource in (row.stream.resource, row.stream.limit_key)]
 
+    def has_failed_child(self, batch_id: UUID) -> bool:
+        """True where a child of the batch has failed and could be retried."""
+        rows = (self.jobs[job_id] for job_id in self.by_batch.of(batch_id))
+        return any(row.archived_at is None and row.ended_as is JobStatus.FAILED for row in rows)
+
     def backdated(self, stream_id: int) -> None:
         """A job was stored that is due before those that claims of this stream have reached."""
         record = self.streams[stream_id]

@@ -13,7 +13,15 @@ from ratchet.model.claim import JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, ErrorRecord
 from ratchet.model.job import Progress
 from ratchet.model.status import AT_REST, JobStatus
-from ratchet.stores.memory.changes import Effects, change, enqueue, requeue, revive, settle_run
+from ratchet.stores.memory.changes import (
+    STILL_RUNNING_LIMIT,
+    Effects,
+    change,
+    enqueue,
+    requeue,
+    revive,
+    settle_run,
+)
 from ratchet.stores.memory.completion import apply_completions, held_by
 from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.finish import (
@@ -25,7 +33,7 @@ from ratchet.stores.memory.finish import (
     settle_edges,
 )
 from ratchet.stores.memory.rows import Row
-from ratchet.stores.memory.runs import reserve
+from ratchet.stores.memory.runs import latest_still_running, reserve
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.values import check
 
@@ -157,17 +165,25 @@ def _save(state: State, claim: JobClaim, now: datetime, /, **fields: Any) -> boo
 
 
 def retry(state: State, job_id: UUID, *, now: datetime) -> bool:
-    """Start a failed job over; raises `BusinessKeyBusy` where another job has its key."""
+    """
+    Start a failed job over; raises `BusinessKeyBusy` where another job has its key.
+
+    Where the code of an earlier run is still running, the job waits for it.
+    """
     row, effects = state.jobs.get(job_id), Effects()
     if row is None or row.ended_as is not JobStatus.FAILED or row.archived_at is not None:
         return False
     reserve(state, row, now=now)
+    earlier = latest_still_running(state, job_id)
+    held_until = None if earlier is None else now + STILL_RUNNING_LIMIT
     enqueue(
         state,
         row,
         effects,
         now=now,
         at=now,
+        held_claim_id=earlier,
+        held_until=held_until,
         attempts=0,
         crashes=0,
         error=None,

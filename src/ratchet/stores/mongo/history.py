@@ -132,8 +132,8 @@ class MongoHistory(MongoPart):
         """
         Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
 
-        Not while a job that has not ended depends on them, their batch is open, or the dead letter
-        that canceled them can still be retried. A walk in the order of ids: no index covers the
+        Not while a job that has not ended depends on them, their batch is open, or a dead letter can
+        still be retried that would bring them back. A walk in the order of ids: no index covers the
         time at which a job ended, because it would make every success more expensive.
         """
         check((now, before), "now")
@@ -198,6 +198,7 @@ class MongoHistory(MongoPart):
 
 def _archive(work: Work, job_ids: list[UUID], now: datetime) -> int:
     work.load_jobs(job_ids)
+    work.load_parents(job_ids)
     moved = 0
     for job_id in job_ids:
         row = work.jobs.get(job_id)

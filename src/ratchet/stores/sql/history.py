@@ -110,7 +110,8 @@ LOCK_OLD_JOBS = """
     {for update skip locked}
 """
 
-#: True for a job that nothing unfinished needs. The last condition keeps what a retry of a dead letter would need again.
+#: True for a job that nothing unfinished needs. The last condition keeps what a retry of a dead letter would need again;
+#: `find_archivable` says what else may bring a job back.
 IS_ARCHIVABLE = """
            NOT EXISTS (SELECT 1 FROM scheduler_batch b WHERE b.batch_id = j.batch_id AND b.finished_at IS NULL)
        AND (j.job_type <> 'BATCH_PARENT'
@@ -129,10 +130,31 @@ IS_ARCHIVABLE = """
 
 # Asked while the jobs are locked; a submission of a new dependant must take the same locks.
 FIND_ARCHIVABLE = f"""
-    SELECT j.job_id
+    SELECT j.job_id, j.job_type, j.canceled_by
       FROM scheduler_job j
      WHERE j.job_id {{in ids uuid}} AND {IS_ARCHIVABLE}
      ORDER BY j.job_id
+"""
+
+_HAS_FAILED = "(p.status = 'FAILED' OR (p.status = 'PAUSED' AND p.paused_from = 'FAILED'))"
+
+# A batch opens again when one of its failed children is retried; its parent then waits again.
+FIND_PARENTS_TO_REOPEN = f"""
+    SELECT b.parent_id
+      FROM scheduler_batch b
+     WHERE b.parent_id {{in ids uuid}}
+       AND (b.finished_at IS NULL
+            OR (b.failed > 0
+                AND EXISTS (SELECT 1 FROM scheduler_job p WHERE p.batch_id = b.batch_id AND {_HAS_FAILED})))
+"""
+
+# The parents from which a canceled job may come back: failed ones, parents of batches, canceled ones.
+FIND_ABOVE = f"""
+    SELECT d.child_id, d.parent_id, {_HAS_FAILED} AS has_failed, p.job_type, p.canceled_by
+      FROM scheduler_dependency d
+      JOIN scheduler_job p ON p.job_id = d.parent_id
+     WHERE d.child_id {{in ids uuid}}
+       AND ({_HAS_FAILED} OR p.job_type = 'BATCH_PARENT' OR (p.status = 'CANCELED' AND p.canceled_by IS NOT NULL))
 """
 
 COPY_TO_ARCHIVE = f"""
@@ -173,7 +195,53 @@ FORGET_BATCHES = (
     "DELETE FROM scheduler_batch WHERE batch_id {in ids uuid}",
 )
 
+#: Levels of canceled jobs that are looked at above one that may be archived. What is below more of them waits until
+#: those above are in the archive.
+_LEVELS = 50
+
 _NIL = UUID(int=0)
+
+
+def find_archivable(session: Session, job_ids: Sequence[UUID]) -> list[UUID]:
+    """
+    Those of these ended jobs, locked by the caller, that nothing needs and no retry can bring back; in order.
+
+    A retry can bring back the parent of a batch with failed children, and what was canceled below such a parent or
+    below a failed job: also a join of which another parent has failed.
+    """
+    rows = session.rows(FIND_ARCHIVABLE, {"ids": list(job_ids)}) if job_ids else []
+    kept = _parents_to_reopen(session, [job_id for job_id, kind, _ in rows if kind == "BATCH_PARENT"])
+    kept |= _may_wait_again(session, [job_id for job_id, _, canceled_by in rows if canceled_by is not None])
+    return [job_id for job_id, _, _ in rows if job_id not in kept]
+
+
+def _parents_to_reopen(session: Session, job_ids: Sequence[UUID]) -> set[UUID]:
+    rows = session.rows(FIND_PARENTS_TO_REOPEN, {"ids": sorted(set(job_ids))}) if job_ids else []
+    return {parent_id for (parent_id,) in rows}
+
+
+def _may_wait_again(session: Session, job_ids: Sequence[UUID]) -> set[UUID]:
+    """Those of these canceled jobs that the retry of a job above them may revive, and others from their families."""
+    below: dict[UUID, list[UUID]] = {}
+    seen, level, kept = set(job_ids), sorted(job_ids), set[UUID]()
+    for _ in range(_LEVELS):
+        if not level:
+            break
+        rows = session.rows(FIND_ABOVE, {"ids": level})
+        reopen = _parents_to_reopen(session, [row[1] for row in rows if row[3] == "BATCH_PARENT"])
+        for child_id, parent_id, has_failed, _, _ in rows:
+            below.setdefault(parent_id, []).append(child_id)
+            if has_failed or parent_id in reopen:
+                kept.add(parent_id)
+        level = sorted({row[1] for row in rows if row[4] is not None} - seen - kept)
+        seen.update(level)
+    waiting = [*kept, *level]
+    while waiting:
+        for child_id in below.get(waiting.pop(), ()):
+            if child_id not in kept:
+                kept.add(child_id)
+                waiting.append(child_id)
+    return kept
 
 
 def archive_jobs(session: Session, job_ids: Sequence[UUID], *, now: datetime) -> None:
@@ -263,8 +331,8 @@ class SqlHistory(SqlPart):
         """
         Move SUCCEEDED and CANCELED jobs that finished before *before* to the archive; at most *limit*.
 
-        Not while a job that has not ended depends on them, their batch is open, or the dead letter
-        that canceled them can still be retried. A walk in the order of ids: no index covers the
+        Not while a job that has not ended depends on them, their batch is open, or a dead letter can
+        still be retried that would bring them back. A walk in the order of ids: no index covers the
         time at which a job ended, because every success would have to pay for it.
         """
 
@@ -325,7 +393,7 @@ def _delete_runs(session: Session, runs: list[tuple[UUID, UUID]]) -> int:
 
 def _archive_old(session: Session, job_ids: list[UUID], before: datetime, now: datetime) -> int:
     locked = [job_id for (job_id,) in session.rows(LOCK_OLD_JOBS, {"ids": job_ids, "before": before})]
-    free = [job_id for (job_id,) in session.rows(FIND_ARCHIVABLE, {"ids": locked})] if locked else []
+    free = find_archivable(session, locked)
     archive_jobs(session, free, now=now)
     return len(free)
 

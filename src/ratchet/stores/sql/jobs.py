@@ -21,7 +21,7 @@ from ratchet.stores.sql.dependants.cancellations import (
     lock_cancelable,
 )
 from ratchet.stores.sql.errors import LockTimeout
-from ratchet.stores.sql.history import FIND_ARCHIVABLE, IS_ARCHIVABLE, archive_jobs
+from ratchet.stores.sql.history import IS_ARCHIVABLE, archive_jobs, find_archivable
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.rows.failures import Cancellation
 from ratchet.stores.sql.rows.locked import lock_jobs
@@ -283,8 +283,7 @@ class SqlJobs(SqlPart):
 
         def purge(session: Session) -> int:
             locked = session.rows(LOCK_OLD_DEAD_LETTERS, {"before": before, "limit": limit})
-            old = session.rows(FIND_ARCHIVABLE, {"ids": sorted(row[0] for row in locked)}) if locked else []
-            ids = [job_id for (job_id,) in old]
+            ids = find_archivable(session, sorted(row[0] for row in locked))
             if ids:
                 session.execute(DROP_ALERTS, {"ids": ids})
                 archive_jobs(session, ids, now=session.value(FIND_CLOCK))

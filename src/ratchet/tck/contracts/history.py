@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ratchet.model.claim import JobClaim
-from ratchet.model.decision import HandBack
+from ratchet.model.composition import EdgeKind
+from ratchet.model.decision import HandBack, VerdictKind
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter, LogEntry
 from ratchet.model.status import JobStatus
@@ -235,6 +236,93 @@ class TestArchive:
             harness.end(harness.claim_job(spec.job_id))
         harness.advance(days=8)
         assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 3
+
+    def test_a_batch_with_failed_children_stays(self, harness: Harness) -> None:
+        """Its parent and what the failure canceled stay: after a retry of the failed child they run."""
+        batch, (good, bad) = harness.batch_of(2)
+        follower, behind = harness.child(), harness.child()
+        edges = [
+            harness.edge(batch.parent, follower, EdgeKind.CONDITION),
+            harness.edge(follower, behind),
+        ]
+        harness.insert([follower, behind], edges)
+        harness.end(harness.claim_job(good.job_id))
+        harness.end(harness.claim_job(bad.job_id), harness.failure())
+        not_taken = harness.verdict(follower, VerdictKind.NOT_TAKEN)
+        harness.end(harness.claim_job(batch.parent.job_id), verdicts=(not_taken,))
+        assert harness.statuses([follower.job_id, behind.job_id]) == [JobStatus.CANCELED] * 2
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 1
+        assert harness.record(good.job_id).archived
+        assert harness.store.retry_failed(batch.batch_id, now=harness.now) == 1
+        harness.end(harness.claim_job(bad.job_id))
+        taken = harness.verdict(follower, VerdictKind.TAKEN)
+        harness.end(harness.claim_job(batch.parent.job_id), verdicts=(taken,))
+        for spec in (follower, behind):
+            harness.end(harness.claim_job(spec.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 4
+
+    def test_a_batch_goes_when_its_failed_children_have_gone(self, harness: Harness) -> None:
+        """Dead letters in the archive cannot be retried: nothing waits for them any more."""
+        batch, (bad,) = harness.batch_of(1)
+        follower = harness.child()
+        harness.insert([follower], [harness.edge(batch.parent, follower, EdgeKind.CONDITION)])
+        harness.end(harness.claim_job(bad.job_id), harness.failure())
+        not_taken = harness.verdict(follower, VerdictKind.NOT_TAKEN)
+        harness.end(harness.claim_job(batch.parent.job_id), verdicts=(not_taken,))
+        harness.advance(days=8)
+        assert harness.store.pause(bad.job_id, now=harness.now)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 0
+        assert harness.store.resume(bad.job_id, now=harness.now)
+        assert harness.store.purge_dead_letters(before=harness.now, limit=10) == 1
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
+
+    def test_a_join_stays_while_any_parent_has_failed(self, harness: Harness) -> None:
+        """Two parents fail and one is retried with success: the retry of the other lets the join run, and what follows."""
+        first, second = harness.spec(), harness.spec()
+        join, behind = harness.child(needs=2), harness.child()
+        edges = [harness.edge(first, join), harness.edge(second, join), harness.edge(join, behind)]
+        harness.insert([first, second, join, behind], edges)
+        for spec in (first, second):
+            harness.end(harness.claim_job(spec.job_id), harness.failure())
+        assert harness.statuses([join.job_id, behind.job_id]) == [JobStatus.CANCELED] * 2
+        assert harness.store.retry(first.job_id, now=harness.now)
+        harness.end(harness.claim_job(first.job_id))
+        harness.advance(days=8)
+        moved = [harness.store.archive(before=harness.now, limit=1, now=harness.now) for _ in range(3)]
+        assert moved == [1, 0, 0]
+        assert harness.record(first.job_id).archived
+        assert harness.store.retry(second.job_id, now=harness.now)
+        for spec in (second, join, behind):
+            harness.end(harness.claim_job(spec.job_id))
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 3
+
+    def test_a_join_goes_when_no_parent_can_be_retried(self, harness: Harness) -> None:
+        """The failed parent is in the archive: the canceled join and what follows it go, too."""
+        first, second = harness.spec(), harness.spec()
+        join, behind = harness.child(needs=2), harness.child()
+        edges = [harness.edge(first, join), harness.edge(second, join), harness.edge(join, behind)]
+        harness.insert([first, second, join, behind], edges)
+        harness.end(harness.claim_job(first.job_id))
+        harness.end(harness.claim_job(second.job_id), harness.failure())
+        harness.advance(days=8)
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 1
+        assert harness.store.purge_dead_letters(before=harness.now, limit=10) == 1
+        assert harness.store.archive(before=harness.now, limit=10, now=harness.now) == 2
+
+    def test_what_stays_is_not_in_the_way(self, harness: Harness) -> None:
+        """Older jobs that must stay do not use up the limit."""
+        for _ in range(3):
+            batch, (bad,) = harness.batch_of(1)
+            harness.end(harness.claim_job(bad.job_id), harness.failure())
+            harness.end(harness.claim_job(batch.parent.job_id))
+        done = [harness.succeeded() for _ in range(2)]
+        harness.advance(days=8)
+        moved = [harness.store.archive(before=harness.now, limit=1, now=harness.now) for _ in range(3)]
+        assert moved == [1, 1, 0]
+        assert all(harness.record(job_id).archived for job_id in done)
 
     def test_a_child_of_an_open_batch_stays(self, harness: Harness) -> None:
         """The batch may still be asked for its children's results."""

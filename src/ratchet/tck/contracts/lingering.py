@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
+import pytest
+
 from ratchet.model.composition import EdgeKind
-from ratchet.model.decision import HandBack, Reschedule
-from ratchet.model.job import SignalWait
+from ratchet.model.decision import CountCrash, HandBack, Reschedule
+from ratchet.model.job import JobFilter, SignalWait
 from ratchet.model.status import Busy, JobStatus
 from ratchet.tck.harness import Harness
+from ratchet.tck.steps import OTHER_NODE
 
 
 def key_is_free(harness: Harness, key: str = "k") -> bool:
@@ -21,6 +25,11 @@ def key_is_free(harness: Harness, key: str = "k") -> bool:
 def held(harness: Harness) -> int:
     """How many permits of the resource are taken."""
     return len(harness.store.holders("gateway", limit=99))
+
+
+def reasons(harness: Harness, job_id: UUID) -> list[tuple[str, datetime | None]]:
+    """What keeps the job from being claimed now, and until when."""
+    return [(code, until) for code, _, until in harness.store.explain(job_id, now=harness.now)]
 
 
 def fail(harness: Harness, job_id: UUID) -> None:
@@ -37,7 +46,7 @@ class TestLingeringRun:
         claim = harness.running()
         harness.end(claim, Reschedule(at=harness.now), lingers=True)
         assert harness.claim() == []
-        assert [code for code, _, _ in harness.store.explain(claim.job_id, now=harness.now)] == ["not_due"]
+        assert reasons(harness, claim.job_id) == [("still_running", harness.after(minutes=1))]
         harness.store.settle([claim], now=harness.now)
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
 
@@ -54,15 +63,107 @@ class TestLingeringRun:
         harness.end(again, HandBack())
         assert harness.record(claim.job_id).scheduled_at == due_at
 
-    def test_a_retry_by_hand_does_not_wait(self, harness: Harness) -> None:
-        """A dead letter that is retried by hand runs at once and holds its key, whatever happens to the old code."""
-        claim = harness.running(business_key="k")
-        harness.end(claim, harness.failure(), lingers=True)
+    def test_a_retry_is_due_when_its_backoff_says(self, harness: Harness) -> None:
+        """The wait for the old code does not move the due time of a retry: when the code has ended, that counts."""
+        claim = harness.running()
+        due_at = harness.after(seconds=5)
+        harness.end(claim, harness.another_try(due_at), lingers=True)
+        expected = [("not_due", due_at), ("still_running", harness.after(minutes=1))]
+        assert reasons(harness, claim.job_id) == expected
+        harness.advance(seconds=1)
+        harness.store.settle([claim], now=harness.now)
+        assert reasons(harness, claim.job_id) == [("not_due", due_at)]
+        assert harness.record(claim.job_id).scheduled_at == due_at
+        harness.now = due_at
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
+    def test_a_late_retry_does_not_wait_longer(self, harness: Harness) -> None:
+        """A retry that is due after the minute is over only waits for its own time."""
+        claim = harness.running()
+        due_at = harness.after(minutes=2)
+        harness.end(claim, harness.another_try(due_at), lingers=True)
+        assert reasons(harness, claim.job_id) == [("not_due", due_at)]
+        harness.now = due_at
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    @pytest.mark.parametrize("crashed", [False, True])
+    def test_a_retry_by_hand_waits_for_it(self, harness: Harness, key: str | None, crashed: bool) -> None:
+        """A dead letter that is retried by hand holds its key again, and runs when the old code has ended."""
+        claim = harness.running(business_key=key)
+        harness.end(
+            claim, CountCrash(detail="boom", max_crashes=1) if crashed else harness.failure(), lingers=True
+        )
         assert harness.store.retry(claim.job_id, now=harness.now)
+        assert harness.claim() == []
+        assert reasons(harness, claim.job_id) == [("still_running", harness.after(minutes=1))]
+        harness.advance(seconds=1)
+        harness.store.settle([claim], now=harness.now)
         (again,) = harness.claim()
         assert again.job_id == claim.job_id
+        assert key_is_free(harness) == (key is None)
+        harness.end(again)
+        assert key_is_free(harness)
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_retry_by_hand_waits_a_minute_at_most(self, harness: Harness, key: str | None) -> None:
+        """Then it runs beside the old code; its key is free when both have ended."""
+        claim = harness.running(business_key=key)
+        harness.end(claim, harness.failure(), lingers=True)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        harness.advance(minutes=1)
+        (again,) = harness.claim()
+        assert again.job_id == claim.job_id
+        harness.end(again)
+        assert key_is_free(harness) == (key is None)
         harness.store.settle([claim], now=harness.now)
-        assert not key_is_free(harness)
+        assert key_is_free(harness)
+
+    def test_a_retry_of_many_waits_for_it(self, harness: Harness) -> None:
+        """The retry of a batch's failed children, and of all jobs that match: each waits for its own old code."""
+        batch, (slow, quick) = harness.batch_of(2)
+        first, second = harness.claim_job(slow.job_id), harness.claim_job(quick.job_id)
+        alone = harness.running(tags=("t",))
+        for claim in (first, alone):
+            harness.end(claim, harness.failure(), lingers=True)
+        harness.end(second, harness.failure())
+        assert harness.store.retry_failed(batch.batch_id, now=harness.now) == 2
+        assert harness.store.retry_matching(JobFilter(tags=("t",)), limit=9, now=harness.now) == [
+            alone.job_id
+        ]
+        assert [one.job_id for one in harness.claim()] == [quick.job_id]
+        harness.store.settle([first, alone], now=harness.now)
+        assert {one.job_id for one in harness.claim()} == {slow.job_id, alone.job_id}
+
+    def test_a_retry_by_hand_waits_for_an_earlier_run(self, harness: Harness) -> None:
+        """The last run has ended, but the code of the one before it has not."""
+        first = harness.running(max_retries=1)
+        harness.end(first, harness.another_try(), lingers=True)
+        harness.advance(minutes=2)
+        fail(harness, first.job_id)
+        assert harness.store.retry(first.job_id, now=harness.now)
+        assert harness.claim() == []
+        harness.store.settle([first], now=harness.now)
+        assert [one.job_id for one in harness.claim()] == [first.job_id]
+
+    def test_a_retry_by_hand_after_its_end(self, harness: Harness) -> None:
+        """Where the old code has ended before, the job runs at once."""
+        claim = harness.running()
+        harness.end(claim, harness.failure(), lingers=True)
+        harness.store.settle([claim], now=harness.now)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        assert [one.job_id for one in harness.claim()] == [claim.job_id]
+
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_dead_node_ends_the_wait_of_a_retry(self, harness: Harness, key: str | None) -> None:
+        """The code has ended with its node: what was retried by hand is due."""
+        harness.register()
+        claim = harness.running(business_key=key)
+        harness.end(claim, harness.failure(), lingers=True)
+        assert harness.store.retry(claim.job_id, now=harness.now)
+        assert harness.claim(node_id=OTHER_NODE) == []
+        harness.rescue()
+        (again,) = harness.claim(node_id=OTHER_NODE)
         harness.end(again)
         assert key_is_free(harness)
 

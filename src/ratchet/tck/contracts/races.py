@@ -358,3 +358,37 @@ class TestEndRace:
             )
             assert harness.status(job_id) is JobStatus.CANCELED
             assert harness.claim() == []
+
+
+class TestRetryRace:
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_retry_by_hand_against_the_end_of_old_code(self, harness: Harness, key: str | None) -> None:
+        """Whichever is first, the job is due when both are over, and its key is its own."""
+        other = harness.reopen()
+        for _ in range(ROUNDS):
+            claim = harness.running(business_key=key)
+            harness.end(claim, harness.failure(), lingers=True)
+            retry = partial(harness.store.retry, claim.job_id, now=harness.now)
+            settle = partial(other.settle, [claim], now=harness.now)
+            runners: list[Callable[[], object]] = [retry, settle]
+            assert results(runners)[0]
+            assert harness.store.explain(claim.job_id, now=harness.now) == []
+            if key is not None:
+                with pytest.raises(BusinessKeyBusy):
+                    harness.submit(business_key=key)
+            harness.end(harness.claim_job(claim.job_id))
+
+    def test_a_retry_by_hand_against_the_death_of_a_node(self, harness: Harness) -> None:
+        """Whichever is first, the job is due when both are over."""
+        other = harness.reopen()
+        for number in range(ROUNDS):
+            node = harness.register(f"node-{number}")
+            claim = harness.running(node=node)
+            harness.end(claim, harness.failure(), lingers=True)
+            retry = partial(harness.store.retry, claim.job_id, now=harness.now)
+            beat = harness.beat_of(node)
+            rescue = partial(other.rescue, node, seen_beat=beat, by="rescuer", max_crashes=3, now=harness.now)
+            runners: list[Callable[[], object]] = [retry, rescue]
+            assert results(runners)[0]
+            assert harness.store.explain(claim.job_id, now=harness.now) == []
+            harness.end(harness.claim_job(claim.job_id, node_id="node-alive"))

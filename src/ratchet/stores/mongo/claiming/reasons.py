@@ -66,8 +66,7 @@ def _of_waiting(collections: Collections, row: Row) -> Iterator[Reason]:
 
 def _of_stream(row: Row, gates: Gates, now: datetime) -> Iterator[Reason]:
     key = row.stream
-    if row.due_at > now:
-        yield why.waits_until(row.due_at, for_code=row.held_until is not None)
+    yield from why.of_due_time(row.scheduled_at, row.held_until, now)
     if key.queue in gates.paused:
         yield why.queue_paused(key.queue)
     if key.parked_target is not None:

@@ -110,7 +110,9 @@ _ROW: Final[dict[str, tuple[Coder | None, Coder | None, Any]]] = {
 
 #: Fields of a body that documents hold under the same name, and how they are read.
 _BODY: Final[dict[str, Coder | None]] = {
-    name: coders[1] for name, coders in (_SPEC | _ROW).items() if name in JobBody.__struct_fields__
+    name: coders[1]
+    for name, coders in (_SPEC | _ROW).items()
+    if name in JobBody.__struct_fields__ and name != "expires_at"
 }
 
 
@@ -238,6 +240,8 @@ def body_of(document: Document, key_of: KeyOf) -> JobBody:
         if name in _BODY
     }
     job_id: UUID = document["_id"]
+    if "expiry_due_at" in document:  # only what has never started may still expire
+        fields["expires_at"] = time_of(document["expiry_due_at"])
     return JobBody(
         job_id=job_id,
         root_id=document.get("root_id", job_id),

@@ -161,6 +161,13 @@ class Work(State):
         """The key of a stream."""
         return self._database.streams.key_of(stream_id)
 
+    def has_failed_child(self, batch_id: UUID) -> bool:
+        """True where a child of the batch has failed and could be retried; its children are not read."""
+        failed = {"$or": [{"status": JobStatus.FAILED.value}, {"paused_from": JobStatus.FAILED.value}]}
+        children = {"links": link(Link.BATCH, batch_id), **failed}
+        found = self._names[Names.JOBS].find_one(children, {"_id": 1}, session=self.session)
+        return found is not None
+
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource; they are touched, for one may end at this moment."""
         uses = {"$or": [{"resource": resource}, {"limit_key": resource}]}
@@ -325,6 +332,13 @@ class Work(State):
         if children:
             self.jobs.load(children)
             self.edges_in.load(children)
+
+    def load_parents(self, job_ids: Iterable[UUID]) -> None:
+        """Read the edges into those of these jobs that the end of another has canceled, and their parents."""
+        rows = (self.jobs.get(job_id) for job_id in job_ids)
+        canceled = [row.job_id for row in rows if row is not None and row.canceled_by is not None]
+        self.edges_in.load(canceled)
+        self.jobs.load({parent_id for parent_id, _ in self.edges_in.known(canceled)})
 
     def load_new(self, job_ids: Iterable[UUID], *, fresh: bool = False) -> None:
         """

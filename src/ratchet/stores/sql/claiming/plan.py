@@ -17,7 +17,7 @@ CLAIM_COLUMNS = """
 # most jobs are their own root, and a UUID costs more to read than anything else in the row
 BODY_COLUMNS = """
     j.target, j.payload, j.created_at, CASE WHEN j.root_id <> j.job_id THEN j.root_id END AS root_id, j.params,
-    j.backoff, j.backoff_base_us, j.jitter, j.no_retry_for, j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expires_at, j.state, j.signal,
+    j.backoff, j.backoff_base_us, j.jitter, j.no_retry_for, j.business_key, j.batch_id, j.parent_id, j.schedule, j.on_success, j.on_failure, j.expiry_due_at, j.state, j.signal,
     j.caller, j.has_conditions
 """
 

@@ -32,7 +32,7 @@ FIND_STANDING = f"""
     SELECT j.status AS cold_status,
            EXISTS (SELECT 1 FROM scheduler_dependency d WHERE d.child_id = j.job_id AND d.state = 'OPEN') AS awaits_parent,
            j.signal_key, j.signal, j.signal_due_at,
-           q.status AS hot_status, q.scheduled_time, q.picked_by,
+           q.status AS hot_status, q.scheduled_time, q.picked_by, q.held_claim_id, j.scheduled_at,
            s.stream_id, s.resource, s.limit_key, s.queue, s.lane, s.breaker, s.suspect, s.parked_target,
            s.fairness_key,
            {QUEUE_PAUSED} AS is_queue_paused,
@@ -44,8 +44,9 @@ FIND_STANDING = f"""
      WHERE j.job_id = :job_id
 """
 _STANDING = """
-    cold_status awaits_parent signal_key signal signal_due_at hot_status scheduled_time picked_by stream_id resource
-    limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open open_until
+    cold_status awaits_parent signal_key signal signal_due_at hot_status scheduled_time picked_by held_claim_id scheduled_at
+    stream_id resource limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open
+    open_until
 """.split()  # noqa: SIM905 - a row of names reads better than a list of strings
 FIND_ARCHIVED = "SELECT status FROM scheduler_job_archive WHERE job_id = :job_id"
 
@@ -87,8 +88,10 @@ def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
 
 
 def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
-    if job["scheduled_time"] > now:
-        yield why.not_due(job["scheduled_time"])
+    if job["held_claim_id"] is None:
+        yield from why.of_due_time(job["scheduled_time"], None, now)
+    else:  # meanwhile the job's own row has its own due time
+        yield from why.of_due_time(job["scheduled_at"], job["scheduled_time"], now)
     if job["is_queue_paused"]:
         yield why.queue_paused(job["queue"])
     if job["parked_target"] is not None:

@@ -380,17 +380,17 @@ class _Completions:
             insert_failure_callbacks(self.session, self.streams, unseen, now=self.now)
 
     def _free_keys(self, won: Sequence[Won]) -> None:
-        keyed = [one for one in won if one.business_key is not None]
-        if not keyed:
+        concerned = [one for one in won if one.business_key is not None or one.completion.lingers]
+        if not concerned:
             return
         freed: list[UUID] = []
         kept: list[Run] = []
         remembered: list[Run] = []
-        for one in keyed:
+        for one in concerned:
             claim = one.completion.claim
             run = (claim.job_id, claim.claim_id, claim.node_id)
-            if not one.status.is_terminal:
-                if one.completion.lingers:
+            if not one.status.is_terminal or one.business_key is None:
+                if one.completion.lingers and one.status is not JobStatus.SUCCEEDED:
                     remembered.append(run)
             elif not one.has_crashed:
                 if one.completion.lingers:

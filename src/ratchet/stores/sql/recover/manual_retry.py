@@ -14,8 +14,14 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.edges import COUNT_EDGES
 from ratchet.stores.sql.dependants.releases import enqueue, release_ready
+from ratchet.stores.sql.finish.requeues import LONGEST_HOLD
 from ratchet.stores.sql.rows.failures import LEAVE_QUEUE
-from ratchet.stores.sql.rows.keys_and_permits import find_holders, keep_own_keys, reserve_keys
+from ratchet.stores.sql.rows.keys_and_permits import (
+    find_holders,
+    keep_own_keys,
+    lock_still_running,
+    reserve_keys,
+)
 from ratchet.stores.sql.rows.locked import LockedJob, lock_canceled_jobs, lock_jobs, lock_waiting_jobs
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
@@ -31,6 +37,14 @@ RETRY_JOBS = """
      WHERE scheduler_job.job_id = again.job_id
 """
 
+# They are due since now; that is in their own rows.
+HOLD_BACK = """
+    UPDATE scheduler_job_queue
+       SET held_claim_id = run.claim_id, picked_by = run.node_id, scheduled_time = :until
+      FROM {rows run (job_id, claim_id, node_id)}
+     WHERE scheduler_job_queue.job_id = run.job_id
+"""
+
 FIND_CHILDREN = "SELECT DISTINCT child_id FROM scheduler_dependency WHERE parent_id {in ids uuid}"
 
 # An edge that is satisfied matters only where its child may still have to wait.
@@ -43,7 +57,7 @@ REOPEN_EDGES = """
 REVIVE = """
     UPDATE scheduler_job
        SET status = 'WAITING', finished_at = NULL, canceled_reason = NULL, canceled_by = NULL, held_at = :now,
-           expiry_due_at = expires_at
+           expiry_due_at = CASE WHEN started_at IS NULL THEN expires_at END
      WHERE job_id {in ids uuid}
 """
 
@@ -75,8 +89,8 @@ def retry_jobs(
     """
     FAILED (also paused from FAILED) to PENDING, in this transaction; the jobs for which that was done, in order.
 
-    What their failure had canceled returns to WAITING, and their batches count them as open again. A
-    business key that another job has taken since raises `BusinessKeyBusy`, or is passed over.
+    What their failure had canceled returns to WAITING, and their batches count them as open again. A job waits for
+    the code of an earlier run that is still running. A business key that another job has taken since raises `BusinessKeyBusy`, or is passed over.
     """
     failed = [job for job in lock_jobs(session, job_ids).values() if job.has_failed]
     jobs = _take_keys_again(session, failed, now, pass_over_busy)
@@ -86,6 +100,8 @@ def retry_jobs(
     again = [(job.job_id, _ordinary_stream(session, streams, job.stream_id)) for job in jobs]
     session.execute(RETRY_JOBS, {"again": again, "now": now})
     enqueue(session, ids)
+    if runs := lock_still_running(session, ids):
+        session.execute(HOLD_BACK, {"run": runs, "until": now + LONGEST_HOLD})
     session.backdated({stream_id for _, stream_id in again})
     deltas = BatchDeltas()
     for job in jobs:

@@ -7,7 +7,8 @@ until `settle` is called for the run or its node is dead.
 
 A reservation of a key names one such run. A job may have several: each timed out, could not be stopped and was
 retried. The runs that a live job has left behind are remembered in the table of permits, as holders of a resource
-that no job names. So whatever ends a run's code, `settle` or the death of its node, ends that too.
+that no job names; so is the last run of a dead letter without a key, because a retry by hand waits for it. So whatever
+ends a run's code, `settle` or the death of its node, ends that too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ratchet.model.claim import JobClaim
-from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.database import Row, Session
 
 Run = tuple[UUID, UUID, str]  # job, claim, node
 
@@ -101,6 +102,8 @@ FIND_REMEMBERED = f"""
      ORDER BY job_id, claim_id
 """
 
+LOCK_REMEMBERED = f"{FIND_REMEMBERED} {{for update}}"
+
 FIND_JOBS_OF_NODE = f"""
     SELECT job_id FROM scheduler_business_key_reservation WHERE node_id = :node_id
      UNION
@@ -172,12 +175,23 @@ def keep_own_keys(session: Session, job_ids: Sequence[UUID], now: datetime) -> b
 
 
 def remember_runs(session: Session, runs: Iterable[Run], now: datetime) -> None:
-    """The code of these runs is still running, and their jobs live on with their business keys."""
+    """The code of these runs is still running, and their jobs live on or may be retried."""
     rows = [(STILL_RUNNING, *run, now) for run in sorted(runs)]
     if not rows:
         return
     columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
     session.insert_rows("scheduler_resource_permit", columns, rows, on_conflict_do_nothing=True)
+
+
+def lock_still_running(session: Session, job_ids: Sequence[UUID]) -> list[Run]:
+    """
+    The latest remembered run of each of these jobs that has any.
+
+    They are locked: whoever settles one of them looks for jobs that wait for it after this transaction.
+    """
+    rows = session.rows(LOCK_REMEMBERED, {"ids": sorted(job_ids)})
+    latest: dict[UUID, Run] = {job_id: (job_id, claim_id, node_id) for job_id, claim_id, node_id in rows}
+    return list(latest.values())
 
 
 def _lock_keys(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, tuple[UUID | None, str | None]]:
@@ -253,6 +267,9 @@ LOCK_HELD_BACK = """
     {for update}
 """
 
+# The second look comes after the keys in the order of locks, so it waits for nobody.
+LOCK_HELD_BACK_MEANWHILE = LOCK_HELD_BACK.replace("{for update}", "{for update skip locked}")
+
 LOCK_HELD_BACK_FOR_NODE = """
     SELECT job_id, stream_id, held_claim_id
       FROM scheduler_job_queue
@@ -270,11 +287,11 @@ def settle_runs(session: Session, claims: Sequence[JobClaim]) -> None:
     """The code of these runs has ended: free what still waited for it; a retry that was held back becomes due."""
     runs = sorted({(claim.job_id, claim.claim_id) for claim in claims})
     ids = sorted({job_id for job_id, _ in runs})
-    if held_back := session.rows(LOCK_HELD_BACK, {"ids": ids}):
-        session.backdated({stream_id for _, stream_id in held_back})
-        session.execute(BRING_FORWARD, {"ids": ids, "run": runs})
+    _bring_forward(session, runs, session.rows(LOCK_HELD_BACK, {"ids": ids}))
     held = _lock_keys(session, ids)
-    session.execute(SETTLE_PERMITS, {"ids": ids, "run": runs})
+    if session.execute(SETTLE_PERMITS, {"ids": ids, "run": runs}) and not session.dialect.one_writer:
+        # a retry by hand, which was waited for here, may have begun to wait for this code
+        _bring_forward(session, runs, session.rows(LOCK_HELD_BACK_MEANWHILE, {"ids": ids}))
     _settle_keys(session, held, runs)
 
 
@@ -285,13 +302,23 @@ def settle_node(session: Session, node_id: str, known: Sequence[UUID] = ()) -> N
     The caller has taken the node's RUNNING jobs under other claims away from it before.
     """
     binds: dict[str, object] = {"node_id": node_id, "known": list(known)}
-    held_back = session.rows(LOCK_HELD_BACK_FOR_NODE, binds)
-    if held_back:
-        session.backdated({row[1] for row in held_back})
-        runs = [(job_id, claim_id) for job_id, _, claim_id in held_back]
-        session.execute(BRING_FORWARD, {"ids": [job_id for job_id, _ in runs], "run": runs})
+    _bring_forward_for_node(session, binds)
     jobs = [job_id for (job_id,) in session.rows(FIND_JOBS_OF_NODE, {"node_id": node_id})]
     keys = _lock_keys(session, jobs)
-    session.execute(FREE_PERMITS_OF_NODE, binds)
+    if session.execute(FREE_PERMITS_OF_NODE, binds) and not session.dialect.one_writer:
+        _bring_forward_for_node(session, binds)  # as in `settle_runs`
     ended = [(job_id, claim) for job_id, (claim, node) in keys.items() if claim and node == node_id]
     _settle_keys(session, keys, [run for run in ended if run[1] not in known])
+
+
+def _bring_forward(session: Session, runs: Sequence[tuple[UUID, UUID]], held_back: Sequence[Row]) -> None:
+    """Jobs that waited for these runs become due; *held_back*: the locked rows (job, stream) of their jobs that wait."""
+    if held_back:
+        session.backdated({stream_id for _, stream_id in held_back})
+        session.execute(BRING_FORWARD, {"ids": sorted({job_id for job_id, _ in runs}), "run": runs})
+
+
+def _bring_forward_for_node(session: Session, binds: Mapping[str, object]) -> None:
+    rows = session.rows(LOCK_HELD_BACK_FOR_NODE, binds)
+    runs = [(job_id, claim_id) for job_id, _, claim_id in rows]
+    _bring_forward(session, runs, [row[:2] for row in rows])

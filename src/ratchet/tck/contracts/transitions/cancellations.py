@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ratchet.model.composition import Edge
+from ratchet.model.decision import HandBack, Reschedule
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobSpec, SignalWait
 from ratchet.model.status import JobStatus
@@ -136,6 +137,37 @@ class TestExpire:
         harness.store.hand_back([claim], now=harness.now)
         harness.advance(hours=2)
         assert [c.job_id for c in harness.store.expire(now=harness.now, limit=10)] == [claim.job_id]
+
+    @pytest.mark.parametrize("first", ["retry", "reschedule", "hand back", "rescue", "retry by hand"])
+    def test_a_claim_says_nothing_of_expiry_after_the_first_start(self, harness: Harness, first: str) -> None:
+        """Expiry belongs to the first start: a worker that gets the job again after that is not told of any."""
+        harness.register()
+        claim = harness.running(expires_at=harness.after(hours=1), max_retries=9)
+        match first:
+            case "retry":
+                harness.end(claim, harness.another_try())
+            case "reschedule":
+                harness.end(claim, Reschedule(at=harness.now))
+            case "hand back":
+                harness.end(claim, HandBack())
+            case "rescue":
+                harness.rescue()
+            case "retry by hand":
+                harness.end(claim, harness.failure())
+                assert harness.store.retry(claim.job_id, now=harness.now)
+        harness.advance(hours=2)
+        assert harness.store.expire(now=harness.now, limit=10) == []
+        (again,) = harness.take(node_id="node-2")
+        assert (again.body.job_id, again.body.expires_at) == (claim.job_id, None)
+        assert harness.record(claim.job_id).expires_at is not None
+
+    def test_a_claim_says_when_a_job_expires_that_never_started(self, harness: Harness) -> None:
+        """Handed back, put off or failed before its first start, a job keeps its expiry."""
+        at = harness.after(hours=1)
+        for end in (Reschedule(at=harness.now), HandBack(), harness.another_try()):
+            harness.end(harness.running(expires_at=at), end, started_at=None)
+        harness.store.hand_back([harness.running(expires_at=at)], now=harness.now)
+        assert {job.body.expires_at for job in harness.take()} == {at}
 
     def test_paused_from_failed_does_not_expire(self, harness: Harness) -> None:
         """A job that failed has started; pausing it does not change that."""
