@@ -125,6 +125,8 @@ class Poller:
             self._next_due = resting
             self._rest = self._until_due(self._full_rest(FULL_REST), now)
             return 0
+        if self._parked_at is None:
+            self._refresh_parked()  # a node that has just started may be the one that parked jobs wait for
         tally = Tally()
         for lane in first:
             self._claim_for(lane, room[lane], now, tally)
@@ -185,7 +187,8 @@ class Poller:
         Returns when the other lanes have something to claim: a job is due, a gate opens, a rate lets one start.
         """
         self._look_put_off_since = None
-        self._refresh_parked()
+        if self._refresh_parked() and not tally.found:
+            claimed = ()  # those claims did not ask for the targets that were found just now
         requests = [self._request(lane, 1) for lane in lanes]
         with_suspects = self._suspects_are_due()
         if with_suspects:
@@ -301,14 +304,15 @@ class Poller:
             ahead=self._ahead,
         )
 
-    def _refresh_parked(self) -> None:
-        """Find out which parked targets this node can import; now and then, and not before a claim."""
+    def _refresh_parked(self) -> bool:
+        """Find out, now and then, which parked targets this node can run; True if these are others than before."""
         at = self._clock.monotonic()
         if self._parked_at is not None and at - self._parked_at < PARKED_INTERVAL:
-            return
+            return False
         self._parked_at = at
-        parked = self._claims.parked_targets()
+        before, parked = self._parked, self._claims.parked_targets()
         self._parked = frozenset(target for target in parked if self._can_import(target))
+        return self._parked != before
 
     def _can_import(self, target: str) -> bool:
         try:
