@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ratchet import JobStatus, ManualClock
+from ratchet import JobStatus, ManualClock, Options
 from ratchet.engine.poller import PARKED_INTERVAL
 from ratchet.testing import ManualScheduler
 from tests.integration import outsiders
@@ -159,3 +159,33 @@ def test_an_error_about_the_arguments_is_the_jobs_own(old: ManualScheduler, new:
     handle = new.enqueue_now(known, outsiders.Visitor("ann"))
     assert old.drain(limit=10) == 1
     assert (handle.status(), handle.job().error_type) == (JobStatus.FAILED, "TargetNotAllowed")
+
+
+def test_an_idle_node_looks_soon_after_another_has_parked_a_job(
+    stores: Stores, clock: ManualClock, old: ManualScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever parks a job wakes the others; one that has looked for parked targets lately does so when that is due."""
+    lazy = Options(poll_delay_min=30, poll_delay_max=60, poll_delay_idle=60)
+    idle = ManualScheduler(store=stores.open(), clock=clock, seed=4, options=lazy)
+    idle.drain()
+    poller = idle._core.manual.assembly.poller
+    woken: list[None] = []
+    monkeypatch.setattr(old._core.manual.assembly.announcer, "_spread", lambda: woken.append(None))
+    clock.advance(timedelta(seconds=4))
+    poller.run_once(clock.now())
+    assert poller.rest > timedelta(seconds=PARKED_INTERVAL)
+    handle = idle.enqueue_now(outsiders.is_welcome, 1)
+    assert old.drain() == 1
+    assert woken == [None]
+    poller.woken()
+    poller.run_once(clock.now())
+    left = timedelta(seconds=PARKED_INTERVAL - 4)
+    while left:
+        assert timedelta(0) < poller.rest <= left
+        left -= poller.rest
+        clock.advance(poller.rest)
+        if left:
+            poller.run_once(clock.now())
+    assert idle.drain() == 1
+    assert handle.status() is JobStatus.SUCCEEDED
+    idle.close()

@@ -127,6 +127,7 @@ class Announcer:
         if answer is None or completion is None:
             if isinstance(decision, Park):
                 self._log_parked(run, decision.reason)
+                self._spread()  # an idle node may be able to run it
             self._notice([run.job_id])
             return
         if not answer.won:
