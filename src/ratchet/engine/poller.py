@@ -127,8 +127,6 @@ class Poller:
             self._next_due = resting
             self._rest = self._until_due(self._full_rest(FULL_REST), now)
             return 0
-        if self._parked_at is None:
-            self._refresh_parked()  # a node that has just started may be the one that parked jobs wait for
         tally = Tally()
         for lane in first:
             self._claim_for(lane, room[lane], now, tally)
