@@ -438,6 +438,7 @@ class Core:
         with self._life:
             if self._node is not None:
                 raise RatchetError("this scheduler is already running; stop() it before it is started again")
+            self.parts.registry.is_closed = False
             self.import_modules()
             self.parts.require_something_allowed()
             for hook in self.parts.hooks:
@@ -466,6 +467,7 @@ class Core:
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""
         self.stop()
+        self.parts.registry.is_closed = True
         with self._lock:
             store, self._waiter = self._lazy.opened, None
             cluster, self._cluster = self._cluster, None

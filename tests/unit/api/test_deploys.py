@@ -189,6 +189,21 @@ class TestWhoseFunctionItIs:
         scheduler.job(max_retries=1)(add)
         assert scheduler.job(max_retries=2)(add).options.max_retries == 2
 
+    def test_a_scheduler_that_was_closed_gives_its_functions_away(self) -> None:
+        """An application factory that runs for each test: ``.enqueue`` goes to the scheduler of the day, without a warning."""
+
+        def add(number: int) -> int:
+            return number + 1
+
+        first, second = manual_scheduler(allow=["nothing"]), manual_scheduler(allow=["nothing"])
+        first.job(max_retries=1)(add)
+        first.close()
+        declared = second.job(max_retries=2)(add)
+        declared.enqueue(1).submit()
+        assert [(job.max_retries, job.args) for job in second.enqueued()] == [(2, (1,))]
+        first.enqueue(add, 2).submit()
+        assert [(job.max_retries, job.args) for job in first.enqueued()] == [(1, (2,))]
+
     def test_a_declaration_does_not_allow_a_function_everywhere(self) -> None:
         """Another scheduler neither submits nor runs it, unless it allows or declares it."""
         first, strict = manual_scheduler(), manual_scheduler(allow=["nothing"])

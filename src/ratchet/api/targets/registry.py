@@ -282,6 +282,8 @@ class TargetRegistry:
         self._arguments: dict[object, Arguments] = {}
         self._functions: dict[types.FunctionType, tuple[TargetReference, Arguments]] = {}
         self._invocations: dict[str, Invocation] = {}
+        #: True once its scheduler was closed, and until it is started: its functions may go to another.
+        self.is_closed = False
 
     # --- declaring ---
 
@@ -289,9 +291,9 @@ class TargetRegistry:
         """
         Make *function* known under its declared name and aliases, and allow it; False if it belongs to another scheduler.
 
-        A function belongs to the scheduler that declared it first. The same function declared again (a
-        reloaded module, an application factory that ran twice) replaces the older one; a name that
-        another function holds is refused.
+        A function belongs to the scheduler that declared it first, until that one is closed: an
+        application factory that runs for every test makes a new scheduler each time. The same function
+        declared again replaces the older one; a name that another function holds is refused.
         """
         for name in (declaration.name, *declaration.aliases):
             holder, _ = self._declared.get(name, (function, None))
@@ -300,18 +302,22 @@ class TargetRegistry:
                     f"the job name {name!r} is already taken by {default_name(holder)}; "
                     f"give {default_name(function)} another name or drop the alias"
                 )
-        owner = None if _first_said(function) is None else getattr(function, _OWNER, None)
-        if owner is None or owner is self:
+        before = _first_said(function)
+        owner: TargetRegistry | None = None if before is None else getattr(function, _OWNER, None)
+        belongs_here = owner is None or owner is self or owner.is_closed
+        if before is not None and owner is not None and owner is not self:
+            others = getattr(function, _OTHERS, None) or WeakKeyDictionary()
+            setattr(function, _OTHERS, others)
+            if belongs_here:
+                others[owner] = before
+                others.pop(self, None)
+            else:
+                others[self] = declaration
+        if belongs_here:
             setattr(function, _OWNER, self)
             setattr(function, DECLARATION, declaration)
-        else:
-            others = getattr(function, _OTHERS, None)
-            if others is None:
-                others = WeakKeyDictionary()
-                setattr(function, _OTHERS, others)
-            others[self] = declaration
         self._know(function, declaration)
-        return owner is None or owner is self
+        return belongs_here
 
     def _know(self, function: Callable[..., Any], declaration: JobDeclaration) -> None:
         for name in (declaration.name, *declaration.aliases):
