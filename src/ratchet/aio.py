@@ -121,6 +121,10 @@ class AsyncScheduler(AwaitFace[Scheduler]):
         """A builder whose ``submit()`` is awaited; see `Scheduler.enqueue`."""
         return AsyncJobBuilder(self._sync.backend, target, args, kwargs)
 
+    def enqueue_by_name(self, name: str, /, *args: Any, **kwargs: Any) -> AsyncJobBuilder[Any]:
+        """A builder whose ``submit()`` is awaited; see `Scheduler.enqueue_by_name`."""
+        return AsyncJobBuilder(self._sync.backend, self._sync._core.parts.registry.named(name), args, kwargs)
+
     @overload
     async def enqueue_now(
         self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs

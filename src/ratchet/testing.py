@@ -54,6 +54,7 @@ class ManualCore(Core):
     def manual(self) -> ManualNode:
         """The node, made when something is first drained."""
         if self._manual is None:
+            self.import_modules()
             self._manual = ManualNode(self.node_parts())
         return self._manual
 

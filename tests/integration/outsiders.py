@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 asked: list[Any] = []
@@ -10,3 +11,10 @@ asked: list[Any] = []
 def is_welcome(result: Any) -> bool:
     asked.append(result)
     return True
+
+
+@dataclass
+class Visitor:
+    """An argument whose class that policy does not allow either."""
+
+    name: str

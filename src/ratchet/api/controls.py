@@ -16,6 +16,8 @@ from ratchet.api.checks import after, count_of, id_of, moment_of, text_of
 from ratchet.api.observe.reasons import Reason
 from ratchet.api.submit.sending import WAKE_AHEAD, announce_canceled, wake, with_retries
 from ratchet.api.submit.steps import Step
+from ratchet.api.targets import TargetRegistry
+from ratchet.model.cluster import NodeState
 from ratchet.model.composition import SignalSpec
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
@@ -27,6 +29,8 @@ from ratchet.model.status import JobStatus
 #: The reason, if a person canceled the job and gave none.
 BY_REQUEST = "requested"
 MOST = 1_000_000
+#: Nodes that a reason names.
+NAMED_NODES = 3
 
 
 class Controls:
@@ -141,7 +145,26 @@ class Controls:
     def explain(self, job_id: Any) -> list[Reason]:
         """Why a job is not running; empty when it would be claimed now."""
         found = self._backend.store.explain(id_of(job_id), now=self._backend.now())
-        return [Reason(*reason) for reason in found]
+        return [self._in_full(Reason(*reason), job_id) for reason in found]
+
+    def _in_full(self, reason: Reason, job_id: Any) -> Reason:
+        """*reason*; for a parked job also what this process lacks, and which nodes run without its function."""
+        if reason.code != "parked" or (job := self._backend.store.get(id_of(job_id))) is None:
+            return reason
+        targets, text = self._backend.targets, reason.text
+        # A process without code of the application, such as a command with nothing but a URL, lacks everything.
+        if isinstance(targets, TargetRegistry) and targets.declared_names:
+            lack = targets.lack(job.target)
+            text += "" if lack is None else f". This process lacks it: {lack}"
+        without = [
+            node.node_id
+            for node in self._backend.store.nodes(counting=False)
+            if node.state is NodeState.ACTIVE and job.target not in node.about.targets
+        ]
+        if without:
+            named = ", ".join(without[:NAMED_NODES]) + (" and others" if len(without) > NAMED_NODES else "")
+            text += f". Nodes that have neither declared nor run it: {named}"
+        return reason._replace(text=text)
 
     def _publish(self, event: type[JobEvent], job_id: UUID, now: datetime) -> None:
         if not self._backend.hears(event) or (record := self._backend.store.get(job_id)) is None:

@@ -47,6 +47,9 @@ from ratchet.model.status import JobStatus, JobType, Priority
 logger = logging.getLogger("ratchet.engine")
 
 
+#: Seconds between two lines about parked jobs of one target.
+PARKED_LOG_INTERVAL = 60.0
+
 # A union would be built again for every job.
 _COMING_BACK = (Retry, Reschedule, HandBack, CountCrash)
 
@@ -85,12 +88,26 @@ class Announcer:
         self._notice = notice
         self._alert = alert
         self.targets: set[str] = set()  # what this node has run
+        self._parked: dict[str, tuple[float, int]] = {}  # by target: when it was logged, and jobs since then
 
     def started(self, run: Run) -> None:
         """A run's target is about to be called."""
         self.targets.add(run.target)
         if self._bus.has_listeners and self._bus.wants(JobStarted):
             self._bus.publish(JobStarted(**self._facts(run, JobStatus.RUNNING)))
+
+    def _log_parked(self, run: Run, reason: str) -> None:
+        """One line for each target and minute: a deploy may park thousands of jobs."""
+        at = self._clock.monotonic()
+        logged_at, more = self._parked.get(run.target, (at - PARKED_LOG_INTERVAL, 0))
+        if at - logged_at < PARKED_LOG_INTERVAL:
+            self._parked[run.target] = (logged_at, more + 1)
+            return
+        self._parked[run.target] = (at, 0)
+        others = f" ({more} more jobs of this target were parked since the last such line)" if more else ""
+        logger.warning(
+            "job %s is parked until a node comes that can run it: %s%s", run.job_id, reason, others
+        )
 
     def timed_out(self, run: Run) -> None:
         """A run has exceeded its timeout."""
@@ -112,11 +129,8 @@ class Announcer:
             self._permits_freed(run)
         if answer is None or completion is None:
             if isinstance(decision, Park):
-                logger.warning(
-                    "job %s: %s; it is parked until a node that can import it comes",
-                    run.job_id,
-                    decision.reason,
-                )
+                self._log_parked(run, decision.reason)
+                self._spread()  # an idle node may be able to run it
             self._notice([run.job_id])
             return
         if not answer.won:

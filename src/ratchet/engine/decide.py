@@ -46,7 +46,8 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, TargetNotAllowed, do_not_retry_reason
+from ratchet.model.errors import JobTimeout, do_not_retry_reason
+from ratchet.model.script import importable_name
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.retry_policy import RetryPolicy
 
@@ -78,8 +79,6 @@ class Decider:
         match outcome:
             case Returned(result, truncated):
                 return Succeed(result=result, truncated=truncated)
-            case Raised(TargetNotAllowed() as error):
-                return self._dead_letter(self.record(error), "target not allowed")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout):
@@ -191,9 +190,11 @@ def _bare_record(error: Exception) -> ErrorRecord:
     return ErrorRecord(message=f"{name}: the store refused what the run left behind", type=name)
 
 
-def class_names(cls: type) -> tuple[str, str]:
-    """The two ways in which ``no_retry_for`` may name a class once it is stored."""
-    return f"{cls.__module__}.{cls.__qualname__}", cls.__qualname__
+def class_names(cls: type) -> tuple[str, ...]:
+    """The ways in which ``no_retry_for`` may name a class once it is stored; one of a script has two modules."""
+    own = f"{cls.__module__}.{cls.__qualname__}"
+    imported = f"{importable_name(cls.__module__)}.{cls.__qualname__}"
+    return (own, cls.__qualname__) if own == imported else (own, imported, cls.__qualname__)
 
 
 def _named_in(cls: type[BaseException], names: tuple[str, ...]) -> str | None:

@@ -85,6 +85,8 @@ class Poller:
         self._waits_for_planned = False  # a lane wants nothing because of planned starts
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
+        self._parked_wakeups = 0  # how many had come then
+        self._parked_in: timedelta | None = None  # until the look for parked targets that this poll left out
         self._suspects_at: float | None = None
         self._suspects_in: timedelta | None = None  # until the look for suspects that this poll left out
         self._rest = timedelta()
@@ -128,7 +130,7 @@ class Poller:
         tally = Tally()
         for lane in first:
             self._claim_for(lane, room[lane], now, tally)
-        self._suspects_in = None
+        self._suspects_in = self._parked_in = None
         if tally.found and not tally.full and self._may_look_later(at):
             return self._hand_over(tally, resting)
         looked = [lane for lane in room if lane not in first] if tally.full else list(room)
@@ -185,7 +187,8 @@ class Poller:
         Returns when the other lanes have something to claim: a job is due, a gate opens, a rate lets one start.
         """
         self._look_put_off_since = None
-        self._refresh_parked()
+        if self._refresh_parked() and not tally.found:
+            claimed = ()  # those claims did not ask for the targets that were found just now
         requests = [self._request(lane, 1) for lane in lanes]
         with_suspects = self._suspects_are_due()
         if with_suspects:
@@ -232,8 +235,9 @@ class Poller:
         self._rest = self._until_due(delay, now)
         if any(due.is_due(now) for due in read.values()):
             self._rest = max(self._rest, SHORTEST_REST)
-        if self._suspects_in is not None:
-            self._rest = min(self._rest, self._suspects_in)
+        for put_off in (self._suspects_in, self._parked_in):
+            if put_off is not None:
+                self._rest = min(self._rest, put_off)
 
     def _observed(self, tally: Tally) -> timedelta:
         """The delay that the strategy chooses after this poll and what was claimed since it was last told."""
@@ -301,14 +305,18 @@ class Poller:
             ahead=self._ahead,
         )
 
-    def _refresh_parked(self) -> None:
-        """Find out which parked targets this node can import; now and then, and not before a claim."""
+    def _refresh_parked(self) -> bool:
+        """Find out, now and then, which parked targets this node can run; True if these are others than before."""
         at = self._clock.monotonic()
         if self._parked_at is not None and at - self._parked_at < PARKED_INTERVAL:
-            return
-        self._parked_at = at
-        parked = self._claims.parked_targets()
+            if self._wakeups != self._parked_wakeups:
+                # What woke this poll may be a job that another node has parked: the rest ends when the look is due.
+                self._parked_in = timedelta(seconds=PARKED_INTERVAL - (at - self._parked_at))
+            return False
+        self._parked_at, self._parked_wakeups = at, self._wakeups
+        before, parked = self._parked, self._claims.parked_targets()
         self._parked = frozenset(target for target in parked if self._can_import(target))
+        return self._parked != before
 
     def _can_import(self, target: str) -> bool:
         try:

@@ -52,6 +52,7 @@ from ratchet.model.errors import (
     JobTimeout,
     RetryLater,
     StoreUnavailable,
+    TargetNotAllowed,
     TargetNotFound,
 )
 from ratchet.model.identifiers import IdSource
@@ -172,14 +173,16 @@ class JobTask:
             run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
             return Returned()
         try:
-            # 7 May this target run here? 8 Find it, and what it is called with.
-            invocation = self._tools.invocations.resolve(body.target)
+            # 7 May this target run here, and is it known? What this node lacks, another may have.
+            try:
+                invocation = self._tools.invocations.resolve(body.target)
+            except (TargetNotFound, TargetNotAllowed) as error:
+                return TargetMissing(str(error))
+            # 8 What it is called on and with. Errors of this are the job's own, else it would be parked again and again.
             function = invocation.function
             if invocation.owner is not None:
                 function = invocation.bind(self._tools.instances)
             args, kwargs = self._arguments(run, invocation)
-        except TargetNotFound as error:
-            return TargetMissing(str(error))
         except StoreUnavailable:
             # The results of its parents could not be read: that is no failure of the job.
             return NotStarted()

@@ -68,7 +68,7 @@ class Crashed(Struct, frozen=True):
 
 
 class TargetMissing(Struct, frozen=True):
-    """The target cannot be imported on this node; another node may have it."""
+    """The node does not know the target, or may not run it; another node may."""
 
     reason: str
 
@@ -183,7 +183,7 @@ class CountCrash(Struct, frozen=True, kw_only=True):
 
 
 class Park(Struct, frozen=True, kw_only=True):
-    """RUNNING to PENDING, to wait for a node that can import the target; not counted."""
+    """RUNNING to PENDING, to wait for a node that knows the target and may run it; not counted."""
 
     reason: str
 

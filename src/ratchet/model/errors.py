@@ -74,6 +74,10 @@ class UnsubmittedJobWarning(UserWarning):
     """A builder was dropped without ``submit()``, so nothing was stored."""
 
 
+class DeclaredTwiceWarning(UserWarning):
+    """A function was declared on a second scheduler; its ``.enqueue`` stays with the first."""
+
+
 # --- asking and waiting -------------------------------------------------------------------------
 
 

@@ -88,8 +88,8 @@ def queue_paused(queue: str) -> Reason:
 
 
 def parked(target: str) -> Reason:
-    """No node that claimed it knows its function."""
-    return "parked", f"no node that claimed it could import {target}; start one that can", None
+    """No node that claimed it knows its function and is allowed to run it."""
+    return "parked", f"no node that claimed it could import {target} and run it; start one that can", None
 
 
 def suspect() -> Reason:

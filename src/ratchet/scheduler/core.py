@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -28,6 +28,7 @@ from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
 from ratchet.model.status import JobStatus, Priority
+from ratchet.scheduler.importing import import_modules, module_names
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -201,6 +202,8 @@ class Core:
         self.url = url
         #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
+        #: Modules that are imported before this process becomes a node.
+        self.imports: tuple[str, ...] = ()
         #: The options in force.
         self.options = options
         self.parts = parts
@@ -379,6 +382,10 @@ class Core:
         """The node that this process is, while it runs."""
         return self._node
 
+    def also_import(self, modules: Iterable[str]) -> None:
+        """Name more modules to import before `start`."""
+        self.imports = module_names([*self.imports, *module_names(modules)])
+
     def reconfigure(self, **changes: Any) -> None:
         """Change options before `start`; the command line uses it, since its options win over the code."""
         with self._lock:
@@ -416,6 +423,10 @@ class Core:
             supervised=self.supervised,
         )
 
+    def import_modules(self) -> None:
+        """Import what declares the jobs that a node of this scheduler runs."""
+        import_modules(self.imports)
+
     def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
         """Tell listeners; once a breaker has closed, wake all nodes so that its jobs do not wait for the next poll."""
         if after.state is BreakerState.OPEN:
@@ -431,6 +442,8 @@ class Core:
         with self._life:
             if self._node is not None:
                 raise RatchetError("this scheduler is already running; stop() it before it is started again")
+            self.parts.registry.is_closed = False
+            self.import_modules()
             self.parts.require_something_allowed()
             for hook in self.parts.hooks:
                 hook.before_start()
@@ -458,6 +471,7 @@ class Core:
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""
         self.stop()
+        self.parts.registry.is_closed = True
         with self._lock:
             store, self._waiter = self._lazy.opened, None
             cluster, self._cluster = self._cluster, None

@@ -9,12 +9,12 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ratchet.api.listeners import as_middleware, checked_event, checked_listener
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Timing
 from ratchet.api.submit.steps import Step
-from ratchet.api.targets import declaration_of
 from ratchet.api.targets.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.model.durations import Duration
 from ratchet.model.events import Event
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.scheduler.core import Core
+from ratchet.scheduler.importing import discover
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -96,7 +96,17 @@ class DeclaringVerbs:
         def declare(target: Any) -> Any:
             return declaration.apply(target, self._core.parts.registry, self._core)
 
-        return declare if function is None else declare(function)
+        if function is None:
+            return declare
+        return declaration.apply(function, self._core.parts.registry, self._core)
+
+    def discover(self, package: str) -> list[str]:
+        """
+        Import every module named ``jobs`` in *package* and in the packages below it; their names.
+
+        Call it where the scheduler is made, after it: what these modules declare is then known wherever that is.
+        """
+        return discover(package)
 
     def recurring(
         self,
@@ -127,7 +137,7 @@ class DeclaringVerbs:
         )
 
         def declare(function: F) -> F:
-            if declaration_of(function) is None:
+            if not self._core.parts.registry.declares(function):
                 self.job(function)
             step = Step(function, args, kwargs)
             self._core.recurrences.append(Recurrence(name, timing, step, declared=True))

@@ -94,7 +94,8 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
     Submits jobs, asks about them, and runs them while it is started.
 
     It submits and queries whether or not it runs. Nothing is opened before the first use, so a
-    module that declares jobs costs nothing to import.
+    module that declares jobs costs nothing to import. *allow*: modules whose functions may run as
+    jobs; *imports*: modules that a node imports before it starts, because they declare jobs.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         url: str | None = None,
         *,
         allow: Iterable[str] | None = None,
+        imports: Iterable[str] = (),
         options: Options | None = None,
         store: JobStore | None = None,
         retry_policy: RetryPolicy | None = None,
@@ -142,6 +144,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             clock,
             alert,
         )
+        self._core.also_import(imports)
         self._controls = Controls(self._core)
 
     def _make_core(

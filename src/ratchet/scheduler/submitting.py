@@ -46,6 +46,15 @@ class SubmittingVerbs:
         """
         return JobBuilder(self._core, target, args, kwargs)
 
+    def enqueue_by_name(self, name: str, /, *args: Any, **kwargs: Any) -> JobBuilder[Any]:
+        """
+        A builder for a job of ``module:function``, or of a declared name, that need not be importable here.
+
+        Nothing is imported. The name must be declared here or allowed by the target policy. Arguments are
+        checked by the worker; the defaults of a declaration that is not known here do not apply.
+        """
+        return JobBuilder(self._core, self._core.parts.registry.named(name), args, kwargs)
+
     @overload
     def enqueue_now(
         self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs

@@ -33,13 +33,13 @@ P = typing.ParamSpec("P")
 
 #: Verbs of the sync face that make no sense awaited: they declare, or block the main thread.
 SYNC_ONLY = {
-    Scheduler: {"job", "recurring", "on", "around", "run"},
+    Scheduler: {"job", "recurring", "on", "around", "discover", "run"},
     handles.JobHandle: set(),
     batch_handles.BatchHandle: set(),
     recurring_api.Schedule: set(),
 }
 #: Verbs that store nothing and therefore are plain functions on both faces; they lead to awaited verbs.
-MAKERS = {"enqueue", "schedule", "join", "enqueue_batch", "streaming_batch", "handle"}
+MAKERS = {"enqueue", "enqueue_by_name", "schedule", "join", "enqueue_batch", "streaming_batch", "handle"}
 #: What a maker returns here, and there.
 LEADS_TO = {
     "JobBuilder": "AsyncJobBuilder",

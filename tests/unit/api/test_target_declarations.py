@@ -11,7 +11,7 @@ import pytest
 from ratchet.api.targets import DECLARATION, JobDeclaration, TargetRegistry, declaration_of, default_name
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.target_policy import PrefixTargetPolicy
-from ratchet.model.errors import InvalidJob, InvalidTarget
+from ratchet.model.errors import InvalidJob, InvalidTarget, TargetNotAllowed, TargetNotFound
 from ratchet.model.status import Lane, Priority
 from tests.unit.api.target_samples import HERE, ShopMaker, charge, traced
 
@@ -76,15 +76,58 @@ class TestDeclared:
         second = factory()
         assert registry.resolve("factory.job").function is second
 
-    def test_a_job_of_another_scheduler_keeps_its_name(self) -> None:
-        """A submit-only scheduler may enqueue what another one declared."""
+    def test_a_job_of_another_scheduler_must_be_allowed_here(self) -> None:
+        """A declaration allows the function on its own scheduler, not on every one of the process."""
 
         def job() -> None: ...
 
         TargetRegistry(PrefixTargetPolicy()).declare(job, JobDeclaration(name="theirs"))
         other = TargetRegistry(PrefixTargetPolicy())
-        assert other.describe(job).target == "theirs"
-        assert other.resolve("theirs").function is job
+        with pytest.raises(
+            TargetNotAllowed, match="declared on another scheduler, and this one does not allow"
+        ):
+            other.describe(job)
+        with pytest.raises(TargetNotFound, match="no job named 'theirs' is declared on this node"):
+            other.resolve("theirs")
+
+    def test_a_job_of_another_scheduler_that_is_allowed_here(self) -> None:
+        """It is stored under the name that workers of this scheduler import; a local one has its declared name only."""
+
+        def job() -> None: ...
+
+        theirs, other = (
+            TargetRegistry(PrefixTargetPolicy()),
+            TargetRegistry(PrefixTargetPolicy([HERE, __name__])),
+        )
+        try:
+            theirs.declare(charge, JobDeclaration(name="billing.charge", lane=Lane.PROCESS))
+            theirs.declare(job, JobDeclaration(name="theirs"))
+            stored = other.describe(charge, (1,))
+            assert (stored.target, stored.lane) == (f"{HERE}:charge", Lane.PROCESS)
+            assert other.resolve(stored.target).function is charge
+            assert other.describe(job).target == "theirs"
+            assert other.resolve("theirs").function is job
+        finally:
+            delattr(charge, DECLARATION)
+
+    def test_two_schedulers_declare_one_function(self) -> None:
+        """Each knows it under the name that was declared on it; it belongs to the first."""
+
+        def job() -> None: ...
+
+        first, second = TargetRegistry(PrefixTargetPolicy()), TargetRegistry(PrefixTargetPolicy())
+        assert first.declare(job, JobDeclaration(name="first", priority=Priority.HIGH)) is True
+        assert second.declare(job, JobDeclaration(name="second", lane=Lane.PROCESS)) is False
+        assert first.declare(job, JobDeclaration(name="first", priority=Priority.LOW)) is True
+        assert (first.describe(job).target, second.describe(job).target) == ("first", "second")
+        assert (first.describe(job).lane, second.describe(job).lane) == (Lane.THREAD, Lane.PROCESS)
+        own = declaration_of(job, first)
+        assert own is not None
+        assert (own.priority, declaration_of(job)) == (Priority.LOW, own)
+        assert getattr(declaration_of(job, second), "name", None) == "second"
+        assert (first.declares(job), second.declares(job)) == (True, True)
+        with pytest.raises(TargetNotFound):
+            first.resolve("second")
 
     def test_a_decorator_on_top_of_a_declared_job_runs_too(self, shop: ShopMaker) -> None:
         """What the module exports under the name is what runs, outermost decorator included."""

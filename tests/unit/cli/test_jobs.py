@@ -263,3 +263,44 @@ def test_retrying_dead_letters_needs_one_way_to_name_them(
 ) -> None:
     """Neither nothing nor two at once."""
     assert "one of the three" in ratchet("dlq", "retry", *words, code=2).stderr
+
+
+# --- submitting by name
+
+
+def test_submit_stores_a_job_without_its_code(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """With the URL alone: the worker's policy decides, and its node runs it."""
+    words = ("--args", '["ann"]', "--queue", "emails", "--priority", "high")
+    found = ratchet.json("jobs", "submit", "tests.unit.cli.errands:greet", *words)
+    job = scheduler.jobs.get(UUID(found["id"]))
+    assert (job.target, job.args, job.queue, job.priority.name) == (
+        "tests.unit.cli.errands:greet",
+        ("ann",),
+        "emails",
+        "HIGH",
+    )
+    with scheduler:
+        assert scheduler.handle(job.id).result(timeout=20) == errands.greet("ann")
+    printed = ratchet("jobs", "submit", "no.such.place:run", "--kwargs", '{"a": [1, null]}').stdout.strip()
+    other = scheduler.jobs.get(UUID(printed))
+    assert (other.target, other.args, other.kwargs) == ("no.such.place:run", (), {"a": [1, None]})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["shop.jobs:charge", "--args", "42"], "'42' is not a list"),
+        (["shop.jobs:charge", "--args", "[42"], "is not JSON"),
+        (["shop.jobs:charge", "--kwargs", "[]"], "'[]' is not an object"),
+        (["shop.jobs:"], "is not the name of a job"),
+        (["shop.jobs:__init__"], "is not the name of a job"),
+        (["shop.jobs:charge", "--priority", "top"], "'top' is none of"),
+    ],
+)
+def test_submit_refuses_what_it_cannot_store(
+    ratchet: CommandLine, scheduler: Scheduler, words: list[str], message: str
+) -> None:
+    """Exit code 2, the option's name and the right form; nothing is stored."""
+    said = " ".join(ratchet("jobs", "submit", *words, code=2).output.replace("│", " ").split())
+    assert message in said
+    assert not list(scheduler.jobs.find())

@@ -193,14 +193,11 @@ class TestOtherOutcomes:
         decision = decider().decide(Committed(completion, answer), job, now=NOW)
         assert decision == Confirm(completion=completion, answer=answer)
 
-    def test_a_target_that_is_not_allowed_is_never_retried(self) -> None:
-        """A dead letter at once, whatever the policy and the counter say."""
-        policy = Asked()
-        decision = decider(policy).decide(
-            Raised(TargetNotAllowed("app:run")), claimed(max_retries=9), now=NOW
-        )
-        assert isinstance(decision, Fail)
-        assert (decision.reason, policy.asked) == ("target not allowed", [])
+    def test_a_refusal_in_the_code_of_a_job_is_a_failure_like_any_other(self) -> None:
+        """A job that submits what is not allowed fails by the rules; a target that is unknown here is `TargetMissing`."""
+        outcome = Raised(TargetNotAllowed("app:run"))
+        assert isinstance(decider().decide(outcome, claimed(max_retries=1), now=NOW), Retry)
+        assert isinstance(decider().decide(outcome, claimed(), now=NOW), Fail)
 
     def test_a_bad_checkpoint_is_a_failure_like_any_other(self) -> None:
         """It is retried as long as the job has retries."""

@@ -18,11 +18,13 @@ from ratchet.api.backend import Backend
 from ratchet.api.checks import after
 from ratchet.api.submit.capture import LAMBDA, capture
 from ratchet.api.submit.conditions import Condition
+from ratchet.api.targets.names import NamedTarget
 from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import DEFAULT_QUEUE, JobSpec, SignalWait, StreamKey
 from ratchet.model.payload import ParameterTypes, encode, encode_value, placeholders_in
+from ratchet.model.script import importable_name
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 from ratchet.spi.invocation_resolver import StoredCall
 
@@ -93,7 +95,7 @@ class Step:
         """What messages call it."""
         return str(getattr(self.target, "__qualname__", None) or repr(self.target))
 
-    def call(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The function to store and its arguments; a lambda's variables are read now."""
         target = self.target
         if isinstance(target, FunctionType) and target.__name__ == LAMBDA and not (self.args or self.kwargs):
@@ -110,7 +112,10 @@ class Step:
     def checked(self, backend: Backend) -> CheckedStep:
         """The step with its target named, its arguments encoded and its settings complete."""
         function, args, kwargs = self.call()
-        stored = backend.targets.describe(function, args, kwargs)
+        if type(function) is NamedTarget:
+            stored = StoredCall(function.name, tuple(args), kwargs)
+        else:
+            stored = backend.targets.describe(function, args, kwargs)
         return CheckedStep(
             stored=stored,
             payload=encode(
@@ -125,7 +130,7 @@ class Step:
 
     def _settings(self, backend: Backend, function: Any, lane: Lane) -> dict[str, Any]:
         """What the declaration and the builder said, as fields of a `JobSpec`; and the expiry."""
-        declared = declaration_of(function)
+        declared = declaration_of(function, backend.targets)
         settings = {} if declared is None else _declared_settings(declared)
         settings.update(self.given)
         if self.tags:
@@ -274,7 +279,7 @@ def _declared_settings(declared: JobDeclaration) -> dict[str, Any]:
 
 def class_names(classes: tuple[type[BaseException], ...]) -> tuple[str, ...]:
     """Exception classes as a job keeps them."""
-    return tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in classes)
+    return tuple(f"{importable_name(cls.__module__)}.{cls.__qualname__}" for cls in classes)
 
 
 def _with_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> dict[str, Any]:

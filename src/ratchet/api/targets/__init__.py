@@ -8,7 +8,7 @@ is asked before anything is imported, a lookup passes through classes only and r
 their own ``__dict__``, and what it finds must come from a module that the policy allows too.
 """
 
-from ratchet.api.targets.names import NAME_LIMIT, default_name
+from ratchet.api.targets.names import NAME_LIMIT, NamedTarget, default_name
 from ratchet.api.targets.registry import (
     DECLARATION,
     JobDeclaration,
@@ -21,6 +21,7 @@ __all__ = [
     "DECLARATION",
     "NAME_LIMIT",
     "JobDeclaration",
+    "NamedTarget",
     "TargetReference",
     "TargetRegistry",
     "declaration_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -19,7 +20,7 @@ from ratchet.api.checks import (
 from ratchet.api.submit.builders import JobBuilder, backoff_settings
 from ratchet.api.targets import NAME_LIMIT, JobDeclaration, default_name
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob
+from ratchet.model.errors import DeclaredTwiceWarning, InvalidJob
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 
 P = ParamSpec("P")
@@ -66,8 +67,8 @@ class JobDecorator(Protocol):
 class Declarer(Protocol):
     """Whoever keeps declarations (the target registry)."""
 
-    def declare(self, function: Callable[..., Any], declaration: JobDeclaration) -> None:
-        """Make *function* known under its declared name and aliases, and allow it."""
+    def declare(self, function: Callable[..., Any], declaration: JobDeclaration) -> bool:
+        """Make *function* known under its declared name and aliases; False if it belongs to another scheduler."""
         ...
 
 
@@ -115,7 +116,14 @@ class Declaration(Generic[R]):
         if not callable(function) or not hasattr(function, "__qualname__") or isinstance(function, type):
             raise InvalidJob(f"@scheduler.job goes on a function, not on {function!r}")
         declaration = JobDeclaration(name=self._name or default_name(function), **self._settings)
-        declarer.declare(function, declaration)
+        if not declarer.declare(function, declaration):
+            warnings.warn(
+                f"{declaration.name} belongs to the scheduler that declared it first: its .enqueue() and .options stay "
+                f"those of that one. To submit it here, write scheduler.enqueue({function.__name__}, …)",
+                DeclaredTwiceWarning,
+                stacklevel=3,
+            )
+            return function
 
         def enqueue(*args: Any, **kwargs: Any) -> JobBuilder[Any]:
             return JobBuilder(backend, function, args, kwargs)

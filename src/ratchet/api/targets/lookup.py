@@ -9,8 +9,9 @@ import types
 from dataclasses import dataclass
 from typing import Any
 
-from ratchet.api.targets.names import MAIN, is_function
+from ratchet.api.targets.names import is_function
 from ratchet.model.errors import TargetNotFound
+from ratchet.model.script import MAIN, importable_name, is_script
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,25 @@ class Found:
     def origins(self) -> tuple[str, ...]:
         """Where the function and the class around it were really defined."""
         function = getattr(self.value, "__func__", self.value)
-        origins = [
-            f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', self.attribute)}"
-        ]
+        module = importable_name(str(getattr(function, "__module__", None)))
+        origins = [f"{module}:{getattr(function, '__qualname__', self.attribute)}"]
         code = getattr(inspect.unwrap(function), "__globals__", {}).get("__name__")
-        if isinstance(code, str) and code != getattr(function, "__module__", None):
-            origins.append(f"{code}:{self.attribute}")  # the function's __module__ was rewritten
+        if isinstance(code, str) and importable_name(code) != module:
+            # the function's __module__ was rewritten
+            origins.append(f"{importable_name(code)}:{self.attribute}")
         if self.holder is not None:
-            origins.append(f"{self.holder.__module__}:{self.holder.__qualname__}")
+            origins.append(f"{importable_name(self.holder.__module__)}:{self.holder.__qualname__}")
         return tuple(origins)
 
 
 def imported(target: str, module: str) -> types.ModuleType:
-    """The module of *target*. Importing it runs its code, so ask the policy first."""
+    """
+    The module of *target*. Importing it runs its code, so ask the policy first.
+
+    The started script is never imported a second time: its code has run already, as ``__main__``.
+    """
+    if is_script(module) and MAIN in sys.modules:
+        return sys.modules[MAIN]
     try:
         # Also for a loaded module: another thread may be in the middle of importing it.
         return importlib.import_module(module)
@@ -83,7 +90,7 @@ def find(target: str, module: types.ModuleType, qualname: str) -> Found:
     if found is None or not is_function(found.value):
         where = (
             "the script this node was started from"
-            if module.__name__ == MAIN
+            if module is sys.modules.get(MAIN)
             else f"module {module.__name__!r}"
         )
         raise TargetNotFound(

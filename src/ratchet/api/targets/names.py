@@ -7,15 +7,15 @@ import inspect
 import re
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ratchet.api.submit.capture import is_lambda
 from ratchet.model.errors import InvalidTarget
+from ratchet.model.script import MAIN, importable_name
 
 #: The longest name a store keeps.
 NAME_LIMIT: Final = 500
-#: The module of the script that was started.
-MAIN: Final = "__main__"
 #: Where a qualified name passes through the inside of a function.
 LOCALS: Final = "<locals>"
 _NAME: Final = r"[^\W\d]\w*"
@@ -24,9 +24,34 @@ STORED: Final = re.compile(rf"({_NAME}(?:\.{_NAME})*):({_NAME}(?:\.{_NAME})*)")
 _BUILTINS: Final = (types.BuiltinFunctionType, types.BuiltinMethodType)
 
 
+@dataclass(frozen=True, slots=True)
+class NamedTarget:
+    """A target of which only the name is known here; it runs in a thread, with the defaults of a plain function."""
+
+    name: str
+
+    @classmethod
+    def of(cls, name: str) -> NamedTarget:
+        """*name* as a target, if it can be one: ``module:function``, or a name given with ``@scheduler.job(name=…)``."""
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidTarget(f"{_shown(name)} is not the name of a job; write 'shop.jobs:charge'")
+        if len(name) > NAME_LIMIT:
+            raise InvalidTarget(
+                f"{name[:60]}… is longer than {NAME_LIMIT} characters; no job has such a name"
+            )
+        if not name.isprintable() or (":" in name and (not STORED.fullmatch(name) or has_dunder(name))):
+            raise InvalidTarget(
+                f"{_shown(name)} is not the name of a job; write module and function, such as 'shop.jobs:charge'"
+            )
+        return cls(name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
 def default_name(function: Callable[..., Any]) -> str:
     """The name under which *function* is stored unless it is declared with another."""
-    return f"{function.__module__}:{function.__qualname__}"
+    return f"{importable_name(function.__module__)}:{function.__qualname__}"
 
 
 def cache_key(target: Any) -> object:

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from ratchet.api.submit.capture import capture, is_lambda
 from ratchet.api.targets.lookup import Found, find, find_in_loaded, imported
 from ratchet.api.targets.names import (
     LOCALS,
-    MAIN,
     NAME_LIMIT,
     STORED,
+    NamedTarget,
     address,
     cache_key,
     default_name,
@@ -33,12 +34,16 @@ from ratchet.api.targets.names import (
 from ratchet.model.breaker import Guard
 from ratchet.model.errors import InvalidJob, InvalidTarget, TargetNotAllowed, TargetNotFound
 from ratchet.model.payload import ParameterTypes
+from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.spi.invocation_resolver import Invocation, StoredCall
 from ratchet.spi.target_policy import TargetPolicy
 
-#: Where ``@scheduler.job`` leaves its declaration on the function.
+#: Where ``@scheduler.job`` leaves its declaration on the function, and whose it is: the first scheduler's.
 DECLARATION: Final = "__ratchet_job__"
+_OWNER: Final = "__ratchet_owner__"
+#: The declarations of other schedulers, by their registry.
+_OTHERS: Final = "__ratchet_other_jobs__"
 _PROTECTION: Final = "__ratchet_breaker__"
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -84,10 +89,26 @@ class JobDeclaration:
                 raise InvalidJob(f"no_retry_for of {self.name!r} takes exception classes, not {error!r}")
 
 
-def declaration_of(target: object) -> JobDeclaration | None:
-    """What ``@scheduler.job`` said about *target*, a function or a method; None if nothing."""
-    declaration = getattr(target, DECLARATION, None)
+def declaration_of(target: Any, registry: object = None) -> JobDeclaration | None:
+    """What ``@scheduler.job`` said about a function or method: to the scheduler of *registry*, or else to the first."""
+    function = getattr(target, "__func__", target)
+    return _said_to(registry, function) or _first_said(function)
+
+
+def _first_said(function: Any) -> JobDeclaration | None:
+    declaration = getattr(function, DECLARATION, None)
     return declaration if isinstance(declaration, JobDeclaration) else None
+
+
+def _said_to(registry: object, function: Any) -> JobDeclaration | None:
+    """What was declared on the scheduler of *registry* itself."""
+    if getattr(function, _OWNER, None) is registry:
+        return _first_said(function)
+    others = getattr(function, _OTHERS, None)
+    if not isinstance(others, WeakKeyDictionary) or not isinstance(registry, TargetRegistry):
+        return None
+    declaration: JobDeclaration | None = others.get(registry)
+    return declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,15 +294,18 @@ class TargetRegistry:
         self._arguments: dict[object, Arguments] = {}
         self._functions: dict[types.FunctionType, tuple[TargetReference, Arguments]] = {}
         self._invocations: dict[str, Invocation] = {}
+        #: True once its scheduler was closed, and until it is started: its functions may go to another.
+        self.is_closed = False
 
     # --- declaring ---
 
-    def declare(self, function: Callable[..., Any], declaration: JobDeclaration) -> None:
+    def declare(self, function: Callable[..., Any], declaration: JobDeclaration) -> bool:
         """
-        Make *function* known under its declared name and aliases, and allow it.
+        Make *function* known under its declared name and aliases, and allow it; False if it belongs to another scheduler.
 
-        The same function declared again (a reloaded module, an application factory that ran twice)
-        replaces the older one; a name that another function holds is refused.
+        A function belongs to the scheduler that declared it first, until that one is closed: an
+        application factory that runs for every test makes a new scheduler each time. The same function
+        declared again replaces the older one; a name that another function holds is refused.
         """
         for name in (declaration.name, *declaration.aliases):
             holder, _ = self._declared.get(name, (function, None))
@@ -290,13 +314,34 @@ class TargetRegistry:
                     f"the job name {name!r} is already taken by {default_name(holder)}; "
                     f"give {default_name(function)} another name or drop the alias"
                 )
-        setattr(function, DECLARATION, declaration)
+        before = _first_said(function)
+        owner: TargetRegistry | None = None if before is None else getattr(function, _OWNER, None)
+        belongs_here = owner is None or owner is self or owner.is_closed
+        if before is not None and owner is not None and owner is not self:
+            others = getattr(function, _OTHERS, None) or WeakKeyDictionary()
+            setattr(function, _OTHERS, others)
+            if belongs_here:
+                others[owner] = before
+                others.pop(self, None)
+            else:
+                others[self] = declaration
+        if belongs_here:
+            setattr(function, _OWNER, self)
+            setattr(function, DECLARATION, declaration)
+        self._know(function, declaration)
+        return belongs_here
+
+    def _know(self, function: Callable[..., Any], declaration: JobDeclaration) -> None:
         for name in (declaration.name, *declaration.aliases):
             self._declared[name] = (function, declaration)
             self._invocations.pop(name, None)
         self._references.pop(function, None)
         if isinstance(function, types.FunctionType):
             self._functions.pop(function, None)
+
+    def declares(self, function: Callable[..., Any]) -> bool:
+        """True if *function* was declared on this scheduler."""
+        return _said_to(self, getattr(function, "__func__", function)) is not None
 
     @property
     def declared_names(self) -> frozenset[str]:
@@ -352,16 +397,18 @@ class TargetRegistry:
         return known
 
     def _reference(self, target: Any) -> TargetReference:
-        declaration = declaration_of(target)
-        if declaration is not None:
-            # The decorator may belong to another scheduler of this process; it counts here too.
-            _, known = self._declared.get(declaration.name, (None, None))
-            if known is not declaration:
-                self.declare(getattr(target, "__func__", target), declaration)
-            return _declared_reference(declaration.name, target, declaration)
+        own = _said_to(self, getattr(target, "__func__", target))
+        if own is not None:
+            return self._declared_reference(own.name, target, own)
         require_storable(target)
         module, qualname = address(target)
-        name = f"{module}:{qualname}"
+        name = f"{importable_name(module)}:{qualname}"
+        declaration = declaration_of(target)
+        if declaration is not None:
+            self._require_allowed_too(name)
+            if LOCALS in qualname:  # made by an application factory: its declared name is the only one it has
+                self._know(getattr(target, "__func__", target), declaration)
+                return self._declared_reference(declaration.name, target, declaration)
         require_plain(name, target)
         self._require_allowed(name)
         found = find_in_loaded(module, qualname)
@@ -371,11 +418,42 @@ class TargetRegistry:
                 f"pass the function that the module exports (and use functools.wraps in decorators)"
             )
         self._require_origin_allowed(name, found)
-        return TargetReference.found(name, found, None)
+        return TargetReference.found(name, found, declaration)
+
+    def _allows(self, name: str) -> bool:
+        """What the policy says; a script may be allowed under its own name or as ``__main__``."""
+        if self._policy.allows(name):
+            return True
+        module, _, qualname = name.partition(":")
+        return module == importable_name(MAIN) and self._policy.allows(f"{MAIN}:{qualname}")
 
     def _require_allowed(self, name: str) -> None:
-        if not self._policy.allows(name):
+        if not self._allows(name):
             raise TargetNotAllowed(f"the target policy does not allow {name}; {self._policy.hint(name)}")
+
+    def _require_allowed_too(self, name: str) -> None:
+        if not self._allows(name):
+            raise TargetNotAllowed(
+                f"{name} was declared on another scheduler, and this one does not allow it; submit it with the other "
+                f"one, or {self._policy.hint(name)} of this scheduler"
+            )
+
+    def named(self, name: str) -> Callable[..., Any] | NamedTarget:
+        """
+        What a submission by *name* submits: the function, if it is declared here; else the name alone, if it is allowed.
+
+        Nothing is imported. ``InvalidTarget`` for what can be no name, ``TargetNotAllowed`` where the policy refuses it.
+        """
+        known = self._declared.get(name) if isinstance(name, str) else None
+        if known is not None:
+            return known[0]
+        target = NamedTarget.of(name)
+        if not self._allows(name):
+            raise TargetNotAllowed(
+                f"no job {name} is declared here, and the target policy does not allow it; {self._policy.hint(name)}, "
+                f"or import the module that declares it"
+            )
+        return target
 
     def _arguments_of(self, reference: TargetReference) -> Arguments:
         known = self._arguments.get(reference.function)
@@ -398,13 +476,35 @@ class TargetRegistry:
         return known
 
     def _resolve(self, target: str) -> TargetReference:
-        if target not in self._declared:
+        known = self._declared_as(target)
+        if known is None:
             module = self._import(target)
-            if target not in self._declared:  # importing it may have declared it
+            known = self._declared_as(target)  # importing it may have declared it
+            if known is None:
                 found = find(target, module, target.partition(":")[2])
                 self._require_origin_allowed(target, found)
-                return TargetReference.found(target, found, declaration_of(found.value))
-        return _declared_reference(target, *self._declared[target])
+                return TargetReference.found(target, found, declaration_of(found.value, self))
+        return self._declared_reference(target, *known)
+
+    def _declared_as(self, target: str) -> tuple[Callable[..., Any], JobDeclaration] | None:
+        known = self._declared.get(target)
+        if known is None and target.startswith(f"{MAIN}:"):
+            # Version 0.1.0 stored the functions of a script as ``__main__:…``.
+            known = self._declared.get(importable_name(MAIN) + target.removeprefix(MAIN))
+        return known
+
+    def lack(self, target: str) -> str | None:
+        """What this process lacks to run *target*, as far as that can be said without an import; None if nothing."""
+        if self._declared_as(target) is not None:
+            return None
+        if not STORED.fullmatch(target):
+            return f"no job named {target!r} is declared here"
+        if has_dunder(target) or not self._allows(target):
+            return f"it is not declared here, and the target policy does not allow it; {self._policy.hint(target)}"
+        module, _, qualname = target.partition(":")
+        if module in sys.modules and find_in_loaded(module, qualname) is None:
+            return f"module {module!r} has no {qualname!r} here"
+        return None
 
     def _import(self, target: str) -> types.ModuleType:
         """The target's module, imported only if the policy allows the target."""
@@ -417,35 +517,39 @@ class TargetRegistry:
             raise TargetNotAllowed(
                 f"{target} reaches into Python's own attributes; no target policy allows that"
             )
-        self._require_allowed(target)
+        if not self._allows(target):
+            module = target.partition(":")[0]
+            raise TargetNotAllowed(
+                f"{target} is not declared on this node, and the target policy does not allow it; {self._policy.hint(target)}. "
+                f"If {module!r} declares it, let the node import it: Scheduler(imports=[{module!r}]) or --import {module}"
+            )
         return imported(target, target.partition(":")[0])
 
     def _require_origin_allowed(self, target: str, found: Found) -> None:
         # `from os import system` in an allowed module must not make it a job.
         for origin in found.origins():
-            if origin != target and not self._policy.allows(origin):
+            if origin != target and not self._allows(origin):
                 raise TargetNotAllowed(
                     f"{target} is really {origin}, which the target policy does not allow; {self._policy.hint(origin)}"
                 )
 
+    def _declared_reference(self, name: str, target: Any, declaration: JobDeclaration) -> TargetReference:
+        """
+        The reference of a declared function.
 
-def _declared_reference(name: str, target: Any, declaration: JobDeclaration) -> TargetReference:
-    """
-    The reference of a declared function.
-
-    If its module exports it wrapped in another decorator, the wrapper runs. If the module does not
-    export it at all (it was declared inside an application factory), it runs as it is.
-    """
-    if inspect.ismethod(target):
-        module, qualname = address(target)
-    else:
-        module, qualname = target.__module__, target.__qualname__
-    require_storable(target)
-    found = None if LOCALS in qualname else find_in_loaded(module, qualname)
-    if found is not None and declaration_of(found.value) is declaration:
-        return TargetReference.found(name, found, declaration)
-    if "." in qualname.rpartition(f"{LOCALS}.")[2]:
-        raise InvalidTarget(
-            f"{module}:{qualname} is a method of a class that no worker can find; move the class to module level"
-        )
-    return TargetReference.to(name, target, declaration=declaration)
+        If its module exports it wrapped in another decorator, the wrapper runs. If the module does not
+        export it at all (it was declared inside an application factory), it runs as it is.
+        """
+        if inspect.ismethod(target):
+            module, qualname = address(target)
+        else:
+            module, qualname = target.__module__, target.__qualname__
+        require_storable(target)
+        found = None if LOCALS in qualname else find_in_loaded(module, qualname)
+        if found is not None and declaration_of(found.value, self) is declaration:
+            return TargetReference.found(name, found, declaration)
+        if "." in qualname.rpartition(f"{LOCALS}.")[2]:
+            raise InvalidTarget(
+                f"{module}:{qualname} is a method of a class that no worker can find; move the class to module level"
+            )
+        return TargetReference.to(name, target, declaration=declaration)

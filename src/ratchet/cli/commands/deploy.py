@@ -16,6 +16,7 @@ from ratchet.model.errors import RatchetError, TargetNotAllowed, TargetNotFound
 from ratchet.model.job import JobFilter
 from ratchet.model.status import LIVE, JobType
 from ratchet.scheduler import Scheduler
+from ratchet.scheduler.core import Core
 
 #: Jobs that run no function of the app.
 _INTERNAL = frozenset({JobType.BATCH_PARENT})
@@ -29,6 +30,15 @@ def check_deploy(
             help="The scheduler of the new code, as package.module:attribute.", show_default=False
         ),
     ],
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="A module that the new workers import too; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
@@ -39,6 +49,10 @@ def check_deploy(
     a worker that has the function comes back.
     """
     code = load_scheduler(app, str(Path.cwd()))
+    core = code.backend
+    if isinstance(core, Core):
+        core.also_import(imports or ())
+        core.import_modules()
     with given.opened(url) as scheduler:
         waiting = Counter(_targets(scheduler))
     missing = {

@@ -8,6 +8,7 @@ import typer
 
 from ratchet.cli import parameters as given
 from ratchet.cli.commands.job_changes import bulk_cancel, bulk_retry, confirmed, each, no_filter
+from ratchet.cli.commands.job_submission import submit
 from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output, ago
 from ratchet.model.job import Execution, Job, JobFilter
@@ -15,6 +16,8 @@ from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 
 commands = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True, epilog=EPILOG)
+
+commands.command("submit", epilog=EPILOG)(submit)
 
 _COLUMNS = ("id", "status", "target", "priority", "queue", "attempts", "created", "due", "error")
 _SPARE = ("due", "queue", "priority", "created", "attempts", "error")

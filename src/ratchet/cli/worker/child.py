@@ -115,6 +115,7 @@ class WorkerChild:
             if value is not None
         }
         core.reconfigure(**changes)
+        core.also_import(settings.imports)
         core.supervised = True
         self._starting = True
         if self._leave.is_set():

@@ -18,6 +18,7 @@ from ratchet.cli.worker.supervisor import Supervisor
 from ratchet.config import URL_VARIABLE
 from ratchet.model.durations import parse_duration
 from ratchet.model.errors import ConfigurationError
+from ratchet.scheduler.importing import module_names
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -52,6 +53,15 @@ def worker(
             "-q",
             metavar="NAMES",
             help="Take only jobs of these queues (emails,default).",
+            show_default=False,
+        ),
+    ] = None,
+    imports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this module before the worker starts, because it declares jobs; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -113,6 +123,7 @@ def worker(
         store_named=url is not None,
         concurrency=concurrency,
         queues=None if queues is None else [name.strip() for name in queues.split(",") if name.strip()],
+        imports=list(module_names(imports or ())),
         drain_timeout=drain,
         log_level=level,
         log_json=json,

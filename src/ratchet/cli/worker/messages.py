@@ -23,6 +23,7 @@ class ChildSettings(Struct, frozen=True, kw_only=True):
     store_named: bool = False  # RATCHET_URL was set from --url
     concurrency: int | None = None
     queues: list[str] | None = None
+    imports: list[str] = []
     drain_timeout: float | None = None
     log_level: str = "INFO"
     log_json: bool = False
