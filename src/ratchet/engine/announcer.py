@@ -43,8 +43,10 @@ from ratchet.model.events import (
 )
 from ratchet.model.job import JobRecord
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.spi.fault_log import FaultLog
 
 logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logger)
 
 
 #: Seconds between two lines about parked jobs of one target.
@@ -244,8 +246,8 @@ class Announcer:
             return
         try:
             self._alert(event)
-        except Exception:
-            logger.exception("the alert hook raised")
+        except BaseException as error:
+            faults.note("the alert function raised", error)
 
     def _batches(self, batch_ids: Sequence[UUID]) -> None:
         if not batch_ids or not self._bus.wants(BatchCompleted):

@@ -17,12 +17,14 @@ from ratchet.model.composition import BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import StoreError
 from ratchet.model.identifiers import IdSource
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.batches import BatchStore
 
 logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logger)
 
 #: A node reports one batch at most this often, and once more when it is complete.
 REPORT_INTERVAL = 1.0
@@ -95,8 +97,8 @@ class BatchProgress:
         try:
             report = self._invocations.resolve(target).bind(self._instances)
             within_limit(lambda: report(batch_context(record)), REPORT_LIMIT)
-        except Exception:
-            logger.exception("the progress function %s of batch %s raised", target, record.name)
+        except BaseException as error:
+            faults.note(f"the progress function {target} of the batch {record.name} raised", error)
         return 1
 
 

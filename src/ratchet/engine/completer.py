@@ -99,18 +99,35 @@ class Completer:
         self._write(batch, now)
         del self._kept[: len(batch)]
         for end in batch:
-            self._on_answer(end)
+            self._answer(end)
         return len(batch)
+
+    def _answer(self, end: RunEnd) -> None:
+        try:
+            self._on_answer(end)
+        except BaseException:
+            # It is written, and the others of its batch must still be let go.
+            logger.exception("job %s: telling about its end failed", end.run.job_id)
 
     def _decide(self, end: RunEnd) -> None:
         try:
             self._task.decide(end)
         except (StoreUnavailable, Conflict):
             raise
-        except Exception as error:
-            # A sanitizer that raises must not strand the run.
+        except BaseException as error:
+            # Whatever goes wrong, the run must not be stranded, nor end the thread of the lane that it comes from.
             logger.exception("job %s: deciding what follows failed", end.run.job_id)
-            end.outcome = Raised(error)
+            self._decide_failure(end, error)
+
+    def _decide_failure(self, end: RunEnd, error: BaseException) -> None:
+        end.outcome = Raised(error)
+        try:
+            self._task.decide(end)
+        except (StoreUnavailable, Conflict):
+            raise
+        except BaseException:
+            logger.exception("job %s: deciding about that failure failed too", end.run.job_id)
+            end.outcome = Unstorable(error)
             self._task.decide(end)
 
     def _take(self) -> None:
@@ -189,5 +206,5 @@ class Completer:
     def _commit_as(self, outcome: Outcome, end: RunEnd, now: datetime) -> None:
         """Decide about *end* again, for what its commit has shown."""
         end.outcome = outcome
-        self._task.decide(end)
+        self._decide(end)
         self._commit([end], now)

@@ -70,7 +70,7 @@ class ConditionCheck:
             taken = condition is not None and self._holds(condition, result, batch)
         except BaseException as error:
             text = condition.predicate or condition.kind if condition is not None else "condition"
-            failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}: {error}")
+            failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}{_said(error)}")
             failure.__cause__ = error
             return Verdict(
                 child_id=edge.child_id, kind=VerdictKind.ERROR, error=self._tools.decider.record(failure)
@@ -112,6 +112,14 @@ class ConditionCheck:
         invocation = self._tools.invocations.resolve(condition.predicate)
         predicate = invocation.bind(self._tools.instances)
         return within_limit(lambda: predicate(value), self._limit)
+
+
+def _said(error: BaseException) -> str:
+    """What *error* says, after a colon; nothing if it cannot say it."""
+    try:
+        return f": {error}"
+    except BaseException:
+        return ""
 
 
 def within_limit(work: Callable[[], Any], limit: float) -> Any:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import random
 import traceback
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ratchet.model.backoff import backoff_delay
@@ -46,12 +47,16 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, do_not_retry_reason
+from ratchet.model.errors import JobTimeout, StoreError, do_not_retry_reason
 from ratchet.model.script import importable_name
 from ratchet.spi.error_sanitizer import ErrorSanitizer
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.retry_policy import RetryPolicy
 
-logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logging.getLogger("ratchet.parts"))
+
+#: A retry comes after a year at most, whatever the retry policy says: later times may not exist in a database.
+LONGEST_DELAY = timedelta(days=365)
 
 
 class Decider:
@@ -67,7 +72,12 @@ class Decider:
         traceback_limit: int = 16 * 1024,
         dice: random.Random | None = None,
     ) -> None:
-        self._policy = retry_policy
+        self._should_retry: Callable[[int, BaseException], object] = getattr(
+            retry_policy, "should_retry", _leave_it_to_the_job
+        )
+        self._policy_delay: Callable[[int, BaseException], object] = getattr(
+            retry_policy, "delay", _no_delay_of_its_own
+        )
         self._sanitizer = sanitizer
         self._max_crashes = max_crashes
         self._error_limit = error_limit
@@ -103,8 +113,14 @@ class Decider:
                 return Settle()
             case Committed(completion, answer):
                 return Confirm(completion=completion, answer=answer)
+            case Unstorable(StoreError() as error):
+                return self._dead_letter(
+                    _bare_record(error, "the store refused what the run left behind"), "unstorable data"
+                )
             case Unstorable(error):
-                return self._dead_letter(_bare_record(error), "unstorable data")
+                return self._dead_letter(
+                    _bare_record(error, "what follows from the run could not be decided"), "undecidable"
+                )
 
     def record(self, error: BaseException) -> ErrorRecord:
         """*error* as it may be stored: sanitized once, capped, with its traceback."""
@@ -158,21 +174,45 @@ class Decider:
 
     def _allows(self, attempt: int, error: BaseException) -> bool:
         try:
-            return self._policy.should_retry(attempt, error)
-        except Exception:
-            logger.exception("the retry policy raised; the attempt counter decides alone")
-            return True
+            answer = self._should_retry(attempt, error)
+            if answer is not None:
+                return bool(answer)
+            fault = None
+        except BaseException as raised:
+            fault = raised
+        faults.note(
+            "RetryPolicy.should_retry() raised or returned None; the attempt counter decides alone", fault
+        )
+        return True
 
     def _delay(self, error: BaseException, job: ClaimedJob, attempt: int) -> timedelta:
-        try:
-            chosen = self._policy.delay(attempt, error)
-        except Exception:
-            logger.exception("the retry policy raised; the job's own backoff is used")
-            chosen = timedelta()
+        chosen = self._chosen_delay(attempt, error)
         if chosen > timedelta():
             return chosen
         body = job.body
         return backoff_delay(body.backoff, body.backoff_base, attempt, body.jitter, self._dice.random())
+
+    def _chosen_delay(self, attempt: int, error: BaseException) -> timedelta:
+        """What the policy says; zero leaves it to the job."""
+        try:
+            chosen = self._policy_delay(attempt, error)
+            if isinstance(chosen, timedelta):
+                return min(chosen, LONGEST_DELAY)
+            fault = None
+        except BaseException as raised:
+            fault = raised
+        faults.note(
+            "RetryPolicy.delay() raised or returned no timedelta; the job's own backoff is used", fault
+        )
+        return timedelta()
+
+
+def _leave_it_to_the_job(attempt: int, error: BaseException) -> bool:
+    return True
+
+
+def _no_delay_of_its_own(attempt: int, error: BaseException) -> timedelta:
+    return timedelta()
 
 
 class _Postponement(Exception):
@@ -184,10 +224,10 @@ def _error_hash(record: ErrorRecord) -> str:
     return hashlib.sha256(f"{record.type}\n{record.message}".encode(errors="replace")).hexdigest()
 
 
-def _bare_record(error: Exception) -> ErrorRecord:
+def _bare_record(error: BaseException, what: str) -> ErrorRecord:
     """Nothing of the run but the name of the error: for data that no store takes."""
     name = type(error).__name__
-    return ErrorRecord(message=f"{name}: the store refused what the run left behind", type=name)
+    return ErrorRecord(message=f"{name}: {what}", type=name)
 
 
 def class_names(cls: type) -> tuple[str, ...]:

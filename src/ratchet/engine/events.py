@@ -1,7 +1,7 @@
 """
 Events: listeners of this process, called on one thread, in commit order, at most once.
 
-A listener that raises is logged and does not disturb the others. The queue is bounded: while
+A listener that raises, `SystemExit` too, is logged and does not disturb the others. The queue is bounded: while
 listeners cannot keep up, new events are dropped and counted.
 """
 
@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ratchet.model.events import Event
+from ratchet.spi.fault_log import FaultLog
 
 logger = logging.getLogger("ratchet.events")
+faults = FaultLog(logger)
 
 E = TypeVar("E", bound=Event)
 Listener = Callable[[Any], object]
@@ -72,5 +74,11 @@ class EventBus:
             for listener in list(listeners):
                 try:
                     listener(event)
-                except Exception:
-                    logger.exception("a listener for %s raised", type(event).__name__)
+                except BaseException as error:
+                    faults.note(f"a listener for {type(event).__name__} raised: {_name(listener)}", error)
+
+
+def _name(listener: Listener) -> str:
+    """How to find it in the code."""
+    module, name = getattr(listener, "__module__", None), getattr(listener, "__qualname__", None)
+    return f"{module}:{name}" if module and name else f"a {type(listener).__name__}"

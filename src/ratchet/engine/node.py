@@ -65,7 +65,11 @@ class Node:
     # --- life ---
 
     def start(self) -> None:
-        """Register and begin to work; `RatchetError` if it already runs."""
+        """
+        Register and begin to work; `RatchetError` if it already runs.
+
+        What a start that fails has begun is undone: threads end, claims are handed back, the node leaves the cluster.
+        """
         with self._lock:
             if self._phase is not Phase.STOPPED:
                 raise RatchetError("this node is already running; stop() it first")
@@ -74,11 +78,15 @@ class Node:
             )
             assembly.heartbeat.register(self._parts.clock.now())
             LogContext.install(assembly.log_handler, self._parts.options.log_level)
-            for lane in assembly.coordinator.lanes.values():
-                lane.start()
             self._phase = Phase.RUNNING
-            self._start_services(assembly)
-            self._connect_wakeups()
+            try:
+                for lane in assembly.coordinator.lanes.values():
+                    lane.start()
+                self._start_services(assembly)
+                self._connect_wakeups()
+            except BaseException:
+                self.stop(drain=False)
+                raise
 
     def stop(self, *, drain: bool = True, timeout: timedelta | float | None = None) -> bool:
         """

@@ -14,12 +14,13 @@ from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
 from ratchet.model.status import Lane
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.polling_strategy import PollingStrategy, PollObservation
 from ratchet.spi.store.claims import JobClaimStore
 from ratchet.spi.store.streams import StreamStore
 
-logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logging.getLogger("ratchet.engine"), logging.WARNING)
 
 #: How often a node looks for suspects, and for parked targets that it can import.
 SUSPECT_INTERVAL = 1.0
@@ -323,8 +324,8 @@ class Poller:
             self._invocations.resolve(target)
         except (TargetNotFound, TargetNotAllowed):
             return False
-        except Exception:
-            logger.warning("target %s cannot be imported", target, exc_info=True)
+        except BaseException as error:
+            faults.note(f"the parked target {target} cannot be imported", error)
             return False
         return True
 

@@ -51,8 +51,9 @@ class Service:
                 return
             self._stopping = False
             self._wakeup.clear()
-            self._thread = self._executor.thread(self._run, name=f"ratchet-{self.name}")
-            self._thread.start()
+            thread = self._executor.thread(self._run, name=f"ratchet-{self.name}")
+            thread.start()
+            self._thread = thread
 
     def wake(self) -> None:
         """End the current rest."""
@@ -88,15 +89,15 @@ class Service:
                 rest = self._step()
                 pause = FIRST_PAUSE
                 self.failures = 0
-            except Exception as error:
+            except BaseException as error:
                 self.failures += 1
                 self._complain(error)
                 rest, pause = pause, min(self._longest_pause, pause * 2)
             self.last_step_at = time.monotonic()
             if rest > 0 and not self._stopping:
-                self._wakeup.wait(rest)
+                self._wakeup.wait(min(rest, threading.TIMEOUT_MAX))
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: BaseException) -> None:
         """Log the error; for a database that is away only now and then, and without a traceback."""
         if isinstance(error, StoreUnavailable):
             if self.failures == 1 or self.failures % 20 == 0:

@@ -157,22 +157,22 @@ class JobTask:
         """Steps 1 to 8: the call to make, or the outcome if there is nothing to call."""
         # 1-3 Logging context, body and JobContext: the lane has entered the run.
         body = run.job.body
-        # 4 Canceled between the claim and now?
-        if body.expires_at is not None and body.expires_at <= self._tools.clock.now():
-            run.request_stop(Stop.EXPIRED)
-        if run.stop is not None:
-            return Interrupted(run.stop.value)
-        # 5 Is the service behind the job available?
-        if body.breaker is not None and not self._tools.resilience.permits(body.breaker):
-            return Postponed(
-                self._tools.resilience.retry_after(body.breaker), False, f"breaker {body.breaker} is open"
-            )
-        # 6 The permit was taken with the claim, in one transaction.
-        if run.job.claim.type is JobType.BATCH_PARENT:
-            # Nothing to call: its end is the batch's end, and its conditions are asked in `finish`.
-            run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
-            return Returned()
         try:
+            # 4 Canceled between the claim and now?
+            if body.expires_at is not None and body.expires_at <= self._tools.clock.now():
+                run.request_stop(Stop.EXPIRED)
+            if run.stop is not None:
+                return Interrupted(run.stop.value)
+            # 5 Is the service behind the job available?
+            if body.breaker is not None and not self._tools.resilience.permits(body.breaker):
+                return Postponed(
+                    self._tools.resilience.retry_after(body.breaker), False, f"breaker {body.breaker} is open"
+                )
+            # 6 The permit was taken with the claim, in one transaction.
+            if run.job.claim.type is JobType.BATCH_PARENT:
+                # Nothing to call: its end is the batch's end, and its conditions are asked in `finish`.
+                run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
+                return Returned()
             # 7 May this target run here, and is it known? What this node lacks, another may have.
             try:
                 invocation = self._tools.invocations.resolve(body.target)
@@ -186,8 +186,9 @@ class JobTask:
         except StoreUnavailable:
             # The results of its parents could not be read: that is no failure of the job.
             return NotStarted()
-        except Exception as error:
-            return Raised(error)
+        except BaseException as error:
+            # A module or a constructor that calls sys.exit() fails its job. It must not end the lane's thread.
+            return self.outcome_of_error(run, error)
         run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
         return Prepared(function, args, kwargs, invocation)
 
@@ -221,8 +222,8 @@ class JobTask:
             return Returned()
         try:
             encoded = encode_result(value, self._tools.result_limit)
-        except Exception as error:
-            return Raised(error)
+        except BaseException as error:
+            return self.outcome_of_error(run, error)
         return Returned(encoded.text, encoded.truncated)
 
     def outcome_of_error(self, run: Run, error: BaseException) -> Outcome:
@@ -249,7 +250,7 @@ class JobTask:
         if run.touched_state is not None:
             try:
                 state = run.encoded_state()
-            except Exception as error:
+            except BaseException as error:
                 if isinstance(end.outcome, Returned):
                     end.outcome = BadCheckpoint(error)
         decision = self._tools.decider.decide(end.outcome, run.job, now=now)

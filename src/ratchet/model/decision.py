@@ -97,13 +97,13 @@ class Committed(Struct, frozen=True):
 class BadCheckpoint(Struct, frozen=True):
     """The target returned, but the checkpoint it left in ``ctx.state`` cannot be stored."""
 
-    error: Exception
+    error: BaseException
 
 
 class Unstorable(Struct, frozen=True):
-    """The store refused even the failure of this run, because of the data in it."""
+    """Not even the failure of this run can be stored: the store refused the data in it, or deciding what follows failed."""
 
-    error: Exception
+    error: BaseException
 
 
 Outcome: TypeAlias = (

@@ -33,6 +33,7 @@ from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
 
@@ -160,8 +161,14 @@ class Dispatcher:
                     bus.run_once()
                     return 60.0  # `wake` ends the rest
 
-                self._delivering = Service("events", deliver, self._executor)
-                self._delivering.start()
+                service = Service("events", deliver, self._executor)
+                try:
+                    service.start()
+                except RuntimeError as error:  # no more threads, or the interpreter is ending
+                    # What the event tells of has happened: its caller must not see a failure.
+                    logger.warning("listeners hear of this later: %s", error)
+                    return
+                self._delivering = service
             delivering = self._delivering
         delivering.wake()
 
@@ -436,23 +443,32 @@ class Core:
             self.submitted((), due=True, priority=Priority.NORMAL)
 
     def start(self) -> None:
-        """Become a node; `RatchetError` if it is one already."""
-        from ratchet.engine.node import Node
-
+        """Become a node; `RatchetError` if it is one already. What a start that fails has begun is undone."""
         with self._life:
             if self._node is not None:
                 raise RatchetError("this scheduler is already running; stop() it before it is started again")
             self.parts.registry.is_closed = False
             self.import_modules()
             self.parts.require_something_allowed()
-            for hook in self.parts.hooks:
-                hook.before_start()
-            node = Node(self.node_parts())
-            self.store_recurrences()
-            self._events.quiet()
-            node.start()
-            self._node = node
+            begun: list[LifecycleHook] = []
+            try:
+                for hook in self.parts.hooks:
+                    getattr(hook, "before_start", _nothing)()
+                    begun.append(hook)
+                self._node = self._started_node()
+            except BaseException:
+                self._call_hooks("after_stop", begun[::-1])
+                raise
             self._call_hooks("after_start", self.parts.hooks)
+
+    def _started_node(self) -> Node:
+        from ratchet.engine.node import Node
+
+        node = Node(self.node_parts())
+        self.store_recurrences()
+        self._events.quiet()
+        node.start()
+        return node
 
     def stop(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
         """Stop being a node; True if every run has ended. Pending events are delivered first."""
@@ -497,9 +513,13 @@ class Core:
     def _call_hooks(self, name: str, hooks: Sequence[Any]) -> None:
         for hook in hooks:
             try:
-                getattr(hook, name)()
-            except Exception:
-                logger.exception("the lifecycle hook %r raised in %s", hook, name)
+                getattr(hook, name, _nothing)()
+            except BaseException:
+                logger.exception("the lifecycle hook %s raised in %s", type(hook).__qualname__, name)
+
+
+def _nothing() -> None:
+    """What a lifecycle hook does in a step that it does not have."""
 
 
 def nobody() -> str | None:

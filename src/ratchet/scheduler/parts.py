@@ -11,6 +11,15 @@ from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
+from ratchet.defaults.guards import (
+    CheckedPrincipal,
+    GuardedExecutor,
+    GuardedPolling,
+    GuardedResilience,
+    GuardedSanitizer,
+    GuardedTargetPolicy,
+    require_methods,
+)
 from ratchet.defaults.instance_resolver import DefaultInstanceResolver
 from ratchet.defaults.polling_strategy import AdaptivePollingStrategy, PollingPace
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
@@ -52,7 +61,7 @@ class Replacements:
 
 
 class Parts:
-    """The parts in force."""
+    """The parts in force; what the user has replaced is guarded, so that nothing in it can strand a job."""
 
     def __init__(self, given: Replacements, allow: Iterable[str], options: Options) -> None:
         prefixes = PrefixTargetPolicy(allow)
@@ -60,23 +69,32 @@ class Parts:
             raise ConfigurationError(
                 "allow and target_policy were both given; a target_policy decides alone, so put the prefixes there"
             )
-        self.policy: TargetPolicy = given.target_policy or prefixes
+        _require_usable(given)
+        self.policy: TargetPolicy = _policy(given.target_policy, prefixes)
         self.registry = TargetRegistry(self.policy)
         self.targets: InvocationResolver = given.invocation_resolver or self.registry
         self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
-        self.sanitizer: ErrorSanitizer = given.error_sanitizer or DefaultErrorSanitizer()
+        stock_sanitizer = DefaultErrorSanitizer()
+        self.sanitizer: ErrorSanitizer = GuardedSanitizer(
+            given.error_sanitizer or stock_sanitizer, stock_sanitizer
+        )
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
-        self.executor: ExecutorProvider = given.executor_provider or DefaultExecutorProvider()
+        self.executor: ExecutorProvider = DefaultExecutorProvider()
+        if given.executor_provider is not None:
+            self.executor = GuardedExecutor(given.executor_provider, self.executor)
         self._resilience = given.resilience
         #: None: jobs are stored without a caller.
-        self.principal: PrincipalProvider | None = given.principal_provider
+        self.principal: PrincipalProvider | None = (
+            None if given.principal_provider is None else CheckedPrincipal(given.principal_provider)
+        )
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
 
     def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
         """What stands between the jobs of a node and the services they depend on."""
-        return self._resilience or StoreBreakers(store, clock, on_moved=on_moved)
+        # The stock one too: a row that cannot be read must not strand the jobs of its service.
+        return GuardedResilience(self._resilience or StoreBreakers(store, clock, on_moved=on_moved))
 
     def require_something_allowed(self) -> None:
         """Refuse to start a node that could run nothing."""
@@ -90,6 +108,12 @@ class Parts:
             )
 
 
+def _policy(given: TargetPolicy | None, prefixes: PrefixTargetPolicy) -> TargetPolicy:
+    if given is None:
+        return prefixes
+    return given if isinstance(given, PrefixTargetPolicy) else GuardedTargetPolicy(given)
+
+
 def _guarded(given: ClusterCoordinator | None) -> ClusterCoordinator | None:
     """Ratchet's own coordinators never raise and never wait; a user's may do both."""
     if given is None or isinstance(given, BroadcastCoordinator | NoOpClusterCoordinator):
@@ -98,8 +122,6 @@ def _guarded(given: ClusterCoordinator | None) -> ClusterCoordinator | None:
 
 
 def _polling(given: PollingStrategy | None, options: Options) -> Callable[[], PollingStrategy]:
-    if given is not None:
-        return lambda: given
     shortest = max(options.poll_delay_min, options.poll_delay_burst)
     pace = PollingPace(
         burst=options.poll_delay_burst,
@@ -108,4 +130,14 @@ def _polling(given: PollingStrategy | None, options: Options) -> Callable[[], Po
         deep_idle=max(options.poll_delay_idle, options.poll_delay_max, shortest),
         deep_idle_after=options.poll_idle_after,
     )
-    return lambda: AdaptivePollingStrategy(pace)
+    if given is None:
+        return lambda: AdaptivePollingStrategy(pace)
+    return lambda: GuardedPolling(given, AdaptivePollingStrategy(pace))
+
+
+def _require_usable(given: Replacements) -> None:
+    """Refuse a part without the methods that nothing can stand in for, before a job depends on it."""
+    require_methods(given.target_policy, "target_policy", "allows")
+    require_methods(given.instance_resolver, "instance_resolver", "resolve")
+    require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
+    require_methods(given.principal_provider, "principal_provider", "current")

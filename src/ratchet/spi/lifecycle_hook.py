@@ -9,6 +9,8 @@ class LifecycleHook(Protocol):
 
     Hooks run in the order they were given, and in the reverse order when stopping. What a
     ``before_start`` raises prevents the start; what the others raise is logged and changes nothing.
+    If a start fails, for whatever reason, ``after_stop`` is called for each hook whose ``before_start`` has
+    returned, so that the two are always paired.
     """
 
     def before_start(self) -> None:
@@ -24,5 +26,5 @@ class LifecycleHook(Protocol):
         return
 
     def after_stop(self) -> None:
-        """The node has left the cluster; its connections are still open."""
+        """The node has left the cluster, or its start has failed; its connections are still open."""
         return

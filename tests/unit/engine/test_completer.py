@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ class Stand:
         self.store = Counting()
         self.clock = ManualClock()
         self.answered: list[RunEnd] = []
-        tools = tools_for(lambda: None)
+        tools = self.tools = tools_for(lambda: None)
         self.completer = Completer(
             transitions=self.store,
             task=task_for(tools),
@@ -123,6 +124,47 @@ class TestCompleter:
         assert answer is not None
         assert (answer.won, answer.replayed) == (True, True)
         assert len(stand.store.executions(stand.runs[0].job_id)) == 1
+
+
+class TestFaults:
+    """`put` raises nothing: it is called by the threads that run jobs."""
+
+    @pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no")])
+    def test_a_run_about_which_nothing_can_be_decided(
+        self, error: BaseException, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not even its failure: it becomes a dead letter with the name of the error."""
+        stand = Stand(1)
+
+        def undecidable(*args: Any, **kwargs: Any) -> Any:
+            raise error
+
+        monkeypatch.setattr(stand.tools.decider, "_failure", undecidable)
+        monkeypatch.setattr(stand.runs[0], "_context", SimpleNamespace(touched_state={"a": object()}))
+        stand.completer.put(stand.runs[0], Returned("1", False))
+        stand.completer.run_once(stand.clock.now())
+        record = stand.store.get(stand.runs[0].job_id)
+        assert record is not None
+        assert record.status is JobStatus.FAILED
+        assert record.error == f"{type(error).__name__}: what follows from the run could not be decided"
+        assert record.dead_letter_reason == "undecidable"
+
+    def test_an_answer_that_cannot_be_told(self) -> None:
+        """The others of the batch are let go all the same: a node that holds them could not stop."""
+        stand = Stand(3)
+        answered = stand.answered.append
+
+        def tell(end: RunEnd) -> None:
+            answered(end)
+            if end.run is stand.runs[0]:
+                raise StoreUnavailable("away")
+
+        stand.completer._on_answer = tell
+        for run in stand.runs:
+            stand.completer.put(run, Returned())
+        assert stand.completer.run_once(stand.clock.now()) == 3
+        assert [end.run for end in stand.answered] == stand.runs
+        assert stand.completer.backlog() == 0
 
 
 class TestCodeThatDoesNotEnd:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -134,6 +134,28 @@ class TestFailurePipeline:
 
         decision = decider(Broken()).decide(Raised(ValueError()), claimed(max_retries=1), now=NOW)
         assert decision == Retry(at=NOW, error=decision.error)  # type: ignore[union-attr]
+
+    @pytest.mark.parametrize("answer", [None, "soon", 3, timedelta(seconds=-1)])
+    def test_a_policy_that_answers_nonsense_loses_no_job(self, answer: Any) -> None:
+        """The attempt counter and the job's own backoff decide."""
+
+        class Odd(DefaultRetryPolicy):
+            def should_retry(self, attempt: int, error: BaseException) -> bool:
+                return cast(bool, None)
+
+            def delay(self, attempt: int, error: BaseException) -> timedelta:
+                return cast(timedelta, answer)
+
+        decision = decider(Odd()).decide(Raised(ValueError()), claimed(max_retries=1), now=NOW)
+        assert decision == Retry(at=NOW, error=decision.error)  # type: ignore[union-attr]
+
+    def test_a_delay_beyond_the_calendar_is_cut(self) -> None:
+        """No database could keep such a time."""
+        decision = decider(Asked(wait=timedelta.max)).decide(
+            Raised(ValueError()), claimed(max_retries=1), now=NOW
+        )
+        assert isinstance(decision, Retry)
+        assert decision.at == NOW + timedelta(days=365)
 
     def test_a_timeout_flows_through_the_same_pipeline(self) -> None:
         """It is retried like any failure, and says that it was a timeout."""

@@ -69,7 +69,7 @@ class TestService:
         assert "will try again" in caplog.text
 
     def test_an_error_does_not_end_the_service(self) -> None:
-        """It goes on after errors, also after a lost database."""
+        """It goes on after errors, also after a lost database and a `SystemExit`."""
         calls = []
 
         def step() -> float:
@@ -78,6 +78,8 @@ class TestService:
                 raise StoreUnavailable("away")
             if len(calls) == 2:
                 raise ZeroDivisionError
+            if len(calls) == 3:
+                raise SystemExit
             return 0.001
 
         under_test = service(step)

@@ -31,8 +31,9 @@ def submit_now(
         step = Step(target, args, kwargs).checked(backend)
         step.require_no_placeholders()
         spec = step.spec(backend.ids(), now, caller=backend.caller())
-    send(backend, Submission([spec]), now)
-    return _handle(backend, spec)
+    submission = Submission([spec])
+    send(backend, submission, now)
+    return _handle(backend, spec, uncommitted=submission.uncommitted)
 
 
 async def submit_soon(
@@ -109,13 +110,8 @@ def _is_plain(target: Any) -> TypeGuard[FunctionType]:
     return type(target) is FunctionType and target.__name__ != LAMBDA
 
 
-def _handle(backend: Backend, spec: JobSpec) -> JobHandle[Any]:
+def _handle(backend: Backend, spec: JobSpec, *, uncommitted: bool = False) -> JobHandle[Any]:
     job_id = spec.job_id
     return JobHandle(
-        backend,
-        job_id,
-        target=spec.target,
-        steps=[job_id],
-        last=job_id,
-        uncommitted=submission.uncommitted,
+        backend, job_id, target=spec.target, steps=[job_id], last=job_id, uncommitted=uncommitted
     )

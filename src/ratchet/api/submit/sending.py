@@ -9,6 +9,7 @@ job is lost and none is stored twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,13 +21,15 @@ from ratchet.api.context import enlisted_connection
 from ratchet.api.submit.steps import Submission
 from ratchet.model.composition import Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreUnavailable
+from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreError, StoreUnavailable
 from ratchet.model.events import JobCanceled, JobSubmitted
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.spi.shield import call_undisturbed, current_shield
 
 T = TypeVar("T")
+
+logger = logging.getLogger("ratchet")
 
 #: A poller may sleep this long, so a job that is due sooner wakes it.
 WAKE_AHEAD = timedelta(seconds=60)
@@ -177,7 +180,12 @@ def _publish_canceled(
     backend: Backend, job_id: UUID, now: datetime, previous: JobStatus = JobStatus.PENDING
 ) -> None:
     """Tell listeners that a job is CANCELED, with what the store knows about it."""
-    record = backend.store.get(job_id)
+    try:
+        record = backend.store.get(job_id)
+    except StoreError as error:
+        # What the caller asked for is stored: it must not look as if it had failed.
+        logger.warning("nobody is told that job %s was canceled: %s", job_id, error)
+        return
     if record is None:
         return
     backend.publish(

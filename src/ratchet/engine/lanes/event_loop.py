@@ -16,9 +16,15 @@ from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
 from ratchet.model.decision import Outcome, StoppedLate
+from ratchet.model.errors import RatchetError
 from ratchet.model.status import Lane
+from ratchet.spi.fault_log import FaultLog
 
 logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logger)
+
+#: Seconds that the loop's thread has to begin.
+START_LIMIT = 30.0
 
 #: How many coroutines are started in one turn of the loop. Short ones end before the next ones begin, so that few
 #: exist at a time and the garbage collector is not triggered by them.
@@ -44,6 +50,7 @@ class EventLoopLane(SlotLane):
         self._answered_at: float | None = None
         self._asked = False
         self._reported = False
+        self._stopping = False
 
     def start(self) -> None:
         ready = threading.Event()
@@ -56,14 +63,30 @@ class EventLoopLane(SlotLane):
             self._loop = loop
             loop.call_soon(ready.set)
             try:
-                loop.run_forever()
+                while not self._stopping:
+                    self._run_until_it_stops(loop)
             finally:
                 loop.run_until_complete(loop.shutdown_asyncgens())
                 loop.close()
 
+        self._stopping = False
         self._thread = self._executor.thread(run_loop, name="ratchet-event-loop")
         self._thread.start()
-        ready.wait()
+        if not ready.wait(START_LIMIT):
+            raise RatchetError(
+                f"the event loop's thread has not begun to run after {START_LIMIT:g} s; "
+                f"the thread of an ExecutorProvider must call the function that it is given"
+            )
+
+    @staticmethod
+    def _run_until_it_stops(loop: asyncio.AbstractEventLoop) -> None:
+        """A job's code can end the loop: with ``loop.stop()``, or a task of its own that raises `SystemExit`."""
+        try:
+            loop.run_forever()
+        except BaseException as error:
+            faults.note(
+                "a task that a job has started on the event loop ended with SystemExit or the like", error
+            )
 
     def accept(self, runs: Sequence[Run]) -> None:
         assert self._loop is not None
@@ -95,6 +118,7 @@ class EventLoopLane(SlotLane):
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
+        self._stopping = True
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout)
         if not thread.is_alive():

@@ -182,12 +182,15 @@ def _send(pipe: Connection, answer: tuple[str, Any]) -> None:
         pipe.send(answer)
     except (EOFError, OSError):
         raise
-    except Exception as error:
+    except BaseException as error:
         # A result or an exception that cannot travel is a failure of the attempt, not of the child.
         kind, content = answer
-        text = (
-            f"{type(content).__name__}: {content}"
-            if kind == "raised"
-            else f"the result cannot be sent: {error}"
-        )
+        text = _described(content) if kind == "raised" else f"the result cannot be sent: {error}"
         pipe.send(("raised", RuntimeError(text)))
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException:  # whatever its __str__ raises
+        return type(error).__name__

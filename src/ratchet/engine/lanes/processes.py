@@ -53,8 +53,8 @@ class ProcessLane(SlotLane):
         with self._lock:
             while len(self._leaders) < min(self.slots, len(self._buffer) + len(self._running)):
                 leader = self._executor.thread(self._lead, name=f"ratchet-process-{len(self._leaders) + 1}")
-                self._leaders.append(leader)
                 leader.start()
+                self._leaders.append(leader)
 
     def accept_planned(self, run: Run) -> None:
         self.accept([run])
@@ -90,9 +90,12 @@ class ProcessLane(SlotLane):
                 if not self._buffer.take(run):
                     continue
                 self._running[id(run)] = run
-                if child is None or not child.is_alive:
-                    child = Child(self._executor)
-                outcome = self._perform(run, child)
+                try:
+                    if child is None or not child.is_alive:
+                        child = Child(self._executor)
+                    outcome = self._perform(run, child)
+                except BaseException as error:
+                    outcome = Raised(error)  # there can be no process: the job fails, and this slot goes on
                 self._running.pop(id(run), None)
                 if run.finish():
                     self._completer.put(run, outcome)
