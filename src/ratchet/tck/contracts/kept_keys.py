@@ -69,10 +69,12 @@ class TestKeyOfEarlierRuns:
         assert key_is_free(harness)
 
     def test_also_after_a_retry_by_hand(self, harness: Harness) -> None:
-        """The job holds its key again at once, but no other job gets it before the old code has ended."""
+        """The job holds its key again at once; after its minute it runs, but no other job gets the key before the old code ends."""
         claim = harness.running(business_key="k", node="node-1")
         harness.end(claim, harness.failure(), lingers=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
+        assert not key_is_free(harness)
+        harness.advance(minutes=1)
         harness.end(harness.claim_job(claim.job_id, node_id="node-2"))
         assert not key_is_free(harness)
         harness.store.settle([claim], now=harness.now)
