@@ -15,7 +15,7 @@ class ClusterCoordinator(Protocol):
 
     One that can tell has a property ``connected`` as well: True while notifications of other processes
     arrive. Pollers look more often while it is False, and listeners are called when it changes, since
-    something may have been missed.
+    something may have been missed. ``start`` and ``stop`` may be missing too: then there is nothing to connect.
     """
 
     def notify_new_work(self, priority: Priority) -> None:

@@ -9,7 +9,8 @@ class ErrorSanitizer(Protocol):
 
     Both methods never raise, whatever the error or the text is made of, and applying them to
     their own output changes nothing. The result holds no U+0000 and no lone surrogate, so every
-    store can keep it.
+    store can keep it. Where ``sanitize`` fails all the same, the name of the error's class is stored; without
+    ``sanitize_text``, the stock sanitizer's is used.
     """
 
     def sanitize(self, error: BaseException) -> str:

@@ -34,7 +34,7 @@ class PollingStrategy(Protocol):
     Decides how long a poller rests.
 
     It knows only what it is told: it reads no clock and starts no thread. One poller owns one
-    strategy and calls it from one thread at a time.
+    strategy and calls it from one thread at a time. Where a method is missing or fails, the stock strategy decides.
     """
 
     def next_delay(self, observation: PollObservation) -> timedelta:

@@ -15,7 +15,8 @@ class ResilienceStrategy(Protocol):
 
     A job that is not permitted is rescheduled after ``retry_after`` without consuming an attempt.
     Implementations count what ``execute`` sees; ``JobInterrupted`` and ``RetryLater`` say nothing
-    about the service and are not counted.
+    about the service and are not counted. If ``permits`` raises, or answers with neither True nor False, the job
+    runs. All methods may be missing.
     """
 
     def permits(self, service: str) -> bool:
@@ -30,6 +31,8 @@ class ResilienceStrategy(Protocol):
         """
         What *call* returns or raises, recorded as a success or failure of *service*.
 
+        The call is made at most once, and what it does is the outcome of the run, whatever is returned or raised
+        here; what is raised before the call was made fails the attempt.
         *guard* is what the target's ``circuit_breaker`` says: settings, and exceptions that count or do not.
         """
         ...

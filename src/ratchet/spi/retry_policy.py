@@ -9,8 +9,8 @@ class RetryPolicy(Protocol):
     Says whether a failed attempt may be tried again, and after how long.
 
     It is asked after ``do_not_retry`` and ``no_retry_for`` and before the attempt counter: it can
-    forbid a retry, never grant one beyond the job's ``max_retries``. A policy that raises is
-    treated as one that answered True and zero, so that a defect in it loses no job.
+    forbid a retry, never grant one beyond the job's ``max_retries``. A policy that raises or answers with
+    something else is treated as one that answered True and zero, so that a defect in it loses no job.
     """
 
     def should_retry(self, attempt: int, error: BaseException) -> bool:
