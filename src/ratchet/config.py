@@ -6,10 +6,10 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
+from ratchet.model.store_url import shown_url
 
 logger = logging.getLogger("ratchet")
 
@@ -18,6 +18,17 @@ ALLOW_VARIABLE = "RATCHET_ALLOW"
 #: A TOML file with a table [ratchet] or [tool.ratchet].
 FILE_VARIABLE = "RATCHET_CONFIG"
 DEFAULT_URL = "sqlite:///ratchet.db"
+
+__all__ = [
+    "ALLOW_VARIABLE",
+    "DEFAULT_URL",
+    "FILE_VARIABLE",
+    "URL_VARIABLE",
+    "resolve_allow",
+    "resolve_options",
+    "resolve_url",
+    "shown_url",
+]
 
 
 def resolve_url(url: str | None = None, environ: Mapping[str, str] | None = None) -> str:
@@ -31,20 +42,10 @@ def resolve_url(url: str | None = None, environ: Mapping[str, str] | None = None
         )
         return f"sqlite:///{path}"
     if not isinstance(chosen, str):
-        raise ConfigurationError(f"the store is named by a URL such as {DEFAULT_URL!r}, not by {chosen!r}")
+        raise ConfigurationError(
+            f"the store is named by a URL such as {DEFAULT_URL!r}, not by a {type(chosen).__name__}"
+        )
     return chosen
-
-
-def shown_url(url: str) -> str:
-    """*url* without user, password and parameters, for logs and screens."""
-    parts = urlsplit(url)
-    if parts.scheme == "sqlite":
-        return url
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        port = ""
-    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
 
 def resolve_allow(allow: Iterable[str] | None, environ: Mapping[str, str] | None = None) -> Iterable[str]:

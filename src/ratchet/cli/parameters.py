@@ -21,6 +21,7 @@ from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.model.store_url import StoreUrl
 from ratchet.scheduler import Scheduler
 
 E = TypeVar("E", bound=Enum)
@@ -142,8 +143,9 @@ def store_url(url: str | None) -> str:
 
 def existing(url: str) -> str:
     """*url*, unless it names an SQLite file that does not exist: a command that only looks must not create one."""
-    scheme, _, path = url.partition(":///")
-    if scheme.lower() == "sqlite" and path and path != ":memory:" and not Path(path).exists():
+    parts = StoreUrl.of(url) if "://" in url else None
+    path = parts.path if parts is not None and parts.scheme == "sqlite" else ""
+    if path and path != ":memory:" and not Path(path).exists():
         raise Refused(
             f"there is no database at {Path(path).absolute()}; say which store is meant with --url or "
             f"{URL_VARIABLE}, or create this one with: ratchet db upgrade"

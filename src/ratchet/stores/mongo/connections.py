@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
@@ -25,6 +24,7 @@ from pymongo.uri_parser import parse_uri
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
 from ratchet.model.process import process_name
+from ratchet.model.store_url import StoreUrl
 from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.errors import translated
 
@@ -61,9 +61,9 @@ class Connections:
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
-        parts = urlsplit(url)
-        self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
-        self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
+        self._parts = StoreUrl.of(url)
+        self.name = self._parts.path or DEFAULT_DATABASE
+        self._given = {name.lower() for name, _ in self._parts.parameters}
         self._own_name = f"ratchet {self.name}"
         self._lock = threading.RLock()
         self._client: Client | None = None
@@ -118,7 +118,9 @@ class Connections:
                 **settings,
             )
         except (PyMongoError, ValueError, TypeError) as error:
-            raise ConfigurationError(f"the MongoDB URL or an option in it is wrong: {error}") from error
+            cause, problem = self._parts.safe_cause(error), self._parts.without_secrets(str(error))
+        wrong = ConfigurationError(f"the MongoDB URL or an option in it is wrong: {problem}")
+        raise wrong from cause
 
     def collections(self, session: ClientSession | None = None) -> Collections:
         """The collections; those of the session's own client, where it is a caller's."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from ratchet.model.errors import ConfigurationError, MissingDriver
 from ratchet.model.options import Options
+from ratchet.model.store_url import StoreUrl, shown_url
 from ratchet.stores.sql.dialect import Dialect
 
 _MEMORY = ":memory:"
@@ -17,29 +17,23 @@ _SUPPORTED = "sqlite:///file.db, sqlite:///:memory:, postgresql://host/database,
 
 def dialect_of(url: str, options: Options) -> Dialect:
     """The dialect of a URL; `ConfigurationError` for a URL of no store, `MissingDriver` for a missing extra."""
-    scheme = url.partition("://")[0].lower() if "://" in url else ""
-    match scheme:
+    if "://" not in url:
+        raise ConfigurationError(f"the store's URL has no scheme (no ://); supported are {_SUPPORTED}")
+    match StoreUrl.of(url).scheme:
         case "sqlite":
             return sqlite_dialect(url, options)
         case "postgresql" | "postgres" | "postgresql+psycopg":
             return postgresql_dialect(url, options)
         case "mysql" | "mariadb" | "mysql+pymysql" | "mariadb+pymysql":
             return mysql_dialect(url, options)
-        case "":
-            raise ConfigurationError(f"the store's URL has no scheme (no ://); supported are {_SUPPORTED}")
         case _:
+            scheme = shown_url(url).partition("://")[0]
             raise ConfigurationError(f"there is no store for {scheme}:// URLs; supported are {_SUPPORTED}")
 
 
 def sqlite_path(url: str) -> Path | None:
     """The file of a ``sqlite:///`` URL, made absolute now; None: in memory."""
-    parts = urlsplit(url)
-    if parts.netloc or parts.query or parts.fragment:
-        raise ConfigurationError(
-            f"{url!r} is no SQLite URL: write sqlite:///file.db (three slashes), sqlite:////absolute/file.db, "
-            f"or sqlite:///:memory:, without parameters"
-        )
-    name = unquote(parts.path.removeprefix("/"))
+    name = StoreUrl.of(url).path
     return None if name in ("", _MEMORY) else Path(name).absolute()
 
 

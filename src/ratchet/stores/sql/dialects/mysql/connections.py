@@ -12,12 +12,12 @@ import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pymysql
 from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.model.store_url import StoreUrl
 from ratchet.stores.sql.dialects.mysql.processes import sign
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
@@ -95,7 +95,8 @@ class Address:
     database: str
     user: str | None
     password: str = field(repr=False)
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
+    url: StoreUrl
 
     def __str__(self) -> str:
         return f"{self.options.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
@@ -103,30 +104,31 @@ class Address:
     @classmethod
     def of(cls, url: str) -> Address:
         """The address in ``mysql://user:password@host:port/database?ssl_ca=…``; `ConfigurationError` says what is wrong."""
-        parts = urlsplit(url)
-        try:
-            port = parts.port or 3306
-        except ValueError as error:
-            raise ConfigurationError(f"the MySQL URL cannot be read: {error}") from None
-        database = unquote(parts.path.strip("/"))
+        parts = StoreUrl.of(url)
+        host, port = parts.host_and_port
+        database = parts.path.strip("/")
         if not database or "/" in database:
-            raise ConfigurationError(
-                "the MySQL URL must name one database: mysql://user:password@host:3306/database"
-            )
+            raise ConfigurationError("the MySQL URL must name one database: mysql://host:3306/database")
+        parts.refuse_unknown(_TEXTS | _SWITCHES | {"charset"})
         options: dict[str, Any] = {}
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        for name, value in parts.parameters:
             if name in _TEXTS:
                 options[name] = value
             elif name in _SWITCHES:
                 options[name] = value.lower() in ("1", "true", "yes", "on")
-            elif name != "charset" or value.lower() != "utf8mb4":
-                known = ", ".join(sorted(_TEXTS | _SWITCHES))
+            elif value.lower() != "utf8mb4":
                 raise ConfigurationError(
-                    f"the MySQL URL has the parameter {name!r}; known are {known}, charset=utf8mb4"
+                    "the MySQL URL can have charset=utf8mb4 only: Ratchet keeps every character"
                 )
-        host, password = unquote(parts.hostname or "127.0.0.1"), unquote(parts.password or "")
-        user = unquote(parts.username) if parts.username else None
-        return cls(host, port, database, user, password, options)
+        return cls(
+            host or "127.0.0.1",
+            port or 3306,
+            database,
+            parts.user or None,
+            parts.password or "",
+            options,
+            parts,
+        )
 
 
 class Connections(Pool[Connection, Purpose]):
@@ -183,9 +185,20 @@ class Connections(Pool[Connection, Purpose]):
         return found
 
     def _connect(self, purpose: Purpose) -> Connection:
+        address, connection = self.address, self._open()
+        try:
+            self._prepare(connection, purpose)
+        except BaseException as error:
+            connection.shut()
+            if isinstance(error, pymysql.Error):
+                raise StoreUnavailable(f"MySQL at {address} ended the connection: {error}") from error
+            raise
+        return connection
+
+    def _open(self) -> Connection:
         address = self.address
         try:
-            connection = Connection(
+            return Connection(
                 host=address.host,
                 port=address.port,
                 user=address.user,
@@ -200,17 +213,8 @@ class Connections(Pool[Connection, Purpose]):
                 **address.options,
             )
         except (pymysql.Error, OSError, ValueError) as error:
-            raise StoreUnavailable(
-                f"cannot connect to MySQL at {address}: {redacted(str(error)).strip()}"
-            ) from error
-        try:
-            self._prepare(connection, purpose)
-        except BaseException as error:
-            connection.shut()
-            if isinstance(error, pymysql.Error):
-                raise StoreUnavailable(f"MySQL at {address} ended the connection: {error}") from error
-            raise
-        return connection
+            cause, problem = address.url.safe_cause(error), address.url.without_secrets(redacted(str(error)))
+        raise StoreUnavailable(f"cannot connect to MySQL at {address}: {problem.strip()}") from cause
 
     def _prepare(self, connection: Connection, purpose: Purpose) -> None:
         product = self._product(connection)

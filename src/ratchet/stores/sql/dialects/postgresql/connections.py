@@ -19,9 +19,10 @@ import psycopg
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.postgres import register_default_adapters, types
-from psycopg.pq import TransactionStatus
+from psycopg.pq import Conninfo, TransactionStatus
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.model.store_url import StoreUrl
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.dialects.postgresql.processes import connection_name
 from ratchet.stores.sql.dialects.postgresql.values import register
@@ -89,7 +90,8 @@ class Connections(Pool[Connection, None]):
     server = "PostgreSQL"
 
     def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
-        self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
+        self._url = StoreUrl.of(url)
+        self._conninfo = _conninfo(self._url, url, connect_timeout, statement_timeout)
         self.answer_timeout = statement_timeout + _GRACE
         super().__init__(size=size, connect_timeout=connect_timeout)
 
@@ -162,9 +164,10 @@ class Connections(Pool[Connection, None]):
                 fallback_application_name=connection_name(),
             )
         except psycopg.Error as error:
-            raise StoreUnavailable(
-                f"cannot connect to PostgreSQL at {self._where()}: {redacted(str(error)).strip()}"
-            ) from error
+            cause, problem = self._url.safe_cause(error), self._url.without_secrets(redacted(str(error)))
+        raise StoreUnavailable(
+            f"cannot connect to PostgreSQL at {self._where()}: {problem.strip()}"
+        ) from cause
 
     def _where(self) -> str:
         known = conninfo_to_dict(self._conninfo)
@@ -178,14 +181,16 @@ def backend_of(connection: Connection) -> int:
     return int(row[0])
 
 
-def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:
+def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, statement_timeout: float) -> str:
     # No `options`: PgBouncer refuses startup parameters it does not know.
+    parts.refuse_unknown({option.keyword.decode() for option in Conninfo.get_defaults()} | {"ssl"})
+    problem, given = "", {}
     try:
         given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError as error:
-        raise ConfigurationError(
-            f"the PostgreSQL URL cannot be read: {redacted(str(error)).strip()}"
-        ) from None
+    except psycopg.Error as error:
+        problem = parts.without_secrets(redacted(str(error))).strip().partition(":")[0]  # then it quotes
+    if problem:
+        raise ConfigurationError(f"the PostgreSQL URL cannot be read: {problem}")
     defaults: dict[str, str | int] = {
         "connect_timeout": max(2, round(connect_timeout)),
         "keepalives": 1,
