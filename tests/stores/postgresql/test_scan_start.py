@@ -332,7 +332,10 @@ class TestStall:
                 late = shop.store.insert([shop.spec()], now=shop.now, within=caller)[0].job_id
                 time.sleep(3)
                 shop.now = datetime.now(UTC)
-                assert [len(shop.claim()) for _ in range(2)] == [11, 0]  # now claims start after the job that is not visible
+                assert [len(shop.claim()) for _ in range(2)] == [
+                    11,
+                    0,
+                ]  # now claims start after the job that is not visible
                 caller.commit()
             until = time.monotonic() + 7
             found: list[UUID] = []
