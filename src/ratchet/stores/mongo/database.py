@@ -42,6 +42,7 @@ from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
     ConnectionLost,
     aborted,
+    blame,
     is_conflict,
     translated,
 )
@@ -173,7 +174,8 @@ class Database(Connections):
             self._start(session)
             try:
                 yield session
-            except BaseException:
+            except BaseException as error:
+                blame(error)
                 self._abort(session)
                 raise
             if not session.in_transaction:

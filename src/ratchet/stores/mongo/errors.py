@@ -22,6 +22,8 @@ from ratchet.model.errors import (
     StoreUnavailable,
     SubmissionBlocked,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.model.errors import ConfigurationError as BadConfiguration
 
@@ -84,6 +86,17 @@ def is_conflict(error: Exception) -> bool:
     if isinstance(error, OperationFailure) and error.code == _WRITE_CONFLICT:
         return True
     return isinstance(error, PyMongoError) and error.has_error_label(TRANSIENT)
+
+
+def blame(error: BaseException) -> None:
+    """
+    Mark what led to the end of a user's transaction, if it was a conflict or a lost connection.
+
+    Both come with the label that says so. A duplicate of a key of the user's own does not.
+    """
+    for one in led_to(error):
+        if isinstance(one, PyMongoError) and one.has_error_label(TRANSIENT):
+            blame_store(one)
 
 
 def is_time_up(error: Exception) -> bool:

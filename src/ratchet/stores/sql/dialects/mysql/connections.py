@@ -62,6 +62,14 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
+    last_error: pymysql.Error | None = None  # in the current transaction
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:
+        try:
+            return super().query(sql, unbuffered)
+        except pymysql.Error as error:
+            self.last_error = error
+            raise
 
     def _create_ssl_ctx(self, sslp: Any) -> Any:
         # to read the system's certificates takes longer than everything else in connecting

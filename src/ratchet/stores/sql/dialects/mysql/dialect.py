@@ -35,7 +35,13 @@ from ratchet.stores.sql.dialects.mysql.connections import (
     Purpose,
     product_of,
 )
-from ratchet.stores.sql.dialects.mysql.errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
+from ratchet.stores.sql.dialects.mysql.errors import (
+    NO_SUCH_SAVEPOINT,
+    MysqlConstraints,
+    blame,
+    meaning,
+    number_of,
+)
 from ratchet.stores.sql.dialects.mysql.processes import end_transactions
 from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
@@ -146,6 +152,8 @@ class MysqlDialect(Dialect):
             try:
                 yield session
             except BaseException as error:
+                if for_user:
+                    blame(error, session.connection.last_error)
                 self._rollback(session)
                 if isinstance(error, pymysql.Error) and not for_user:
                     raise meaning(error, "a statement of the driver") from error
@@ -199,6 +207,7 @@ class MysqlDialect(Dialect):
             raise
         finally:
             self._finish(session, for_user=for_user)
+            connection.last_error = None
             self._connections.give_back(connection, for_user=for_user)
 
     def _begun(self, purpose: Purpose, begin: str, *, for_user: bool) -> Connection:
@@ -239,7 +248,7 @@ class MysqlDialect(Dialect):
         connection: Connection = session.connection
         try:
             if for_user:
-                connection.ping()  # its answer tells whether there still is a transaction
+                connection.ping(reconnect=False)  # its answer tells whether there still is a transaction
             if not connection.in_transaction:
                 raise StoreError(
                     "the transaction was ended inside its block, by commit() or rollback(), by a statement that "

@@ -11,6 +11,8 @@ from ratchet.model.errors import (
     StoreError,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
 
@@ -85,3 +87,15 @@ def meaning(error: Exception, text: str) -> Exception:
     if number in _UNAVAILABLE:
         return StoreUnavailable(f"MySQL cannot serve this now: {message}")
     return StoreError(f"MySQL ({number}): {message}, in: {text}")
+
+
+def blame(error: BaseException, failed: pymysql.Error | None) -> None:
+    """
+    Mark *failed*, the last error of a user's connection, if it led to *error*: a conflict, or a server that failed.
+
+    Not a statement of the user's that takes too long.
+    """
+    if failed is None or number_of(failed) in _INTERRUPTED or all(one is not failed for one in led_to(error)):
+        return
+    if isinstance(meaning(failed, ""), StoreUnavailable | Conflict):
+        blame_store(failed)

@@ -11,6 +11,8 @@ from ratchet.model.errors import (
     StoreError,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
 
@@ -20,6 +22,7 @@ _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
 _READ_ONLY = "25006"
 _CANCELED = "57014"
+_INTERNAL = "XX"
 _NOT_ALLOWED = "42501"
 _LIMIT_OF_AN_INDEX_ROW = "54000"
 
@@ -72,9 +75,22 @@ def meaning(error: Exception, text: str) -> Exception:
         )
     if state == _CANCELED:
         return StoreUnavailable(f"PostgreSQL gave up: {message}; see Options.statement_timeout")
-    if state.startswith(("53", "58", "XX", "28")):
+    if state.startswith(("53", "58", _INTERNAL, "28")):
         return StoreUnavailable(f"PostgreSQL cannot serve this now: {message}")
     return StoreError(f"PostgreSQL ({state}): {message}, in: {text}")
+
+
+def blame(error: BaseException) -> None:
+    """
+    Mark what led to the failure of a user's transaction: a conflict, or a server or connection that failed.
+
+    Not a statement of the user's that takes too long, or that the server has a mistake in.
+    """
+    for one in led_to(error):
+        if not isinstance(one, psycopg.Error) or (one.sqlstate or "").startswith((_CANCELED, _INTERNAL)):
+            continue
+        if isinstance(meaning(one, ""), StoreUnavailable | Conflict):
+            blame_store(one)
 
 
 def _without_state(error: psycopg.Error, message: str, text: str) -> Exception:

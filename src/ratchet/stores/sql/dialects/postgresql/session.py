@@ -23,7 +23,7 @@ from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
-from ratchet.stores.sql.dialects.postgresql.errors import meaning
+from ratchet.stores.sql.dialects.postgresql.errors import blame, meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
     Encode,
     array,
@@ -236,6 +236,8 @@ class PostgresqlTransactions(Dialect):
                     yield session
                 session.raise_epochs()
             except BaseException as error:
+                if for_user and not _is_well(session.connection):
+                    blame(error)
                 self._rollback(session.connection)
                 if isinstance(error, psycopg.Error) and not for_user:
                     raise meaning(error, "a statement of the driver") from error
@@ -330,6 +332,11 @@ class PostgresqlTransactions(Dialect):
     def close(self) -> None:
         self._connections.close()
         self._claimers.close()
+
+
+def _is_well(connection: Connection) -> bool:
+    """True if the next statement could be sent on it: it is not the one that failed."""
+    return connection.info.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from ratchet.model.errors import (
     StoreError,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.stores.sql.errors import ConstraintViolated
 
@@ -80,6 +82,15 @@ def meaning(error: Exception, text: str, location: Location, *, waited: bool = F
     if primary in _UNAVAILABLE:
         return StoreUnavailable(f"the SQLite database {location} cannot be used: {error}")
     return StoreError(f"SQLite: {error}, in: {text}")
+
+
+def blame(error: BaseException, location: Location) -> None:
+    """Mark what led SQLite to roll back a user's transaction by itself: a disk that is full, or does not answer."""
+    for one in led_to(error):
+        if isinstance(one, sqlite3.Error) and isinstance(
+            meaning(one, "", location), StoreUnavailable | Conflict
+        ):
+            blame_store(one)
 
 
 def _busy(code: int, location: Location, waited: bool) -> StoreError:
