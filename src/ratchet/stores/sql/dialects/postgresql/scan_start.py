@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.spacing import Spacing
 from ratchet.model.status import Lane
 from ratchet.stores.levels import PRIORITIES
 from ratchet.stores.sql.dialects.postgresql.values import binary_array
@@ -148,7 +149,7 @@ class ScanStarts:
         self.monotonic = monotonic
         self._known: dict[Purpose, Sequence[ScanStart]] = {}
         self._sweep_at: dict[Purpose, float] = {}
-        self._sweep_took: dict[Purpose, float] = {}
+        self._sweeps: dict[Purpose, Spacing] = {}
         self._learned_at: dict[Purpose, float] = {}
         self._encoded: tuple[Sequence[ScanStart], dict[str, object]] = ((), start_params(()))
 
@@ -210,11 +211,8 @@ class ScanStarts:
                 self._swept(purpose, since)
 
     def _swept(self, purpose: Purpose, since: float) -> None:
-        now = self.monotonic()
-        took = now - since
-        cost = min(took, self._sweep_took.get(purpose, took))
-        self._sweep_took[purpose] = took
-        self._sweep_at[purpose] = now + min(cost / SWEEPING, LONGEST_WITHOUT_SWEEP)
+        spacing = self._sweeps.setdefault(purpose, Spacing(SWEEPING, LONGEST_WITHOUT_SWEEP))
+        self._sweep_at[purpose] = spacing.next_after(since, self.monotonic())
 
 
 def _purpose(request: ClaimRequest) -> Purpose:
