@@ -63,7 +63,7 @@ class BusinessKeyBusy(RatchetError):
 
 
 class SubmissionBlocked(RatchetError):
-    """Another transaction that is still open holds a key of this submission; submit again after it has ended."""
+    """Another transaction that is still open holds what this submission writes; submit again after it has ended."""
 
 
 class EmptyFilter(InvalidJob):
@@ -186,6 +186,10 @@ class StoreError(RatchetError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached, or the connection was lost; it may help to try again later."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The database takes no writes now: it is a standby, or writes are frozen; it may help to try again later."""
 
 
 class CommitUnknown(StoreUnavailable):

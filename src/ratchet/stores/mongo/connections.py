@@ -61,8 +61,12 @@ class Connections:
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
+        self._connect_timeout, statement, answer = options.timeouts()
+        #: Seconds after which an operation ends; the driver sends one that got no answer twice.
+        self.answer_timeout = statement if answer is None else min(statement, answer / 2)
         parts = urlsplit(url)
         self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
+        self.where = f"{self.name} at {parts.netloc.rpartition('@')[2]}"  # for messages
         self._given = {name.lower() for name in parse_qs(parts.query, keep_blank_values=True)}
         self._own_name = f"ratchet {self.name}"
         self._lock = threading.RLock()
@@ -98,9 +102,9 @@ class Connections:
         settings: dict[str, Any] = {
             "appname": self._own_name,
             "maxPoolSize": self._options.pool_size,
-            "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "socketTimeoutMS": _milliseconds(self._options.statement_timeout),
+            "connectTimeoutMS": _milliseconds(self._connect_timeout),
+            "serverSelectionTimeoutMS": _milliseconds(self._connect_timeout),
+            "socketTimeoutMS": _milliseconds(self.answer_timeout),
             **changes,
         }
         settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
@@ -151,7 +155,7 @@ class Connections:
         except PyMongoError as error:
             if (standalone := self._find_standalone()) is not None:
                 raise ConfigurationError(standalone) from error
-            raise translated(error) from error
+            raise translated(error, self.where) from error
         if "setName" not in hello and hello.get("msg") != "isdbgrid":
             address = self.client().address or ("?", 0)
             raise ConfigurationError(STANDALONE.format(address=f"{address[0]}:{address[1]}"))
@@ -175,5 +179,5 @@ class Connections:
         return None
 
 
-def _milliseconds(duration: Any) -> int:
-    return max(1, int(duration.total_seconds() * 1000))
+def _milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000))

@@ -149,7 +149,7 @@ class Database(Connections):
             try:
                 return change(self.collections())
             except _DRIVER as error:
-                raise translated(error, unknown=True) from error
+                raise translated(error, self.where, unknown=True) from error
 
     def unprepared(self, change: Callable[[Collections], T]) -> T:
         """The same before the schema is there; safe to repeat."""
@@ -201,7 +201,7 @@ class Database(Connections):
         try:
             return query(self.collections())
         except _DRIVER as error:
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     def _transact(self, work: Callable[[Work], T]) -> T:
         try:
@@ -222,7 +222,7 @@ class Database(Connections):
         except _DRIVER as error:
             if isinstance(error, RatchetError):
                 raise
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     def _join(self, work: Callable[[Work], T], session: ClientSession) -> T:
         try:
@@ -233,7 +233,7 @@ class Database(Connections):
         except _DRIVER as error:
             if is_conflict(error):
                 raise aborted(error, submission=False) from error
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     @staticmethod
     def _start(session: ClientSession) -> None:
@@ -251,14 +251,14 @@ class Database(Connections):
 
     def _commit(self, session: ClientSession) -> None:
         """Commit, and ask again while the answer is unknown: the session tells the server which commit is meant."""
-        until = time.monotonic() + self._options.statement_timeout.total_seconds()
+        until = time.monotonic() + self.answer_timeout
         while True:
             try:
                 session.commit_transaction()
                 return
             except PyMongoError as error:
                 if not error.has_error_label(UNKNOWN_COMMIT):
-                    raise translated(error) from error
+                    raise translated(error, self.where) from error
                 if time.monotonic() > until:
                     raise CommitUnknown(
                         f"the connection was lost while committing, and the server does not say what became of "
@@ -283,10 +283,7 @@ class Database(Connections):
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
                 # not after a server that does not answer at all: the driver has waited and tried again already
-                if (
-                    reconnected
-                    or time.monotonic() - started > self._options.statement_timeout.total_seconds()
-                ):
+                if reconnected or time.monotonic() - started > self.answer_timeout:
                     raise
                 reconnected = True
                 log.info("the connection was lost before the commit; trying once more on a new one")

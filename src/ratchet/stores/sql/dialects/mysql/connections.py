@@ -143,11 +143,17 @@ class Connections(Pool[Connection, Purpose]):
     server = "MySQL"
 
     def __init__(
-        self, address: Address, *, size: int, connect_timeout: float, statement_timeout: float
+        self,
+        address: Address,
+        *,
+        size: int,
+        connect_timeout: float,
+        statement_timeout: float,
+        answer_timeout: float | None = None,
     ) -> None:
         self.address = address
         #: Seconds after which a call ends, even when the network or the server has gone silent.
-        self.answer_timeout = statement_timeout + _GRACE
+        self.answer_timeout = statement_timeout + _GRACE if answer_timeout is None else answer_timeout
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout

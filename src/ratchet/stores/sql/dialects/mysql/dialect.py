@@ -47,7 +47,7 @@ from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_scrip
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
-from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
 
@@ -89,11 +89,13 @@ class MysqlDialect(Dialect):
         self.shape = lru_cache(maxsize=2048)(shape_of)
         self.schema = options.schema
         self.capabilities = Capabilities(wakeups=None)
+        connect, statement, answer = options.timeouts()
         self._connections = Connections(
             Address.of(url),
             size=options.pool_size,
-            connect_timeout=options.connect_timeout.total_seconds(),
-            statement_timeout=options.statement_timeout.total_seconds(),
+            connect_timeout=connect,
+            statement_timeout=statement,
+            answer_timeout=answer,
         )
         self.claim_plan = MysqlClaimPlan(self._lock_name("claim"))
         self.row_writer = RowWriter()
@@ -201,9 +203,11 @@ class MysqlDialect(Dialect):
         session = self._session(connection)
         try:
             yield session
-        except ConnectionLost:
+        except ConnectionLost as error:
             connection.shut()
             self._connections.discard_idle()
+            if isinstance(error, ReadOnlyServer):
+                error.found_at(str(self._connections.address))
             raise
         finally:
             self._finish(session, for_user=for_user)

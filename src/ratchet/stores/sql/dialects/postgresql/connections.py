@@ -88,9 +88,17 @@ class Connections(Pool[Connection, None]):
 
     server = "PostgreSQL"
 
-    def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
-        self._conninfo = _conninfo(url, connect_timeout, statement_timeout)
-        self.answer_timeout = statement_timeout + _GRACE
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int,
+        connect_timeout: float,
+        statement_timeout: float,
+        answer_timeout: float | None = None,
+    ) -> None:
+        self.answer_timeout = statement_timeout + _GRACE if answer_timeout is None else answer_timeout
+        self._conninfo = _conninfo(url, connect_timeout, self.answer_timeout)
         super().__init__(size=size, connect_timeout=connect_timeout)
 
     def take(self, *, for_user: bool = False) -> Connection:
@@ -163,10 +171,11 @@ class Connections(Pool[Connection, None]):
             )
         except psycopg.Error as error:
             raise StoreUnavailable(
-                f"cannot connect to PostgreSQL at {self._where()}: {redacted(str(error)).strip()}"
+                f"cannot connect to PostgreSQL at {self.where()}: {redacted(str(error)).strip()}"
             ) from error
 
-    def _where(self) -> str:
+    def where(self) -> str:
+        """Host, port and database, for messages."""
         known = conninfo_to_dict(self._conninfo)
         return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
 
@@ -178,7 +187,7 @@ def backend_of(connection: Connection) -> int:
     return int(row[0])
 
 
-def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str:
+def _conninfo(url: str, connect_timeout: float, answer_timeout: float) -> str:
     # No `options`: PgBouncer refuses startup parameters it does not know.
     try:
         given = conninfo_to_dict(url)
@@ -192,7 +201,7 @@ def _conninfo(url: str, connect_timeout: float, statement_timeout: float) -> str
         "keepalives_idle": 15,
         "keepalives_interval": 5,
         "keepalives_count": 3,
-        "tcp_user_timeout": int((statement_timeout + _GRACE) * 1000),
+        "tcp_user_timeout": int(answer_timeout * 1000),
     }
     missing = {name: value for name, value in defaults.items() if name not in given}
     return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in

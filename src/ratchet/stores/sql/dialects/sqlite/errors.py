@@ -11,6 +11,7 @@ from ratchet.model.errors import (
     RatchetError,
     SchemaOutOfDate,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
     UnstorableData,
     blame_store,
@@ -24,7 +25,6 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
@@ -79,6 +79,10 @@ def meaning(error: Exception, text: str, location: Location, *, waited: bool = F
         return UnstorableData(f"SQLite refused a value: {error}")
     if primary == sqlite3.SQLITE_ERROR and not _schema_exists(location.path):
         return SchemaOutOfDate(f"the tables of Ratchet are missing in {location}; run `ratchet db upgrade`")
+    if primary == sqlite3.SQLITE_READONLY:
+        return StoreReadOnly(
+            f"the SQLite database {location} is read-only ({error}); let this process write to the file and to its directory"
+        )
     if primary in _UNAVAILABLE:
         return StoreUnavailable(f"the SQLite database {location} cannot be used: {error}")
     return StoreError(f"SQLite: {error}, in: {text}")
