@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ import pytest
 
 from ratchet import JobContext, JobStatus, Options, Scheduler
 from ratchet.stores.sql.dialects.mysql.connections import Address
+from ratchet.tck.faults import Moment, Proxy
 from tests.services.mariadb import MariaDB
 from tests.services.mongodb import MongoDB
 from tests.services.postgresql import PostgreSQL
@@ -349,7 +351,7 @@ def test_a_server_that_restarts_costs_no_attempt(kind: type[Server], ending: str
         with closing(Scheduler(url, allow=["tests.lifecycle"], options=Options(concurrency=8))) as scheduler:
             scheduler.migrate()
             scene = stage = STAGES[url.split(":")[0].split("+")[0]](url)
-            with scheduler:
+            with closing(stage.admin), scheduler:
                 handles = [scheduler.enqueue(pay_slowly, name).with_max_retries(0).submit() for name in names]
                 until(lambda: len(runs) >= 24)
                 if ending == "restart":
@@ -359,7 +361,47 @@ def test_a_server_that_restarts_costs_no_attempt(kind: type[Server], ending: str
                 time.sleep(1)
                 server.start()
                 assert all(handle.wait(timeout=60) for handle in handles)
-            jobs = [handle.job() for handle in handles]
-            assert {(job.status, job.attempts) for job in jobs} == {(JobStatus.SUCCEEDED, 1)}
-        assert stage.written() == names
+                jobs = [handle.job() for handle in handles]
+                assert {(job.status, job.attempts) for job in jobs} == {(JobStatus.SUCCEEDED, 1)}
+                assert stage.written() == names
         assert sum(runs.values()) > len(names)  # some were in the middle
+
+
+cut: Callable[[], None]
+
+
+def pay_cut(name: str) -> None:
+    """The connection that sends a certain request after this is cut."""
+    runs[name] += 1
+    if runs[name] == 1:
+        cut()
+    with JobContext.current().transaction() as tx:
+        scene.write(tx, name)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("moment", Moment)
+@pytest.mark.parametrize("stage", SERVERS, indirect=True)
+def test_a_connection_that_is_cut_anywhere_costs_no_attempt(stage: Scene, moment: Moment) -> None:
+    """Before and after each request of the transaction, its commit included, whose fate is unknown then."""
+    global cut
+    parts = urlsplit(stage.url)
+    with Proxy((parts.hostname or "", parts.port or 0)) as proxy:
+        user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+        through = parts._replace(netloc=f"{user}127.0.0.1:{proxy.address[1]}")
+        if parts.scheme == "mongodb":
+            through = through._replace(query="directConnection=true")
+        options = Options(concurrency=1, heartbeat=5, poll_delay_min=0.5, poll_delay_max=0.5)
+        with (
+            closing(Scheduler(through.geturl(), allow=["tests.lifecycle"], options=options)) as scheduler,
+            scheduler,
+        ):
+            names = [f"job-{number:02}" for number in range(1, 13)]
+            for number, name in enumerate(names, 1):
+                cut = partial(proxy.arm, number, moment)
+                handle = scheduler.enqueue(pay_cut, name).with_max_retries(0).submit()
+                assert handle.wait(timeout=30)
+                proxy.arm()
+                assert (name, handle.job().status, handle.job().attempts) == (name, JobStatus.SUCCEEDED, 1)
+    assert stage.written() == names
+    assert sum(runs.values()) > len(names)

@@ -16,8 +16,6 @@ import pymysql
 import pytest
 
 from ratchet import Options, Scheduler, StoreReadOnly, StoreUnavailable
-from ratchet.model.claim import ClaimRequest
-from ratchet.model.identifiers import new_id
 from ratchet.stores import open_store
 from ratchet.stores.sql.dialects.mysql.connections import Address
 from ratchet.stores.sql.dialects.sqlite.errors import Location, meaning
@@ -25,18 +23,21 @@ from ratchet.tck.steps import Steps
 from tests.services.mariadb import MariaDB
 from tests.services.mongodb import MongoDB
 from tests.services.server import database_name
-from tests.stores.backlog import NOW
 from tests.support.waiting import until
 
 
 def insert(store: Any) -> None:
-    steps = Steps()
-    steps.store = store
-    steps.submit()
+    steps_on(store).submit()
 
 
 def claim(store: Any) -> None:
-    store.claim_next_batch(ClaimRequest(node_id="n", claim_id=new_id(), limit=1), now=NOW)
+    assert steps_on(store).claim(1)
+
+
+def steps_on(store: Any) -> Steps:
+    steps = Steps()
+    steps.store = store
+    return steps
 
 
 def admin(url: str) -> psycopg.Connection:
@@ -47,6 +48,7 @@ def freeze(url: str, value: str) -> None:
     """Let new sessions read only, or not, and end the others."""
     with admin(url) as connection:
         name = connection.info.dbname
+        connection.execute("SET default_transaction_read_only = off")
         connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = {value}')
         connection.execute(
             "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
@@ -69,7 +71,7 @@ class TestPostgresql:
                 assert "default_transaction_read_only" in str(caught.value)
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), store.begin() as connection:
                 connection.execute("DELETE FROM scheduler_queue")
-            assert store.queues() == []
+            assert [queue.pending for queue in store.queues()] == [1]
             freeze(postgresql_url, "off")
             insert(store)
             claim(store)
@@ -86,8 +88,8 @@ class TestPostgresql:
             with scheduler, caplog.at_level(logging.INFO, "ratchet"):
                 first = scheduler.enqueue_now(abs, -1)
                 assert first.result(timeout=10) == 1
-                freeze(postgresql_url, "on")
                 caplog.clear()
+                freeze(postgresql_url, "on")
                 with pytest.raises(StoreReadOnly, match="is read-only"):
                     scheduler.enqueue_now(abs, -2)
                 time.sleep(2)
@@ -132,7 +134,7 @@ class TestMysql:
                     with pytest.raises(StoreReadOnly, match="is read-only") as caught:
                         write(store)
                     assert str(at) in str(caught.value)
-                assert store.queues() == []
+                assert [queue.pending for queue in store.queues()] == [1]
                 frozen(0)
                 insert(store)
                 claim(store)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pymongo
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 from pymongo import MongoClient, ReadPreference, WriteConcern
@@ -61,9 +63,7 @@ class Connections:
     def __init__(self, url: str, options: Options) -> None:
         self._url = url
         self._options = options
-        self._connect_timeout, statement, answer = options.timeouts()
-        #: Seconds after which an operation ends; the driver sends one that got no answer twice.
-        self.answer_timeout = statement if answer is None else min(statement, answer / 2)
+        self._connect_timeout, self.answer_timeout, _ = options.timeouts()
         parts = urlsplit(url)
         self.name = unquote(parts.path.removeprefix("/")) or DEFAULT_DATABASE
         self.where = f"{self.name} at {parts.netloc.rpartition('@')[2]}"  # for messages
@@ -74,6 +74,11 @@ class Connections:
         self._callers: Client | None = None
         self._process: int | None = None
         self._collections: Collections | None = None
+
+    def patiently(self) -> AbstractContextManager[None]:
+        """Inside the block, all calls together end after `Options.failover_patience`, with what the driver repeats."""
+        patience = self._options.failover_patience
+        return nullcontext() if patience is None else pymongo.timeout(patience.total_seconds())
 
     def client(self) -> Client:
         """The driver's client of this process; connections are made when they are needed."""

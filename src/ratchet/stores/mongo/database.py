@@ -130,7 +130,7 @@ class Database(Connections):
         when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
         `CommitUnknown` when it is not known whether the commit was made.
         """
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             if within is not None:
                 return self._join(work, caller_session(within))
@@ -138,13 +138,13 @@ class Database(Connections):
 
     def read(self, query: Callable[[Collections], T]) -> T:
         """What *query* returns; it reads what a majority has, and may be called twice."""
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             return self._try(lambda: self._ask(query), self.RETRY_FOR)
 
     def write(self, change: Callable[[Collections], T]) -> T:
         """What *change* returns: one statement that is whole by itself. `CommitUnknown` where its answer was lost."""
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             try:
                 return change(self.collections())
@@ -254,7 +254,8 @@ class Database(Connections):
         until = time.monotonic() + self.answer_timeout
         while True:
             try:
-                session.commit_transaction()
+                with self.patiently():
+                    session.commit_transaction()
                 return
             except PyMongoError as error:
                 if not error.has_error_label(UNKNOWN_COMMIT):

@@ -206,7 +206,7 @@ class Connections(Pool[Connection, Purpose]):
                 password=address.password,
                 database=address.database,
                 connect_timeout=max(self._connect_timeout, 0.001),
-                read_timeout=self.answer_timeout,
+                read_timeout=max(self._connect_timeout, 0.001),  # of the greeting
                 write_timeout=self.answer_timeout,
                 charset="utf8mb4",
                 autocommit=True,
@@ -217,6 +217,7 @@ class Connections(Pool[Connection, Purpose]):
             raise StoreUnavailable(
                 f"cannot connect to MySQL at {address}: {redacted(str(error)).strip()}"
             ) from error
+        connection._read_timeout = self.answer_timeout
         try:
             self._prepare(connection, purpose)
         except BaseException as error:

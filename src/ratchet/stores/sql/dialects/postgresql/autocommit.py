@@ -28,6 +28,7 @@ from psycopg.pq.abc import PGresult
 
 from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
+from ratchet.stores.sql.dialects.pool import PoolExhausted
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
 from ratchet.stores.sql.dialects.postgresql.errors import meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
@@ -313,7 +314,7 @@ class Autocommit:
         connections = self._claimers
         try:
             connection = connections.take_live()
-        except StoreError:
+        except PoolExhausted:
             return None
         try:
             connection.answer_timeout = connections.answer_timeout
