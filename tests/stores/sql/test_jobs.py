@@ -272,7 +272,7 @@ class TestRefusals:
         self, postgresql: SqlSteps, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Waited for, then SubmissionBlocked; the caller's own transaction is still usable."""
-        monkeypatch.setattr("ratchet.stores.sql.dialects.postgresql.dialect._LOCK_WAIT", 200)
+        monkeypatch.setattr(postgresql.store.database.dialect, "lock_wait", 200)
         other = postgresql.another()
         with other.begin() as theirs:
             other.insert([postgresql.spec(business_key="k")], now=postgresql.now, within=theirs)
@@ -299,7 +299,7 @@ class TestRefusals:
         self, postgresql: SqlSteps, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], words: str
     ) -> None:
         """An earlier try of the same submission whose commit has no answer, as with a standby that is away: no key is blamed."""
-        monkeypatch.setattr("ratchet.stores.sql.dialects.postgresql.dialect._LOCK_WAIT", 200)
+        monkeypatch.setattr(postgresql.store.database.dialect, "lock_wait", 200)
         other, spec = postgresql.another(), postgresql.spec(**changes)
         with other.begin() as theirs:
             other.insert([spec], now=postgresql.now, within=theirs)
