@@ -15,6 +15,7 @@ from ratchet.engine.run import Stop
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.cluster import BeatAnswer, NodeChange, NodeSpec
 from ratchet.model.options import Liveness
+from ratchet.model.spacing import Spacing
 from ratchet.spi.store.cluster import NodeStore
 from ratchet.spi.store.transitions import JobBatchStatusStore
 
@@ -70,6 +71,7 @@ class Heartbeat:
         self._declared: tuple[Liveness, str | None] | None = None
         self._unknown: dict[UUID, float] = {}
         self._read_all_at = float("-inf")
+        self._readings = Spacing(READING_SHARE, READING_LATEST)
         self._unbroken: dict[float, Mark] = {}  # by the longest gap that is none
         self._expected = pace.current.heartbeat
         self._lateness = 0.0
@@ -145,7 +147,7 @@ class Heartbeat:
         answer = self._beat(now, known, busy=bool(known_before) or has_lost)
         answered = self._clock.monotonic()
         if reads_all:
-            self._read_all_at = answered + min((answered - asked) / READING_SHARE, READING_LATEST)
+            self._read_all_at = self._readings.next_after(asked, answered)
         if not answer.alive:
             self._start_over(now)
             return False

@@ -14,6 +14,7 @@ from ratchet.engine.pace import longest_gap
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeRecord, NodeState, Rescue
 from ratchet.model.errors import Conflict
+from ratchet.model.spacing import Spacing
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -69,6 +70,7 @@ class OrphanRecovery:
         self._due: float | None = None
         self._shortest_interval: timedelta | None = None
         self._unowned_at = float("-inf")
+        self._unowned_looks = Spacing(UNOWNED_SHARE, UNOWNED_LATEST)
         self.rescued = 0
 
     def look(self) -> list[NodeRecord]:
@@ -128,7 +130,7 @@ class OrphanRecovery:
             return
         unowned = self._nodes.strays()
         ended = self._clock.monotonic()
-        self._unowned_at = ended + min((ended - begun) / UNOWNED_SHARE, UNOWNED_LATEST)
+        self._unowned_at = self._unowned_looks.next_after(begun, ended)
         for node_id in unowned:
             if node_id in self._dead:
                 self._take_back(node_id, self._dead[node_id], now)

@@ -15,6 +15,8 @@ logger = logging.getLogger("ratchet.engine")
 #: After an error a service rests this long, doubling up to the second value.
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
+#: While its database is away, a service says so every so many seconds.
+COMPLAIN_EVERY = 60.0
 
 
 class Service:
@@ -32,8 +34,11 @@ class Service:
         step: Callable[[], float],
         executor: ExecutorProvider,
         longest_pause: float = LONGEST_PAUSE,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
+        self._monotonic = monotonic
+        self._complain_at = float("-inf")
         self._longest_pause = longest_pause
         self._step = step
         self._executor = executor
@@ -98,9 +103,11 @@ class Service:
                 self._wakeup.wait(min(rest, threading.TIMEOUT_MAX))
 
     def _complain(self, error: BaseException) -> None:
-        """Log the error; for a database that is away only now and then, and without a traceback."""
+        """Log the error; of a database that is away, or takes no writes, once and then once a minute, without a traceback."""
         if isinstance(error, StoreUnavailable):
-            if self.failures == 1 or self.failures % 20 == 0:
+            now = self._monotonic()
+            if self.failures == 1 or now >= self._complain_at:
+                self._complain_at = now + COMPLAIN_EVERY
                 logger.warning("%s: %s (will go on trying)", self.name, error)
         elif isinstance(error, Conflict):
             # Nothing was written, and the next try mostly succeeds.

@@ -13,8 +13,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias, cast
+from uuid import UUID
 
 from ratchet.api.context import JobContext, JobTransaction
 from ratchet.api.targets.registry import protection_of
@@ -48,12 +49,15 @@ from ratchet.model.decision import (
     Verdict,
 )
 from ratchet.model.errors import (
+    Conflict,
     JobInterrupted,
     JobTimeout,
+    RatchetError,
     RetryLater,
     StoreUnavailable,
     TargetNotAllowed,
     TargetNotFound,
+    is_of_store,
 )
 from ratchet.model.identifiers import IdSource
 from ratchet.model.payload import (
@@ -76,6 +80,13 @@ from ratchet.spi.store.transitions import JobStatusStore
 logger = logging.getLogger("ratchet.engine")
 
 Middleware: TypeAlias = Callable[[JobContext], AbstractContextManager[Any]]
+
+#: A run that the store failed in its transaction is repeated after so many seconds, then after twice as many,
+FIRST_STORE_PAUSE = 0.5
+#: up to this.
+LONGEST_STORE_PAUSE = 30.0
+#: Of so many jobs a node remembers how often that happened.
+REMEMBERED_FAILURES = 1000
 
 # A union would be built again for every job.
 _COMPLETIONS = (Succeed, Retry, Fail, Reschedule, HandBack, CountCrash)
@@ -152,6 +163,7 @@ class JobTask:
 
     def __init__(self, tools: TaskTools) -> None:
         self._tools = tools
+        self._store_failures: dict[UUID, int] = {}  # in ctx.transaction(), by job, on this node
 
     def prepare(self, run: Run) -> Prepared | Outcome:
         """Steps 1 to 8: the call to make, or the outcome if there is nothing to call."""
@@ -183,7 +195,7 @@ class JobTask:
             if invocation.owner is not None:
                 function = invocation.bind(self._tools.instances)
             args, kwargs = self._arguments(run, invocation)
-        except StoreUnavailable:
+        except (StoreUnavailable, Conflict):
             # The results of its parents could not be read: that is no failure of the job.
             return NotStarted()
         except BaseException as error:
@@ -236,7 +248,26 @@ class JobTask:
             return Postponed(error.delay, error.count, error.reason)
         if isinstance(error, JobInterrupted):
             return Interrupted(str(error) or "interrupted")
+        if is_of_store(error):
+            return self._store_failed(run, error)
         return Raised(error)
+
+    def _store_failed(self, run: Run, error: BaseException) -> Outcome:
+        """The store failed in the job's transaction, and all of it was undone: the job runs again, and nothing counts."""
+        failures = self._store_failures.pop(run.job_id, 0) + 1
+        if len(self._store_failures) >= REMEMBERED_FAILURES:
+            self._store_failures.pop(next(iter(self._store_failures)), None)
+        self._store_failures[run.job_id] = failures
+        # from 0.5 to 1.5 of it: jobs that were in conflict should not meet again
+        spread = 0.5 + run.job_id.int % 1000 / 1000
+        delay = min(FIRST_STORE_PAUSE * 2 ** min(failures - 1, 16), LONGEST_STORE_PAUSE) * spread
+        logger.warning(
+            "job %s: the store failed in its ctx.transaction(), so this run does not count and the job runs again in %.1f s: %s",
+            run.job_id,
+            delay,
+            error if isinstance(error, RatchetError) else type(error).__name__,
+        )
+        return Postponed(timedelta(seconds=delay), False, "the store failed in ctx.transaction()")
 
     def decide(self, end: RunEnd) -> None:
         """

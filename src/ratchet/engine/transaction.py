@@ -15,7 +15,16 @@ from ratchet.api.context import JobTransaction, enlisted
 from ratchet.engine.run import Run, Stop
 from ratchet.model.callbacks import callback_for
 from ratchet.model.decision import Completion, CompletionAnswer, Succeed
-from ratchet.model.errors import CommitUnknown, JobInterrupted, RatchetError
+from ratchet.model.errors import (
+    CommitUnknown,
+    Conflict,
+    JobInterrupted,
+    RatchetError,
+    StoreUnavailable,
+    SubmissionBlocked,
+    blame_store,
+    led_to,
+)
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.payload import encode_result
 
@@ -59,8 +68,9 @@ def run_in_transaction(run: Run, tools: TaskTools, within: object | None) -> Ite
                     yield transaction
                 run.context.check_canceled()
                 made.append(_complete(run, tools, transaction.result, connection))
-        except CommitUnknown:
-            if not made or not _was_committed(run, tools):
+        except BaseException as error:
+            if not (made and isinstance(error, CommitUnknown) and _was_committed(run, tools)):
+                _blame_store_for(error)
                 raise
         finally:
             run.connection = None
@@ -90,9 +100,25 @@ def _complete(
     return completion, answer
 
 
+def _blame_store_for(error: BaseException) -> None:
+    """The store's own errors cost no attempt (`JobTask.outcome_of_error`); the store has marked those of its driver."""
+    for one in led_to(error):
+        if isinstance(one, StoreUnavailable | Conflict | SubmissionBlocked):
+            blame_store(one)
+
+
 def _was_committed(run: Run, tools: TaskTools) -> bool:
-    """Whether a commit whose answer was lost has happened: then the run has its own execution row."""
+    """
+    Whether a commit whose answer was lost has happened: then the run has its own execution row.
+
+    False also where the store cannot be asked: the run is handed back then, which the claim's fence refuses if the
+    commit has happened.
+    """
+    try:
+        executions = tools.store.executions(run.job_id)
+    except (StoreUnavailable, Conflict):
+        return False
     return any(
         execution.claim_id == run.job.claim.claim_id and execution.status == ExecutionStatus.SUCCEEDED
-        for execution in tools.store.executions(run.job_id)
+        for execution in executions
     )

@@ -7,7 +7,7 @@ never leave ``ratchet.stores``: they are kept as ``__cause__`` of one of these.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
@@ -63,7 +63,7 @@ class BusinessKeyBusy(RatchetError):
 
 
 class SubmissionBlocked(RatchetError):
-    """Another transaction that is still open holds a key of this submission; submit again after it has ended."""
+    """Another transaction that is still open holds what this submission writes; submit again after it has ended."""
 
 
 class EmptyFilter(InvalidJob):
@@ -192,6 +192,10 @@ class StoreUnavailable(StoreError):
     """The database cannot be reached, or the connection was lost; it may help to try again later."""
 
 
+class StoreReadOnly(StoreUnavailable):
+    """The database takes no writes now: it is a standby, or writes are frozen; it may help to try again later."""
+
+
 class CommitUnknown(StoreUnavailable):
     """The connection was lost during the commit: the change may or may not have been made."""
 
@@ -214,6 +218,33 @@ class SchemaTooNew(StoreError):
 
 class SchemaChanged(StoreError):
     """A migration script of this installation differs from the one that was applied; reinstall the package."""
+
+
+_OF_THE_STORE = "__ratchet_of_the_store__"
+
+
+def blame_store(error: BaseException) -> None:
+    """
+    Mark *error*, one of ours or of a driver: the store has failed, not the code that met it.
+
+    What leaves ``ctx.transaction()`` with this mark, or because of such an error, costs the job no attempt.
+    """
+    setattr(error, _OF_THE_STORE, True)
+
+
+def is_of_store(error: BaseException) -> bool:
+    """True if *error* was marked with `blame_store`, or was raised because of one that was."""
+    return any(getattr(one, _OF_THE_STORE, False) for one in led_to(error))
+
+
+def led_to(error: BaseException) -> Iterator[BaseException]:
+    """*error*, and the errors because of which it was raised."""
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
 
 
 class StaleClaim(StoreError):

@@ -47,6 +47,18 @@ class Liveness(NamedTuple):
     silence: timedelta
 
 
+class Timeouts(NamedTuple):
+    """
+    Seconds that a call waits for its database, at most: to connect, for a statement, for any answer.
+
+    ``answer`` is None where it follows from that of a statement.
+    """
+
+    connect: float
+    statement: float
+    answer: float | None
+
+
 class OptionRow(NamedTuple):
     """One line of the configuration reference."""
 
@@ -234,6 +246,12 @@ class Options:
     statement_timeout: Interval = interval(
         _s(30), "Time that one of Ratchet's own database calls may take before it is given up and repeated."
     )
+    failover_patience: OptionalInterval = optional_interval(
+        None,
+        "Time that one database call waits, with a new connection, for a server that has gone silent, before it fails or "
+        "finds the server that has taken over; statements get less time then. None: `statement_timeout` and 5s, and "
+        "`connect_timeout`. Not for SQLite.",
+    )
     sqlite_synchronous: Text = choice(
         "FULL",
         "How SQLite waits for the disk: FULL survives a power cut; NORMAL is faster and may lose the last "
@@ -295,6 +313,21 @@ class Options:
         if heartbeat is None:
             heartbeat = usual if self.silence is None else min(usual, self.silence / ratio)
         return Liveness(heartbeat, self.silence if self.silence is not None else heartbeat * ratio)
+
+    def timeouts(self) -> Timeouts:
+        """
+        How long a database call waits for what.
+
+        With ``failover_patience`` a third of it, at most, is for the new connection that follows on silence. The server
+        gets to report its own timeout before it counts as silent.
+        """
+        connect, statement = self.connect_timeout.total_seconds(), self.statement_timeout.total_seconds()
+        if self.failover_patience is None:
+            return Timeouts(connect, statement, None)
+        patience = self.failover_patience.total_seconds()
+        connect = min(connect, patience / 3)
+        answer = patience - connect
+        return Timeouts(connect, min(statement, 0.8 * answer), answer)
 
     def replace(self, **changes: Any) -> Options:
         """A copy with *changes*, which count as given; everything else stays as given or not."""

@@ -23,7 +23,7 @@ from ratchet.stores import open_store as open_any_store
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.mysql.connections import Address, Connections
 from ratchet.stores.sql.dialects.mysql.errors import MysqlConstraints, meaning
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout
+from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, ReadOnlyServer
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.services.mariadb import MariaDB
 from tests.stores.backlog import NOW, claim, insert, spread
@@ -160,7 +160,9 @@ class TestOpening:
         (2006, ConnectionLost),
         (2013, ConnectionLost),
         (1927, ConnectionLost),
-        (1290, ConnectionLost),
+        (1290, ReadOnlyServer),
+        (1792, ReadOnlyServer),
+        (1836, ReadOnlyServer),
         (1040, StoreUnavailable),
         (1969, StoreUnavailable),
     ],

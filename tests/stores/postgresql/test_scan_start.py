@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -71,6 +73,7 @@ def url(postgresql_server: PostgreSQL) -> Iterator[str]:
 @pytest.fixture
 def shop(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     monkeypatch.setattr(scan_start, "SWEEPING", 1e-12)
+    monkeypatch.setattr(scan_start, "LONGEST_WITHOUT_SWEEP", float("inf"))
     with closing(Shop(url)) as shop:
         yield shop
 
@@ -262,25 +265,85 @@ class TestSweep:
 
     @pytest.mark.parametrize("by", ["claim", "look"])
     def test_it_takes_a_fiftieth_of_the_time(self, by: str) -> None:
-        """After a sweep of half a second, by a claim or a look, the next one is 25 seconds later."""
+        """After a sweep of 80 ms, by a claim or a look, the next one is four seconds later."""
         at = 100.0
         asked = backlog.request()
         known = ScanStarts(lambda: at)
         start = (1, 2, 0, *BEGINNING)
         assert known.of(asked) == ()
-        at = 100.5
+        at = 100.08
         known.learn(asked, [start], swept_since=100.0 if by == "claim" else None)
         if by == "look":
             assert known.of_look([asked]) == ([], [(asked.lane, asked.suspects)])
             known.looked([(asked.lane, asked.suspects)], {(1, 2): BEGINNING[0]}, since=100.0)
         assert known.of(asked) == [start]
-        at = 125.4
+        at = 104.07
         known.learn(asked, [start], swept_since=None)
         assert known.of(asked) == [start]
         assert known.of_look([asked]) == ([start], [])
-        at = 125.5
+        at = 104.09
         assert known.of(asked) == ()
         assert known.known(asked) == [start]
+
+    @pytest.mark.parametrize("took", [0.5, 5.0, 30.0, 3600.0])
+    def test_however_long_it_takes_the_next_one_comes_in_seconds(self, took: float) -> None:
+        """A sweep that waits for a server that stands still, or has a million entries to read over, puts off none."""
+        at = 100.0
+        asked = backlog.request()
+        known = ScanStarts(lambda: at)
+        for _ in range(3):
+            assert known.of(asked) == ()
+            begun, at = at, at + took
+            known.learn(asked, [(1, 2, 0, *BEGINNING)], swept_since=begun)
+            assert known.of(asked) != ()
+            at += scan_start.LONGEST_WITHOUT_SWEEP
+        assert scan_start.LONGEST_WITHOUT_SWEEP <= 5
+
+    @pytest.mark.parametrize("stall", [5.0, 30.0])
+    def test_what_waited_is_no_work(self, stall: float) -> None:
+        """Between two sweeps of a millisecond, one that waited counts as they do."""
+        at = 100.0
+        asked = backlog.request()
+        known = ScanStarts(lambda: at)
+        for took in (0.001, stall, 0.001, stall):
+            assert known.of(asked) == ()
+            begun, at = at, at + took
+            known.learn(asked, [(1, 2, 0, *BEGINNING)], swept_since=begun)
+            assert known.of(asked) != ()
+            at += 0.051
+
+
+class TestStall:
+    def test_what_is_committed_late_after_one_is_found_in_seconds(self, url: str) -> None:
+        """A claim waits for two seconds; then a transaction commits a job that has been due for three."""
+        with closing(Shop(url)) as shop:
+            shop.now = datetime.now(UTC)
+            shop.submit_many(12, scheduled_at=shop.after(minutes=-1))
+            with psycopg.connect(url) as admin:
+                admin.execute("LOCK TABLE scheduler_stream IN ACCESS EXCLUSIVE MODE")
+                release = threading.Timer(2.0, admin.commit)
+                release.start()
+                begun = time.monotonic()
+                assert len(shop.claim(1)) == 1
+                assert time.monotonic() - begun > 1.5
+                release.join()
+            with psycopg.connect(url) as caller:
+                shop.now = datetime.now(UTC)
+                late = shop.store.insert([shop.spec()], now=shop.now, within=caller)[0].job_id
+                time.sleep(3)
+                shop.now = datetime.now(UTC)
+                assert [len(shop.claim()) for _ in range(2)] == [
+                    11,
+                    0,
+                ]  # now claims start after the job that is not visible
+                caller.commit()
+            until = time.monotonic() + 7
+            found: list[UUID] = []
+            while late not in found and time.monotonic() < until:
+                shop.now = datetime.now(UTC)
+                found += [claim.job_id for claim in shop.claim()]
+                time.sleep(0.05)
+            assert late in found
 
 
 class TestDeadEntries:

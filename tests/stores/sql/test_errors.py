@@ -25,7 +25,13 @@ from ratchet.model.options import Options
 from ratchet.stores import open_store as open_any_store
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql.errors import meaning
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
+from ratchet.stores.sql.errors import (
+    ConnectionLost,
+    ConstraintViolated,
+    LockTimeout,
+    ReadOnlyServer,
+    redacted,
+)
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW
 
@@ -159,7 +165,7 @@ class TestPostgresqlStates:
             ("57014", StoreUnavailable),
             ("57P01", ConnectionLost),
             ("08006", ConnectionLost),
-            ("25006", ConnectionLost),
+            ("25006", ReadOnlyServer),
             ("53300", StoreUnavailable),
             ("42601", StoreError),
         ],
@@ -168,6 +174,18 @@ class TestPostgresqlStates:
         """The code alone decides, whatever language the server speaks."""
         error = psycopg.errors.lookup(state)("etwas ist passiert")
         assert type(meaning(error, "SELECT 1")) is expected
+
+    @pytest.mark.parametrize(
+        ("message", "text"),
+        [
+            ("cannot set transaction read-write mode during recovery", "SET"),
+            ("der Transaktionsmodus kann nicht gesetzt werden", "BEGIN READ WRITE"),
+        ],
+    )
+    def test_a_standby_that_cannot_begin_to_write(self, message: str, text: str) -> None:
+        """By the code and by what we asked for, or by the server's own words."""
+        assert type(meaning(psycopg.errors.FeatureNotSupported(message), text)) is ReadOnlyServer
+        assert type(meaning(psycopg.errors.FeatureNotSupported("no such thing"), "SELECT 1")) is StoreError
 
     def test_found_by_the_driver(self) -> None:
         """Before a server has said anything."""

@@ -284,6 +284,31 @@ class TestRefusals:
                 answer = postgresql.store.insert([postgresql.spec()], now=postgresql.now, within=mine)
         assert postgresql.status(answer[0].job_id) is JobStatus.PENDING
 
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({}, "this submission has waited for too long for another transaction that is still open"),
+            ({"business_key": "k"}, "the business key 'k' of this submission is held by another transaction"),
+            (
+                {"idempotency_key": "i"},
+                "the idempotency key 'i' of this submission is held by another transaction",
+            ),
+        ],
+    )
+    def test_its_message_names_what_it_knows(
+        self, postgresql: SqlSteps, monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], words: str
+    ) -> None:
+        """An earlier try of the same submission whose commit has no answer, as with a standby that is away: no key is blamed."""
+        monkeypatch.setattr(postgresql.store.database.dialect, "lock_wait", 200)
+        other, spec = postgresql.another(), postgresql.spec(**changes)
+        with other.begin() as theirs:
+            other.insert([spec], now=postgresql.now, within=theirs)
+            with postgresql.store.begin() as mine, pytest.raises(SubmissionBlocked) as caught:
+                postgresql.store.insert([spec], now=postgresql.now, within=mine)
+        assert str(caught.value).startswith(words)
+        assert ("key" in str(caught.value)) == bool(changes)
+        assert "whose commit the database has not answered yet" in str(caught.value)
+
 
 class TestWithin:
     def test_busy_leaves_the_caller_s_transaction_as_it_was(self, steps: SqlSteps) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.engine.service import Service
-from ratchet.model.errors import Conflict, StoreUnavailable
+from ratchet.model.errors import Conflict, StoreReadOnly, StoreUnavailable
 from tests.support.waiting import until
 
 
@@ -86,6 +86,27 @@ class TestService:
         under_test.start()
         until(lambda: len(calls) >= 5)
         under_test.stop()
+
+    def test_a_store_that_is_away_is_told_once_a_minute(self, caplog: pytest.LogCaptureFixture) -> None:
+        """However often it fails; and again when it fails anew after a success."""
+        at, calls = 100.0, 0
+
+        def step() -> float:
+            nonlocal at, calls
+            calls += 1
+            at += 1.0
+            if calls == 130:
+                return 0.0
+            raise StoreReadOnly("the database is read-only")
+
+        under_test = Service("test", step, DefaultExecutorProvider(), longest_pause=0.0, monotonic=lambda: at)
+        under_test.start()
+        until(lambda: calls >= 131)
+        under_test.stop()
+        # at the first failure, after one minute, after two, and at the first one after the success
+        assert [message for message in caplog.messages if "read-only" in message] == [
+            "test: the database is read-only (will go on trying)"
+        ] * 4
 
     def test_wake_ends_a_rest(self) -> None:
         """A service that rests for an hour steps again at once when woken."""

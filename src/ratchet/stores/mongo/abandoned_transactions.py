@@ -71,5 +71,5 @@ def _is_held(database: Database, job_id: UUID) -> bool:
     except PyMongoError as error:
         if is_conflict(error):
             return True
-        raise translated(error) from error
+        raise translated(error, database.where) from error
     return False

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
+import pymongo
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions
 from pymongo import MongoClient, ReadPreference, WriteConcern
@@ -64,12 +66,19 @@ class Connections:
         self._parts = StoreUrl.of(url)
         self.name = self._parts.path or DEFAULT_DATABASE
         self._given = {name.lower() for name, _ in self._parts.parameters}
+        self.where = f"{self.name} at {self._parts.hosts}"  # for messages
+        self._connect_timeout, self.answer_timeout, _ = options.timeouts()
         self._own_name = f"ratchet {self.name}"
         self._lock = threading.RLock()
         self._client: Client | None = None
         self._callers: Client | None = None
         self._process: int | None = None
         self._collections: Collections | None = None
+
+    def patiently(self) -> AbstractContextManager[None]:
+        """Inside the block, all calls together end after `Options.failover_patience`, with what the driver repeats."""
+        patience = self._options.failover_patience
+        return nullcontext() if patience is None else pymongo.timeout(patience.total_seconds())
 
     def client(self) -> Client:
         """The driver's client of this process; connections are made when they are needed."""
@@ -98,9 +107,9 @@ class Connections:
         settings: dict[str, Any] = {
             "appname": self._own_name,
             "maxPoolSize": self._options.pool_size,
-            "connectTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "serverSelectionTimeoutMS": _milliseconds(self._options.connect_timeout),
-            "socketTimeoutMS": _milliseconds(self._options.statement_timeout),
+            "connectTimeoutMS": _milliseconds(self._connect_timeout),
+            "serverSelectionTimeoutMS": _milliseconds(self._connect_timeout),
+            "socketTimeoutMS": _milliseconds(self.answer_timeout),
             **changes,
         }
         settings = {name: value for name, value in settings.items() if name.lower() not in self._given}
@@ -153,7 +162,7 @@ class Connections:
         except PyMongoError as error:
             if (standalone := self._find_standalone()) is not None:
                 raise ConfigurationError(standalone) from error
-            raise translated(error) from error
+            raise translated(error, self.where) from error
         if "setName" not in hello and hello.get("msg") != "isdbgrid":
             address = self.client().address or ("?", 0)
             raise ConfigurationError(STANDALONE.format(address=f"{address[0]}:{address[1]}"))
@@ -177,5 +186,5 @@ class Connections:
         return None
 
 
-def _milliseconds(duration: Any) -> int:
-    return max(1, int(duration.total_seconds() * 1000))
+def _milliseconds(seconds: float) -> int:
+    return max(1, int(seconds * 1000))

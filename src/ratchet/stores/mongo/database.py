@@ -42,6 +42,7 @@ from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
     ConnectionLost,
     aborted,
+    blame,
     is_conflict,
     translated,
 )
@@ -129,7 +130,7 @@ class Database(Connections):
         when other transactions won every try, `StoreUnavailable` when the server cannot be reached,
         `CommitUnknown` when it is not known whether the commit was made.
         """
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             if within is not None:
                 return self._join(work, caller_session(within))
@@ -137,18 +138,18 @@ class Database(Connections):
 
     def read(self, query: Callable[[Collections], T]) -> T:
         """What *query* returns; it reads what a majority has, and may be called twice."""
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             return self._try(lambda: self._ask(query), self.RETRY_FOR)
 
     def write(self, change: Callable[[Collections], T]) -> T:
         """What *change* returns: one statement that is whole by itself. `CommitUnknown` where its answer was lost."""
-        with undisturbed():
+        with undisturbed(), self.patiently():
             self._ready()
             try:
                 return change(self.collections())
             except _DRIVER as error:
-                raise translated(error, unknown=True) from error
+                raise translated(error, self.where, unknown=True) from error
 
     def unprepared(self, change: Callable[[Collections], T]) -> T:
         """The same before the schema is there; safe to repeat."""
@@ -173,7 +174,8 @@ class Database(Connections):
             self._start(session)
             try:
                 yield session
-            except BaseException:
+            except BaseException as error:
+                blame(error)
                 self._abort(session)
                 raise
             if not session.in_transaction:
@@ -199,7 +201,7 @@ class Database(Connections):
         try:
             return query(self.collections())
         except _DRIVER as error:
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     def _transact(self, work: Callable[[Work], T]) -> T:
         try:
@@ -220,7 +222,7 @@ class Database(Connections):
         except _DRIVER as error:
             if isinstance(error, RatchetError):
                 raise
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     def _join(self, work: Callable[[Work], T], session: ClientSession) -> T:
         try:
@@ -231,7 +233,7 @@ class Database(Connections):
         except _DRIVER as error:
             if is_conflict(error):
                 raise aborted(error, submission=False) from error
-            raise translated(error) from error
+            raise translated(error, self.where) from error
 
     @staticmethod
     def _start(session: ClientSession) -> None:
@@ -249,14 +251,15 @@ class Database(Connections):
 
     def _commit(self, session: ClientSession) -> None:
         """Commit, and ask again while the answer is unknown: the session tells the server which commit is meant."""
-        until = time.monotonic() + self._options.statement_timeout.total_seconds()
+        until = time.monotonic() + self.answer_timeout
         while True:
             try:
-                session.commit_transaction()
+                with self.patiently():
+                    session.commit_transaction()
                 return
             except PyMongoError as error:
                 if not error.has_error_label(UNKNOWN_COMMIT):
-                    raise translated(error) from error
+                    raise translated(error, self.where) from error
                 if time.monotonic() > until:
                     raise CommitUnknown(
                         f"the connection was lost while committing, and the server does not say what became of "
@@ -281,10 +284,7 @@ class Database(Connections):
                 time.sleep(random.uniform(0, min(0.002 * 2 ** min(tries, 8), 0.3)))
             except ConnectionLost:
                 # not after a server that does not answer at all: the driver has waited and tried again already
-                if (
-                    reconnected
-                    or time.monotonic() - started > self._options.statement_timeout.total_seconds()
-                ):
+                if reconnected or time.monotonic() - started > self.answer_timeout:
                     raise
                 reconnected = True
                 log.info("the connection was lost before the commit; trying once more on a new one")

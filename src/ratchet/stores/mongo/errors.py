@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bson.errors import BSONError
 from pymongo.errors import (
     BulkWriteError,
@@ -10,6 +12,7 @@ from pymongo.errors import (
     DocumentTooLarge,
     DuplicateKeyError,
     ExecutionTimeout,
+    NotPrimaryError,
     OperationFailure,
     PyMongoError,
 )
@@ -19,9 +22,12 @@ from ratchet.model.errors import (
     Conflict,
     RatchetError,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
     SubmissionBlocked,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.model.errors import ConfigurationError as BadConfiguration
 
@@ -33,10 +39,15 @@ _WRITE_CONFLICT = 112
 _DUPLICATE_KEY = 11000
 _TOO_LARGE = (10334, 17419, 17420)
 _NOT_ALLOWED = (13, 18)
+_NOT_PRIMARY = (10107, 13435)
 
 
 class ConnectionLost(StoreUnavailable):
     """A connection broke before anything was sent for commit; a new one may succeed at once."""
+
+
+class ReadOnlyServer(StoreReadOnly, ConnectionLost):
+    """The server answers, but is not the primary; a new connection may reach the one that is."""
 
 
 class TransactionAborted(Conflict, PyMongoError):
@@ -52,9 +63,9 @@ class SubmissionAborted(SubmissionBlocked, PyMongoError):
     """The same for a submission whose key or parent another transaction holds."""
 
 
-def translated(error: Exception, *, unknown: bool = False) -> RatchetError:
+def translated(error: Exception, where: str, *, unknown: bool = False) -> RatchetError:
     """
-    The error of ours that says what happened.
+    The error of ours that says what happened to the database *where*.
 
     *unknown*: a lost connection leaves open whether the change was made.
     """
@@ -62,6 +73,11 @@ def translated(error: Exception, *, unknown: bool = False) -> RatchetError:
         return UnstorableData(f"MongoDB cannot store a value: {error}; nothing was written")
     if isinstance(error, ConfigurationError):
         return BadConfiguration(f"the MongoDB URL or an option in it is wrong: {error}")
+    if _is_refused_by_secondary(error):
+        return ReadOnlyServer(
+            f"the MongoDB database {where} is read-only, because the server is not the primary ({_first_line(error)}); use "
+            f"a URL with replicaSet=… and without directConnection=true, so that the primary is found"
+        )
     if isinstance(error, ConnectionFailure):
         if unknown:
             return CommitUnknown(f"the connection was lost during a write, which may have been made: {error}")
@@ -71,6 +87,12 @@ def translated(error: Exception, *, unknown: bool = False) -> RatchetError:
     if isinstance(error, OperationFailure):
         return _refused(error)
     return StoreError(f"MongoDB: {_first_line(error)}")
+
+
+def _is_refused_by_secondary(error: Exception) -> bool:
+    """True where nothing was done, because the server is not the primary."""
+    details = error.details if isinstance(error, NotPrimaryError) else None
+    return isinstance(details, Mapping) and details.get("code") in _NOT_PRIMARY
 
 
 def is_conflict(error: Exception) -> bool:
@@ -84,6 +106,17 @@ def is_conflict(error: Exception) -> bool:
     if isinstance(error, OperationFailure) and error.code == _WRITE_CONFLICT:
         return True
     return isinstance(error, PyMongoError) and error.has_error_label(TRANSIENT)
+
+
+def blame(error: BaseException) -> None:
+    """
+    Mark what led to the end of a user's transaction, if it was a conflict or a lost connection.
+
+    Both come with the label that says so. A duplicate of a key of the user's own does not.
+    """
+    for one in led_to(error):
+        if isinstance(one, PyMongoError) and one.has_error_label(TRANSIENT):
+            blame_store(one)
 
 
 def is_time_up(error: Exception) -> bool:

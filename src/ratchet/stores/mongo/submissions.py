@@ -16,10 +16,11 @@ from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import BusinessKeyBusy, Conflict, SubmissionBlocked
+from ratchet.model.errors import BusinessKeyBusy, Conflict
 from ratchet.model.identifiers import is_young
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import JobStatus
+from ratchet.stores.blocked_submissions import blocked
 from ratchet.stores.memory.changes import Effects
 from ratchet.stores.memory.insertion import InsertCall, RunningHolder, replace_job, supersede
 from ratchet.stores.memory.values import check, check_spec, in_utc
@@ -78,10 +79,7 @@ class MongoSubmissions(MongoPart):
         except TransactionAborted as error:
             raise aborted(error, submission=True) from error
         except Conflict as error:
-            raise SubmissionBlocked(
-                "a key or a parent of this submission is held by another transaction that is still open; "
-                "submit again after it has ended"
-            ) from error
+            raise blocked(specs, edges) from error
         if isinstance(answer, BusinessKeyBusy):
             raise answer
         return answer

@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ratchet.model.errors import Conflict, StoreError
 from ratchet.spi.shield import bracketed, current_shield
-from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect
@@ -262,12 +262,13 @@ class Database:
                     raise
                 # full jitter: two transactions that were in conflict once should not be so again
                 time.sleep(random.uniform(0, min(0.005 * 2**tries, 0.5)))
-            except ConnectionLost:
+            except ConnectionLost as error:
                 # That the server has closed an idle connection shows only when it is used.
                 if reconnected:
                     raise
                 reconnected = True
-                log.info("the connection was lost before the commit; trying once more on a new one")
+                if not isinstance(error, ReadOnlyServer):
+                    log.info("the connection was lost before the commit; trying once more on a new one")
         raise StoreError("unreachable: the last try returns or raises")
 
 

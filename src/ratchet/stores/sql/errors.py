@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ratchet.model.errors import Conflict, StoreError, StoreUnavailable
+from ratchet.model.errors import Conflict, StoreError, StoreReadOnly, StoreUnavailable
 
 
 class ConstraintViolated(StoreError):
@@ -17,6 +17,19 @@ class LockTimeout(Conflict):
 
 class ConnectionLost(StoreUnavailable):
     """A connection broke before anything was sent for commit; a new connection may succeed at once."""
+
+
+class ReadOnlyServer(StoreReadOnly, ConnectionLost):
+    """The server answers, but takes no writes; a new connection may reach one that does."""
+
+    def __init__(self, server: str, detail: str, advice: str) -> None:
+        self._text = f"{server}{{}} is read-only ({{}}); {advice}", detail
+        super().__init__(self._text[0].format("", detail))
+
+    def found_at(self, where: str) -> None:
+        """Say which server it is."""
+        text, detail = self._text
+        self.args = (text.format(f" at {where}", detail),)
 
 
 _SECRET = re.compile(r"(?P<head>://[^:/?#\s@]*:)[^@/\s]*(?=@)|(?P<word>\bpassword=)[^\s&'\"]+", re.IGNORECASE)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.errors import SubmissionBlocked
 from ratchet.model.identifiers import is_young
 from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import Sent
+from ratchet.stores.blocked_submissions import blocked
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.dependants.cancellations import (
     CANCELABLE,
@@ -125,10 +125,7 @@ class SqlJobs(SqlPart):
                     session.dialect.announce(session)
                 return made
             except LockTimeout as error:
-                raise SubmissionBlocked(
-                    "a key or a parent of this submission is held by another transaction that is still open; "
-                    "submit again after it has ended"
-                ) from error
+                raise blocked(specs, edges) from error
 
         submission = self.database.run(store, within=within)
         if submission.busy is not None:

@@ -33,6 +33,10 @@ def _slots(size: int) -> SimpleQueue[None]:
     return free
 
 
+class PoolExhausted(StoreUnavailable):
+    """All connections of this process are in use."""
+
+
 class Pool(ABC, Generic[C, P]):
     """
     Opens, lends and closes connections, each for a purpose; a forked child gets its own.
@@ -111,7 +115,7 @@ class Pool(ABC, Generic[C, P]):
             self.discard_idle()
 
     def _exhausted(self) -> StoreUnavailable:
-        return StoreUnavailable(
+        return PoolExhausted(
             f"all {self._size} connections of this process to {self.server} have been in use for "
             f"{self._connect_timeout:g} s; raise pool_size, or keep transactions short"
         )

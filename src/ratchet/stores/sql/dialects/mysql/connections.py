@@ -62,6 +62,14 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
+    last_error: pymysql.Error | None = None  # in the current transaction
+
+    def query(self, sql: Any, unbuffered: bool = False) -> int:
+        try:
+            return super().query(sql, unbuffered)
+        except pymysql.Error as error:
+            self.last_error = error
+            raise
 
     def _create_ssl_ctx(self, sslp: Any) -> Any:
         # to read the system's certificates takes longer than everything else in connecting
@@ -137,11 +145,17 @@ class Connections(Pool[Connection, Purpose]):
     server = "MySQL"
 
     def __init__(
-        self, address: Address, *, size: int, connect_timeout: float, statement_timeout: float
+        self,
+        address: Address,
+        *,
+        size: int,
+        connect_timeout: float,
+        statement_timeout: float,
+        answer_timeout: float | None = None,
     ) -> None:
         self.address = address
         #: Seconds after which a call ends, even when the network or the server has gone silent.
-        self.answer_timeout = statement_timeout + _GRACE
+        self.answer_timeout = statement_timeout + _GRACE if answer_timeout is None else answer_timeout
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
@@ -198,14 +212,14 @@ class Connections(Pool[Connection, Purpose]):
     def _open(self) -> Connection:
         address = self.address
         try:
-            return Connection(
+            connection = Connection(
                 host=address.host,
                 port=address.port,
                 user=address.user,
                 password=address.password,
                 database=address.database,
                 connect_timeout=max(self._connect_timeout, 0.001),
-                read_timeout=self.answer_timeout,
+                read_timeout=max(self._connect_timeout, 0.001),  # of the greeting
                 write_timeout=self.answer_timeout,
                 charset="utf8mb4",
                 autocommit=True,
@@ -214,6 +228,9 @@ class Connections(Pool[Connection, Purpose]):
             )
         except (pymysql.Error, OSError, ValueError) as error:
             cause, problem = address.url.safe_cause(error), address.url.without_secrets(redacted(str(error)))
+        else:
+            connection._read_timeout = self.answer_timeout
+            return connection
         raise StoreUnavailable(f"cannot connect to MySQL at {address}: {problem.strip()}") from cause
 
     def _prepare(self, connection: Connection, purpose: Purpose) -> None:

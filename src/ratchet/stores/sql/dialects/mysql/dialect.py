@@ -35,13 +35,19 @@ from ratchet.stores.sql.dialects.mysql.connections import (
     Purpose,
     product_of,
 )
-from ratchet.stores.sql.dialects.mysql.errors import NO_SUCH_SAVEPOINT, MysqlConstraints, meaning, number_of
+from ratchet.stores.sql.dialects.mysql.errors import (
+    NO_SUCH_SAVEPOINT,
+    MysqlConstraints,
+    blame,
+    meaning,
+    number_of,
+)
 from ratchet.stores.sql.dialects.mysql.processes import end_transactions
 from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
-from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
 
@@ -83,11 +89,13 @@ class MysqlDialect(Dialect):
         self.shape = lru_cache(maxsize=2048)(shape_of)
         self.schema = options.schema
         self.capabilities = Capabilities(wakeups=None)
+        connect, statement, answer = options.timeouts()
         self._connections = Connections(
             Address.of(url),
             size=options.pool_size,
-            connect_timeout=options.connect_timeout.total_seconds(),
-            statement_timeout=options.statement_timeout.total_seconds(),
+            connect_timeout=connect,
+            statement_timeout=statement,
+            answer_timeout=answer,
         )
         self.claim_plan = MysqlClaimPlan(self._lock_name("claim"))
         self.row_writer = RowWriter()
@@ -146,6 +154,8 @@ class MysqlDialect(Dialect):
             try:
                 yield session
             except BaseException as error:
+                if for_user:
+                    blame(error, session.connection.last_error)
                 self._rollback(session)
                 if isinstance(error, pymysql.Error) and not for_user:
                     raise meaning(error, "a statement of the driver") from error
@@ -193,12 +203,15 @@ class MysqlDialect(Dialect):
         session = self._session(connection)
         try:
             yield session
-        except ConnectionLost:
+        except ConnectionLost as error:
             connection.shut()
             self._connections.discard_idle()
+            if isinstance(error, ReadOnlyServer):
+                error.found_at(str(self._connections.address))
             raise
         finally:
             self._finish(session, for_user=for_user)
+            connection.last_error = None
             self._connections.give_back(connection, for_user=for_user)
 
     def _begun(self, purpose: Purpose, begin: str, *, for_user: bool) -> Connection:
@@ -239,7 +252,7 @@ class MysqlDialect(Dialect):
         connection: Connection = session.connection
         try:
             if for_user:
-                connection.ping()  # its answer tells whether there still is a transaction
+                connection.ping(reconnect=False)  # its answer tells whether there still is a transaction
             if not connection.in_transaction:
                 raise StoreError(
                     "the transaction was ended inside its block, by commit() or rollback(), by a statement that "

@@ -11,8 +11,16 @@ from ratchet.model.errors import (
     StoreError,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
+from ratchet.stores.sql.errors import (
+    ConnectionLost,
+    ConstraintViolated,
+    LockTimeout,
+    ReadOnlyServer,
+    redacted,
+)
 
 DUPLICATE = 1062
 DEADLOCK = 1213
@@ -25,7 +33,8 @@ _REFUSED_VALUE = {1153, 1264, 1265, 1292, 1300, 1366, 1367, 1406, 1411, 1441, 15
 _NO_SCHEMA = {1054, 1146}  # column, table does not exist
 # aborted, shutdown, killed, idle for too long, gone, lost, out of sync
 _LOST = {1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 3169, 4031}
-_READ_ONLY = {1290, 1836}
+_READ_ONLY = {1290, 1792, 1836}  # read_only, a read-only transaction, read-only mode
+_ADVICE = "if it is a replica, connect to its primary; if read_only is on for a while, work goes on by itself when it is off"
 _INTERRUPTED = {1317, 1969, 3024}  # killed, max_statement_time, max_execution_time
 # too many connections, not ready, out of memory, disk full, access denied, unknown database, host blocked
 _UNAVAILABLE = {1021, 1037, 1040, 1041, 1044, 1045, 1047, 1049, 1114, 1129, 1130, 1142, 1203, 1226, 1698}
@@ -79,9 +88,21 @@ def meaning(error: Exception, text: str) -> Exception:
     if number in _LOST or isinstance(error, pymysql.InterfaceError):
         return ConnectionLost(f"the connection to MySQL was lost: {message or 'it is closed'}")
     if number in _READ_ONLY:
-        return ConnectionLost(f"this MySQL server is read-only, perhaps after a failover: {message}")
+        return ReadOnlyServer("MySQL", message, _ADVICE)
     if number in _INTERRUPTED:
         return StoreUnavailable(f"MySQL gave up: {message}; see Options.statement_timeout")
     if number in _UNAVAILABLE:
         return StoreUnavailable(f"MySQL cannot serve this now: {message}")
     return StoreError(f"MySQL ({number}): {message}, in: {text}")
+
+
+def blame(error: BaseException, failed: pymysql.Error | None) -> None:
+    """
+    Mark *failed*, the last error of a user's connection, if it led to *error*: a conflict, or a server that failed.
+
+    Not a statement of the user's that takes too long.
+    """
+    if failed is None or number_of(failed) in _INTERRUPTED or all(one is not failed for one in led_to(error)):
+        return
+    if isinstance(meaning(failed, ""), StoreUnavailable | Conflict):
+        blame_store(failed)

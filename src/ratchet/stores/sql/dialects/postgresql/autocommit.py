@@ -29,7 +29,9 @@ from psycopg.pq.abc import PGresult
 
 from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
+from ratchet.stores.sql.dialects.pool import PoolExhausted
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
+from ratchet.stores.sql.dialects.postgresql.errors import meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
     ARRAY_TYPES,
     ENCODERS,
@@ -38,6 +40,7 @@ from ratchet.stores.sql.dialects.postgresql.values import (
     encode_params,
     encoder_of,
 )
+from ratchet.stores.sql.errors import ReadOnlyServer
 from ratchet.stores.sql.rows.specs import insert_texts
 
 if TYPE_CHECKING:
@@ -257,7 +260,7 @@ class Autocommit:
         self._dialect = dialect
         self._connections = connections
         self._claimers = claimers
-        self._claim_settings = f"{claim_settings}; {_ZONE}; SET default_transaction_read_only = off"
+        self._claim_settings = f"{claim_settings}; {_ZONE}"
         self._known: dict[str, PreparedStatement] = {}
         self._numbers = count()
 
@@ -313,7 +316,7 @@ class Autocommit:
         connections = self._claimers
         try:
             connection = connections.take_live()
-        except StoreError:
+        except PoolExhausted:
             return None
         try:
             connection.answer_timeout = connections.answer_timeout
@@ -330,6 +333,10 @@ class Autocommit:
             connection.close()
             connections.discard_idle()
             if not harmless:
+                refusal = meaning(error, "a claim")
+                if isinstance(refusal, ReadOnlyServer):
+                    refusal.found_at(connections.where())
+                    raise refusal from error
                 raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
             log.debug("a statement alone failed and is sent again in a transaction: %s", error)
             return None

@@ -89,10 +89,18 @@ class Connections(Pool[Connection, None]):
 
     server = "PostgreSQL"
 
-    def __init__(self, url: str, *, size: int, connect_timeout: float, statement_timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int,
+        connect_timeout: float,
+        statement_timeout: float,
+        answer_timeout: float | None = None,
+    ) -> None:
+        self.answer_timeout = statement_timeout + _GRACE if answer_timeout is None else answer_timeout
         self._url = StoreUrl.of(url)
-        self._conninfo = _conninfo(self._url, url, connect_timeout, statement_timeout)
-        self.answer_timeout = statement_timeout + _GRACE
+        self._conninfo = _conninfo(self._url, url, connect_timeout, self.answer_timeout)
         super().__init__(size=size, connect_timeout=connect_timeout)
 
     def take(self, *, for_user: bool = False) -> Connection:
@@ -166,10 +174,11 @@ class Connections(Pool[Connection, None]):
         except psycopg.Error as error:
             cause, problem = self._url.safe_cause(error), self._url.without_secrets(redacted(str(error)))
         raise StoreUnavailable(
-            f"cannot connect to PostgreSQL at {self._where()}: {problem.strip()}"
+            f"cannot connect to PostgreSQL at {self.where()}: {problem.strip()}"
         ) from cause
 
-    def _where(self) -> str:
+    def where(self) -> str:
+        """Host, port and database, for messages."""
         known = conninfo_to_dict(self._conninfo)
         return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
 
@@ -181,7 +190,7 @@ def backend_of(connection: Connection) -> int:
     return int(row[0])
 
 
-def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, statement_timeout: float) -> str:
+def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout: float) -> str:
     # No `options`: PgBouncer refuses startup parameters it does not know.
     parts.refuse_unknown({option.keyword.decode() for option in Conninfo.get_defaults()} | {"ssl"})
     problem, given = "", {}
@@ -197,7 +206,7 @@ def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, statement_timeo
         "keepalives_idle": 15,
         "keepalives_interval": 5,
         "keepalives_count": 3,
-        "tcp_user_timeout": int((statement_timeout + _GRACE) * 1000),
+        "tcp_user_timeout": int(answer_timeout * 1000),
     }
     missing = {name: value for name, value in defaults.items() if name not in given}
     return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in

@@ -57,7 +57,7 @@ class PostgresqlDialect(PostgresqlTransactions):
         self.schema, self._url = options.schema, url
         self.lock_wait = LOCK_WAIT
         self._notify = options.notify
-        self._connect_timeout = options.connect_timeout.total_seconds()
+        self._connect_timeout = options.timeouts().connect
         self.capabilities = Capabilities(wakeups="notify", bulk=_BULK, sends=True)
         self.row_writer = PostgresqlRowWriter(self.autocommit)
 
@@ -93,7 +93,7 @@ class PostgresqlDialect(PostgresqlTransactions):
 
     @contextmanager
     def migrating(self) -> Iterator[PostgresqlSession]:
-        begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0"
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0"
         with self._transaction(begin, endless=True) as session:
             try:
                 # of the transaction, not of the session: behind a pooler the session is not ours

@@ -11,15 +11,29 @@ from ratchet.model.errors import (
     StoreError,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, redacted
+from ratchet.stores.sql.errors import (
+    ConnectionLost,
+    ConstraintViolated,
+    LockTimeout,
+    ReadOnlyServer,
+    redacted,
+)
 
 _CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock
 _LOCK_TIMEOUT = "55P03"
 _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
 _READ_ONLY = "25006"
+_NOT_SUPPORTED = "0A000"
+_ADVICE = (
+    "if it is a standby, connect to its primary (a URL with all hosts and target_session_attrs=read-write finds it); "
+    "if writes are frozen by default_transaction_read_only, work goes on by itself when they are allowed again"
+)
 _CANCELED = "57014"
+_INTERNAL = "XX"
 _NOT_ALLOWED = "42501"
 _LIMIT_OF_AN_INDEX_ROW = "54000"
 
@@ -63,8 +77,8 @@ def meaning(error: Exception, text: str) -> Exception:
         return ConstraintViolated(f"PostgreSQL refused a row ({message}), in: {text}")
     if state in _LOST or state.startswith("08"):
         return ConnectionLost(f"the connection to PostgreSQL was lost: {message}")
-    if state == _READ_ONLY:
-        return ConnectionLost(f"this PostgreSQL server is read-only, perhaps after a failover: {message}")
+    if state == _READ_ONLY or (state == _NOT_SUPPORTED and _is_of_standby(message, text)):
+        return ReadOnlyServer("PostgreSQL", message.splitlines()[0], _ADVICE)
     if state == _NOT_ALLOWED:
         return StoreError(
             f"PostgreSQL does not allow this to the user of the connection: {message}; grant it what it needs on the "
@@ -72,9 +86,27 @@ def meaning(error: Exception, text: str) -> Exception:
         )
     if state == _CANCELED:
         return StoreUnavailable(f"PostgreSQL gave up: {message}; see Options.statement_timeout")
-    if state.startswith(("53", "58", "XX", "28")):
+    if state.startswith(("53", "58", _INTERNAL, "28")):
         return StoreUnavailable(f"PostgreSQL cannot serve this now: {message}")
     return StoreError(f"PostgreSQL ({state}): {message}, in: {text}")
+
+
+def _is_of_standby(message: str, text: str) -> bool:
+    """True if a standby says that it cannot begin a transaction that writes; its message may be in any language."""
+    return text.startswith("BEGIN") or "recovery" in message or "standby" in message
+
+
+def blame(error: BaseException) -> None:
+    """
+    Mark what led to the failure of a user's transaction: a conflict, or a server or connection that failed.
+
+    Not a statement of the user's that takes too long, or that the server has a mistake in.
+    """
+    for one in led_to(error):
+        if not isinstance(one, psycopg.Error) or (one.sqlstate or "").startswith((_CANCELED, _INTERNAL)):
+            continue
+        if isinstance(meaning(one, ""), StoreUnavailable | Conflict):
+            blame_store(one)
 
 
 def _without_state(error: psycopg.Error, message: str, text: str) -> Exception:

@@ -13,7 +13,9 @@ starts the next claim there. Three things keep that from hiding a job:
   row. It may become visible a little after its due time; so no start is later than two seconds ago.
 * **The sweep.** What still arrives before a start (from a caller's transaction that was open for longer, or with a
   wrong clock) is found by a sweep: a claim or a look from the beginning. Sweeps take at most a fiftieth of the time:
-  ten a second where there is nothing to read over, one every 25 seconds where it takes half a second.
+  ten a second where there is nothing to read over, one every 2.5 seconds where it takes 50 ms. But whatever they take,
+  there is one every five seconds. A sweep may also have waited, for a lock or for a server that stood still, and what
+  waited was no work: of two sweeps in a row only the shorter one counts.
 
 Measured: behind 20,000 finished jobs that an old snapshot holds, a claim of 10 takes 3.7 times less CPU, and five times
 less time. Without an old snapshot it makes no difference. In the SQL texts a start is called a *floor*.
@@ -27,6 +29,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.spacing import Spacing
 from ratchet.model.status import Lane
 from ratchet.stores.levels import PRIORITIES
 from ratchet.stores.sql.dialects.postgresql.values import binary_array
@@ -34,8 +37,10 @@ from ratchet.stores.sql.dialects.postgresql.values import binary_array
 #: How long after its due time a new job may become visible without raising an epoch.
 MARGIN = "interval '2 seconds'"
 
-#: A sweep costs at most this part of the time.
+#: Sweeps take at most this part of the time,
 SWEEPING = 0.02
+#: unless there would be none for so many seconds.
+LONGEST_WITHOUT_SWEEP = 5.0
 
 #: Before every id.
 NO_ID = "'00000000-0000-0000-0000-000000000000'"
@@ -145,6 +150,7 @@ class ScanStarts:
         self.monotonic = monotonic
         self._known: dict[Purpose, Sequence[ScanStart]] = {}
         self._sweep_at: dict[Purpose, float] = {}
+        self._sweeps: dict[Purpose, Spacing] = {}
         self._learned_at: dict[Purpose, float] = {}
         self._encoded: tuple[Sequence[ScanStart], dict[str, object]] = ((), start_params(()))
 
@@ -206,8 +212,8 @@ class ScanStarts:
                 self._swept(purpose, since)
 
     def _swept(self, purpose: Purpose, since: float) -> None:
-        now = self.monotonic()
-        self._sweep_at[purpose] = now + (now - since) / SWEEPING
+        spacing = self._sweeps.setdefault(purpose, Spacing(SWEEPING, LONGEST_WITHOUT_SWEEP))
+        self._sweep_at[purpose] = spacing.next_after(since, self.monotonic())
 
 
 def _purpose(request: ClaimRequest) -> Purpose:

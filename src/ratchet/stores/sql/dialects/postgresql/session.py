@@ -23,7 +23,7 @@ from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit
 from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
-from ratchet.stores.sql.dialects.postgresql.errors import meaning
+from ratchet.stores.sql.dialects.postgresql.errors import blame, meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
     Encode,
     array,
@@ -34,7 +34,7 @@ from ratchet.stores.sql.dialects.postgresql.values import (
     plain,
     times_of,
 )
-from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 from ratchet.stores.sql.statement import Statement, decode
 
 LOCK_WAIT = 5000  # milliseconds
@@ -183,23 +183,27 @@ class PostgresqlTransactions(Dialect):
 
     def __init__(self, url: str, options: Options) -> None:
         super().__init__()
-        timeouts = {
-            "connect_timeout": options.connect_timeout.total_seconds(),
-            "statement_timeout": options.statement_timeout.total_seconds(),
-        }
-        self._connections = Connections(url, size=options.pool_size, **timeouts)
-        self._claimers = Connections(url, size=max(options.pool_size // 4, 2), **timeouts)
-        deadline = max(int(options.statement_timeout.total_seconds() * 1000), 1)
+        connect, statement, answer = options.timeouts()
+
+        def connections(size: int) -> Connections:
+            return Connections(
+                url, size=size, connect_timeout=connect, statement_timeout=statement, answer_timeout=answer
+            )
+
+        self._connections = connections(options.pool_size)
+        self._claimers = connections(max(options.pool_size // 4, 2))
+        deadline = max(int(statement * 1000), 1)
         # JIT has been seen to take 20 of a claim's 23 ms.
         local = (
             f"SET LOCAL statement_timeout = {deadline}; SET LOCAL lock_timeout = {min(LOCK_WAIT, deadline)}; "
             f"SET LOCAL jit = off"
         )
+        # Nothing here says READ WRITE: where the server's default is to read only, writes are frozen, and stay so.
         # A writing transaction finds everything by an index. The statistics of a queue are always wrong, and a planner
         # that believes them reads 100,000 rows to find 500. A bitmap scan would lock rows in the order of the table;
         # an index scan locks them in the order of ids, as all our statements do.
         plan = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off"
-        self._begin_write = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {local}; {plan}"
+        self._begin_write = f"BEGIN ISOLATION LEVEL READ COMMITTED; {local}; {plan}"
         # A process that is stopped in the middle of one of our transactions must not hold its locks for that long.
         self._begin_own = f"{self._begin_write}; SET LOCAL idle_in_transaction_session_timeout = {deadline}"
         # The claim's plan follows from its shape, not from statistics or values: it is made once for each
@@ -220,6 +224,8 @@ class PostgresqlTransactions(Dialect):
                     yield session
                 session.raise_epochs()
             except BaseException as error:
+                if for_user and not _is_well(session.connection):
+                    blame(error)
                 self._rollback(session.connection)
                 if isinstance(error, psycopg.Error) and not for_user:
                     raise meaning(error, "a statement of the driver") from error
@@ -244,9 +250,11 @@ class PostgresqlTransactions(Dialect):
             connection.answer_timeout = None
         try:
             yield PostgresqlSession(self, connection, connection.cursor())
-        except ConnectionLost:
+        except ConnectionLost as error:
             connection.close()
             self._connections.discard_idle()
+            if isinstance(error, ReadOnlyServer):
+                error.found_at(self._connections.where())
             raise
         finally:
             self._connections.give_back(connection, for_user=for_user)
@@ -314,6 +322,11 @@ class PostgresqlTransactions(Dialect):
     def close(self) -> None:
         self._connections.close()
         self._claimers.close()
+
+
+def _is_well(connection: Connection) -> bool:
+    """True if the next statement could be sent on it: it is not the one that failed."""
+    return connection.info.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 @contextmanager

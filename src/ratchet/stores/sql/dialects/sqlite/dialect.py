@@ -30,7 +30,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
-from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, meaning
+from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from ratchet.stores.sql.rows.specs import RowWriter
@@ -121,6 +121,8 @@ class SqliteDialect(Dialect):
                 yield session
                 self._commit(connection)
             except BaseException as error:
+                if for_user and not connection.in_transaction:
+                    blame(error, self._location)
                 self._rollback(connection)
                 if isinstance(error, sqlite3.Error) and not for_user:
                     self.complain(error, "a statement of the driver")

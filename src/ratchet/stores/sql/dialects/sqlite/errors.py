@@ -11,8 +11,11 @@ from ratchet.model.errors import (
     RatchetError,
     SchemaOutOfDate,
     StoreError,
+    StoreReadOnly,
     StoreUnavailable,
     UnstorableData,
+    blame_store,
+    led_to,
 )
 from ratchet.stores.sql.errors import ConstraintViolated
 
@@ -22,7 +25,6 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_READONLY,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL,
@@ -77,9 +79,22 @@ def meaning(error: Exception, text: str, location: Location, *, waited: bool = F
         return UnstorableData(f"SQLite refused a value: {error}")
     if primary == sqlite3.SQLITE_ERROR and not _schema_exists(location.path):
         return SchemaOutOfDate(f"the tables of Ratchet are missing in {location}; run `ratchet db upgrade`")
+    if primary == sqlite3.SQLITE_READONLY:
+        return StoreReadOnly(
+            f"the SQLite database {location} is read-only ({error}); let this process write to the file and to its directory"
+        )
     if primary in _UNAVAILABLE:
         return StoreUnavailable(f"the SQLite database {location} cannot be used: {error}")
     return StoreError(f"SQLite: {error}, in: {text}")
+
+
+def blame(error: BaseException, location: Location) -> None:
+    """Mark what led SQLite to roll back a user's transaction by itself: a disk that is full, or does not answer."""
+    for one in led_to(error):
+        if isinstance(one, sqlite3.Error) and isinstance(
+            meaning(one, "", location), StoreUnavailable | Conflict
+        ):
+            blame_store(one)
 
 
 def _busy(code: int, location: Location, waited: bool) -> StoreError:
