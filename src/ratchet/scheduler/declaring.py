@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ratchet.api.listeners import as_middleware, checked_event, checked_listener
 from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Timing
 from ratchet.api.submit.steps import Step
+from ratchet.api.targets import declaration_of
 from ratchet.api.targets.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.model.durations import Duration
 from ratchet.model.events import Event
@@ -137,8 +138,12 @@ class DeclaringVerbs:
         )
 
         def declare(function: F) -> F:
-            if not self._core.parts.registry.declares(function):
+            declared = declaration_of(function)
+            if declared is None:
                 self.job(function)
+            elif not self._core.parts.registry.declares(function):
+                # It is to run here as well, with the options that another scheduler was told; it stays that one's.
+                self._core.parts.registry.declare(function, declared)
             step = Step(function, args, kwargs)
             self._core.recurrences.append(Recurrence(name, timing, step, declared=True))
             return function

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from ratchet import (
     Scheduler,
     TargetNotAllowed,
 )
-from ratchet.testing import ManualScheduler, manual_scheduler
+from ratchet.testing import ManualClock, ManualScheduler, manual_scheduler
 
 Package = Callable[[dict[str, str]], str]
 _numbers = itertools.count()
@@ -218,16 +219,20 @@ class TestWhoseFunctionItIs:
         assert handle.result() == 2
 
     def test_recurring_declares_what_only_another_scheduler_knows(self) -> None:
-        """The timetable is stored by the scheduler that was asked, which then runs it."""
-        first, second = manual_scheduler(), manual_scheduler(allow=["nothing"])
+        """The timetable is for the scheduler that was asked, which runs it with the same options; `.enqueue` stays."""
+        clock = ManualClock()
+        first, second = manual_scheduler(), manual_scheduler(allow=["nothing"], clock=clock)
 
-        @first.job
+        @first.job(max_retries=3)
         def tick() -> None: ...
 
-        with pytest.warns(DeclaredTwiceWarning):
-            second.recurring("* * * * *", name="tick")(tick)
+        second.recurring("* * * * *", name="tick")(tick)
         second.drain()
-        assert [schedule.name for schedule in second.schedules.list()] == ["tick"]
+        clock.advance(timedelta(minutes=1))
+        assert second.drain() == 1
+        assert [job.max_retries for job in second.enqueued()] == [3]
+        tick.enqueue().submit()
+        assert len(first.enqueued()) == 1
 
 
 def module_level(number: int) -> int:
