@@ -46,7 +46,7 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, TargetNotAllowed, do_not_retry_reason
+from ratchet.model.errors import JobTimeout, ResultTruncated, TargetNotAllowed, do_not_retry_reason
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.retry_policy import RetryPolicy
 
@@ -83,6 +83,9 @@ class Decider:
                 return Succeed(result=result, truncated=truncated)
             case Raised(TargetNotAllowed() as error):
                 return self._dead_letter(self.record(error), "target not allowed")
+            case Raised(ResultTruncated() as error):
+                # No attempt gets more: what was cut off is stored nowhere.
+                return self._dead_letter(self.record(error), "result truncated")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout, stopped):
