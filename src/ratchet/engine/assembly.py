@@ -141,6 +141,7 @@ class Assembly:
             alert=parts.alert,
         )
         self.log_handler = JobLogHandler(
+            tools=self.tools,
             sanitizer=parts.sanitizer,
             level=options.log_level,
             lines_per_run=options.log_lines_per_run,

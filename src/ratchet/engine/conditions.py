@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from ratchet.api.observe.records import batch_context
 from ratchet.model.composition import BatchRecord, Condition, Edge
 from ratchet.model.decision import Fail, Succeed, Verdict, VerdictKind
-from ratchet.model.errors import ConditionFailed
-from ratchet.model.payload import decode_result
+from ratchet.model.errors import ConditionFailed, ResultTruncated
+from ratchet.model.payload import decode_result, truncation
 from ratchet.model.results import JobResult
 from ratchet.model.status import JobStatus
 
@@ -51,17 +51,30 @@ class ConditionCheck:
         return self._tools.store.batch(run.batch_id if run.batch_id is not None else run.job_id)
 
     def _result(self, run: Run, decision: Succeed | Fail) -> JobResult:
-        succeeded = isinstance(decision, Succeed)
+        attempts, duration = run.attempt, run.elapsed(self._tools.clock.monotonic())
+        if isinstance(decision, Fail):
+            return JobResult(
+                job_id=run.job_id,
+                status=JobStatus.FAILED,
+                error=decision.error.message,
+                error_type=decision.error.type,
+                attempts=attempts,
+                duration=duration,
+            )
+        if decision.truncated:
+            return _TruncatedJobResult(
+                job_id=run.job_id,
+                status=JobStatus.SUCCEEDED,
+                attempts=attempts,
+                duration=duration,
+                refusal=truncation(run.job_id, decision.result, self._tools.result_limit),
+            )
         return JobResult(
             job_id=run.job_id,
-            status=JobStatus.SUCCEEDED if succeeded else JobStatus.FAILED,
-            result=decode_result(decision.result, allow_type=self._tools.allow_type)
-            if isinstance(decision, Succeed)
-            else None,
-            error=decision.error.message if isinstance(decision, Fail) else None,
-            error_type=decision.error.type if isinstance(decision, Fail) else None,
-            attempts=run.attempt,
-            duration=run.elapsed(self._tools.clock.monotonic()),
+            status=JobStatus.SUCCEEDED,
+            result=decode_result(decision.result, allow_type=self._tools.allow_type),
+            attempts=attempts,
+            duration=duration,
         )
 
     def _verdict(self, edge: Edge, result: JobResult, batch: BatchRecord | None) -> Verdict:
@@ -120,6 +133,16 @@ def _said(error: BaseException) -> str:
         return f": {error}"
     except BaseException:
         return ""
+
+
+class _TruncatedJobResult(JobResult, frozen=True, kw_only=True):
+    """A success whose result was too large to keep: a condition may ask for everything else."""
+
+    refusal: ResultTruncated
+
+    @property  # type: ignore[misc]  # instead of the field: a condition never sees a part of a result
+    def result(self) -> Any:
+        raise self.refusal
 
 
 def within_limit(work: Callable[[], Any], limit: float) -> Any:

@@ -47,7 +47,7 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, StoreError, do_not_retry_reason
+from ratchet.model.errors import JobTimeout, ResultTruncated, StoreError, do_not_retry_reason
 from ratchet.model.script import importable_name
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.fault_log import FaultLog
@@ -89,6 +89,9 @@ class Decider:
         match outcome:
             case Returned(result, truncated):
                 return Succeed(result=result, truncated=truncated)
+            case Raised(ResultTruncated() as error):
+                # No attempt gets more: what was cut off is stored nowhere.
+                return self._dead_letter(self.record(error), "result truncated")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout):

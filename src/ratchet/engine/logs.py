@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from ratchet.api.context import current_run
 from ratchet.api.context import logger as job_logger
@@ -15,15 +16,25 @@ from ratchet.model.job import LogEntry
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.store.history import JobLogStore
 
+if TYPE_CHECKING:
+    from ratchet.engine.task import TaskTools
+
 #: Lines that wait for a store that is away; older ones are dropped first.
 BACKLOG = 50_000
 
 
 class JobLogHandler(logging.Handler):
-    """A handler on the root logger: keeps records that are made while a job runs in this context."""
+    """
+    A handler on the root logger: keeps records that a job of this node makes while it runs in this context.
 
-    def __init__(self, *, sanitizer: ErrorSanitizer, level: str, lines_per_run: int, line_limit: int) -> None:
+    Every node of a process has one, and each sees all records: a run belongs to the node whose tools it has.
+    """
+
+    def __init__(
+        self, *, tools: TaskTools, sanitizer: ErrorSanitizer, level: str, lines_per_run: int, line_limit: int
+    ) -> None:
         super().__init__(level)
+        self._tools = tools
         self._sanitizer = sanitizer
         self._lines = lines_per_run
         self._line_limit = line_limit
@@ -32,7 +43,7 @@ class JobLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the record, if a job of this node made it."""
         run = current_run()
-        if not isinstance(run, Run) or run.log_lines > self._lines:
+        if not isinstance(run, Run) or not run.belongs_to(self._tools) or run.log_lines > self._lines:
             return
         run.log_lines += 1
         if run.log_lines > self._lines:

@@ -98,6 +98,10 @@ class Run:
         self.log_lines = 0
         self._context: JobContext | None = None
 
+    def belongs_to(self, tools: TaskTools) -> bool:
+        """True if the node with these tools claimed the job; a process may have several nodes."""
+        return self._tools is tools
+
     # --- as seen by the job (api.context.RunBackend) ---
 
     @property

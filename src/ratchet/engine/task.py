@@ -61,12 +61,14 @@ from ratchet.model.errors import (
 )
 from ratchet.model.identifiers import IdSource
 from ratchet.model.payload import (
+    RESULTS,
     AllowType,
     decode,
     decode_result,
     encode_result,
     placeholders_in,
     substitute,
+    truncation,
 )
 from ratchet.model.results import JobError
 from ratchet.model.status import JobType
@@ -378,14 +380,19 @@ class JobTask:
     def _with_results(
         self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """RESULT and RESULTS become what the parents returned."""
-        if not placeholders_in((args, kwargs)):
+        """RESULT and RESULTS become what the parents returned; `ResultTruncated` if one was too large to keep."""
+        found = placeholders_in((args, kwargs))
+        if not found:
             return args, kwargs
         parents = self._tools.store.parents_of(run.job_id)
         rows = self._tools.store.results(parents)
+        taken = parents if RESULTS in found else parents[:1]
+        for parent in taken:
+            if parent in rows and rows[parent].result_truncated:
+                raise truncation(parent, rows[parent].result, self._tools.result_limit)
         values = [
             decode_result(rows[parent].result, allow_type=self._tools.allow_type) if parent in rows else None
-            for parent in parents
+            for parent in taken
         ]
         first = values[0] if values else None
         filled: tuple[tuple[Any, ...], dict[str, Any]] = substitute(

@@ -108,6 +108,25 @@ class JobCanceledError(RatchetError):
         self.reason = reason
 
 
+class ResultTruncated(RatchetError):
+    """
+    The job succeeded, but its result was over the limit, so that only its beginning is stored, for people.
+
+    ``size`` is what the whole result takes as JSON, in bytes; None if version 0.1.0 stored it.
+    """
+
+    def __init__(self, job_id: UUID, size: int | None, limit: int) -> None:
+        takes = "more" if size is None else f"{size:,} bytes as JSON, more"
+        super().__init__(
+            f"the result of job {job_id} takes {takes} than the limit of {limit:,} bytes, so only its beginning "
+            f"was kept; store the data elsewhere and return a reference to it, or raise Options.result_limit "
+            f"where the job runs"
+        )
+        self.job_id = job_id
+        self.size = size
+        self.limit = limit
+
+
 # --- running ------------------------------------------------------------------------------------
 
 

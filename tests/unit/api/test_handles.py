@@ -27,6 +27,7 @@ from ratchet import (
     ManualClock,
     Priority,
     Reason,
+    ResultTruncated,
     TruncatedResult,
     new_id,
 )
@@ -119,15 +120,20 @@ class TestResults:
         with pytest.raises(TimeoutError, match="is PENDING"):
             handle.wait(timeout=0)
 
-    def test_a_large_result_is_a_marked_preview(self, scheduler: ManualScheduler) -> None:
-        """What was too large to keep comes back as text of a class of its own."""
+    def test_a_large_result_is_refused(self, scheduler: ManualScheduler) -> None:
+        """What was too large to keep is an error with its size; people see its beginning as a marked text."""
         handle = scheduler.enqueue_now(large)
         scheduler.drain()
-        result: Any = handle.result()
-        assert isinstance(result, TruncatedResult)
-        assert result.startswith("[0,1,2")
-        assert handle.job().result_truncated
-        assert isinstance(handle.job().result, TruncatedResult)
+        with pytest.raises(
+            ResultTruncated, match="588,891 bytes as JSON, more than the limit of 65,536"
+        ) as cut:
+            handle.result()
+        assert (cut.value.job_id, cut.value.size, cut.value.limit) == (handle.id, 588_891, 65_536)
+        assert handle.wait() is JobStatus.SUCCEEDED
+        job = handle.job()
+        assert job.result_truncated
+        assert isinstance(job.result, TruncatedResult)
+        assert job.result.startswith("[0,1,2")
 
     def test_an_unknown_job(self, scheduler: ManualScheduler) -> None:
         """Asking about a job that is not there is `JobNotFound`, and so is waiting for it."""

@@ -8,6 +8,7 @@ import pickle
 import threading
 from datetime import UTC, date, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -30,6 +31,7 @@ from ratchet.model.payload import (
     encode_value,
     placeholders_in,
     substitute,
+    truncation,
 )
 from tests.unit.model.payload_samples import Node, Point, User, alike, allow_here, one, through, values
 
@@ -116,6 +118,16 @@ class TestResults:
             assert set(preview) == {"é"}
         if isinstance(value, list):
             assert preview.startswith("[0,1,2,3")
+
+    def test_a_preview_tells_the_size_of_the_whole(self) -> None:
+        """What is stored says how large the result was; of what 0.1.0 stored, the beginning alone, it is not known."""
+        job_id = UUID(int=7)
+        cut = truncation(job_id, encode_result(list(range(1000)), limit=100).text, 64 * 1024)
+        assert (cut.job_id, cut.size, cut.limit) == (job_id, 3891, 100)
+        for stored in ('"[0,1,2"', '"[0,1', None):
+            older = truncation(job_id, stored, 100)
+            assert (older.job_id, older.size, older.limit) == (job_id, None, 100)
+            assert "takes more than the limit of 100 bytes" in str(older)
 
     def test_exactly_at_the_limit_is_kept(self) -> None:
         """The limit itself is allowed."""

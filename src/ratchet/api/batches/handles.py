@@ -12,8 +12,8 @@ from ratchet.api.submit.sending import announce_canceled, wake
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.durations import Duration
 from ratchet.model.errors import JobNotFound
-from ratchet.model.job import Job, JobFilter, Page
-from ratchet.model.payload import decode_result
+from ratchet.model.job import Job, JobFilter, JobRecord, Page
+from ratchet.model.payload import decode_result, truncation
 from ratchet.model.results import BatchContext
 from ratchet.model.status import JobStatus, JobType
 
@@ -77,7 +77,11 @@ class BatchHandle:
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
 
     def results(self) -> list[Any]:
-        """What the items that succeeded returned, in the order of the items."""
+        """
+        What the items that succeeded returned, in the order of the items.
+
+        Raises `ResultTruncated` if one of the results was too large to keep.
+        """
         where = JobFilter(
             batch_id=self.id,
             types=[JobType.BATCH_CHILD],
@@ -88,13 +92,15 @@ class BatchHandle:
         cursor: str | None = None
         while True:
             page = self._backend.store.find(where, limit=_PAGE, cursor=cursor)
-            found += [
-                (record.job_id, decode_result(record.result, allow_type=self._backend.allow_type))
-                for record in page
-            ]
+            found += [(record.job_id, self._result(record)) for record in page]
             cursor = page.next_cursor
             if cursor is None:
                 return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+
+    def _result(self, record: JobRecord) -> Any:
+        if record.result_truncated:
+            raise truncation(record.job_id, record.result, self._backend.options.result_limit)
+        return decode_result(record.result, allow_type=self._backend.allow_type)
 
     def metrics(self) -> BatchMetrics | None:
         """What the batch cost: run time and number of runs."""

@@ -10,11 +10,11 @@ from ratchet.api.backend import Backend
 from ratchet.api.controls import Controls
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.api.observe.reasons import Reason
-from ratchet.api.observe.records import TruncatedResult, job_of
+from ratchet.api.observe.records import job_of
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import JobCanceledError, JobFailedError, JobNotFound, RatchetError
 from ratchet.model.job import Job, JobResultRow, Progress
-from ratchet.model.payload import ParameterTypes, decode_result
+from ratchet.model.payload import ParameterTypes, decode_result, truncation
 from ratchet.model.status import JobStatus, JobType
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class JobHandle(Generic[R]):
         Raises `JobFailedError`, `JobCanceledError`, or `TimeoutError` after *timeout*; `JobNotFound`
         if the job was deleted or purged, or cannot be seen for five seconds. A job that this process
         has submitted in a transaction (``within=``) counts as pending until that is committed, however
-        long it takes. A result that was too large to keep comes back as a `TruncatedResult`.
+        long it takes. A result that was too large to keep raises `ResultTruncated`;
+        ``handle.job().result`` is its beginning.
         """
         return self._outcome(self._ended(self._wait(timeout), timeout))
 
@@ -160,9 +161,10 @@ class JobHandle(Generic[R]):
             raise JobFailedError(self.id, row.error, row.error_type)
         if row.status is JobStatus.CANCELED:
             raise JobCanceledError(self.id, row.canceled_reason)
+        if row.result_truncated:
+            raise truncation(self.id, row.result, self._backend.options.result_limit)
         types = self._result_types(row)
-        value = decode_result(row.result, types, allow_type=self._backend.allow_type)
-        return cast(R, TruncatedResult(value) if row.result_truncated else value)
+        return cast(R, decode_result(row.result, types, allow_type=self._backend.allow_type))
 
     def _result_types(self, row: JobResultRow) -> ParameterTypes | None:
         """The annotations of the target, if the result holds something that is not plain JSON."""

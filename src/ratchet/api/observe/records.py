@@ -18,7 +18,7 @@ class TruncatedResult(str):
     """
     The beginning of a result that was too large to keep; ``Options.result_limit`` says how large.
 
-    It is text, whatever the job returned: the value cannot be rebuilt from a part of it.
+    It is text for people, whatever the job returned: ``handle.result()`` raises `ResultTruncated` instead.
     """
 
     __slots__ = ()

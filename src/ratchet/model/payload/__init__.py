@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .annotations import ParameterTypes
 from .classes import StoredObject
-from .decoding import AllowType, decode, decode_result, decode_value
+from .decoding import AllowType, decode, decode_result, decode_value, truncation
 from .encoding import (
     PAYLOAD_LIMIT,
     RESULT_LIMIT,
@@ -43,4 +43,5 @@ __all__ = [
     "encode_value",
     "placeholders_in",
     "substitute",
+    "truncation",
 ]

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from ..errors import InvalidJob, RatchetError, TargetNotAllowed, TargetNotFound
+from ..errors import InvalidJob, RatchetError, ResultTruncated, TargetNotAllowed, TargetNotFound
 from .annotations import ANY, Hint, ParameterTypes, converted, field_hints
 from .classes import KINDS, StoredObject, kind_of
 from .placeholders import RESULT, RESULTS
-from .tagging import TAG
+from .tagging import CUT, TAG
 
 #: Says whether the class ``qualname`` of ``module`` may be imported to restore a stored value.
 AllowType = Callable[[str, str], bool]
@@ -93,6 +93,21 @@ def decode_result(
     if text is None:
         return None
     return _decode_one(text, "result", types if types is not None else _NO_TYPES, allow_type, strict)
+
+
+def truncation(job_id: UUID, text: str | None, limit: int) -> ResultTruncated:
+    """
+    The error for the result in *text*, which `encode_result` had to cut.
+
+    *limit* is named where *text* does not say what the limit was: 0.1.0 stored the beginning alone.
+    """
+    try:
+        stored = _read(text or "null")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        stored = None
+    if type(stored) is dict and stored.get(TAG) == CUT:
+        return ResultTruncated(job_id, stored.get("size"), stored.get("limit", limit))
+    return ResultTruncated(job_id, None, limit)
 
 
 def _decode_one(
@@ -253,6 +268,7 @@ _LEAVES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "timedelta": lambda value: timedelta(*value["v"]),
     "uuid": lambda value: UUID(value["v"]),
     "decimal": lambda value: Decimal(value["v"]),
+    CUT: lambda value: value["v"],
     RESULT.name.lower(): lambda value: RESULT,
     RESULTS.name.lower(): lambda value: RESULTS,
 }

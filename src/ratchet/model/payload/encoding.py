@@ -10,7 +10,7 @@ import msgspec
 
 from ..errors import PayloadTooLarge
 from .annotations import ParameterTypes
-from .tagging import LARGEST, MOST_LEVELS, SMALLEST, TAG, Tagger
+from .tagging import CUT, LARGEST, MOST_LEVELS, SMALLEST, TAG, Tagger
 
 #: Bytes of JSON that the arguments of a job may take.
 PAYLOAD_LIMIT = 100 * 1024
@@ -109,8 +109,8 @@ def encode_result(value: Any, limit: int = RESULT_LIMIT) -> EncodedResult:
     What a job returned, as JSON text of at most *limit* bytes.
 
     A result is finished work and is kept wherever possible: text with U+0000 or lone surrogates
-    is escaped and restored exactly; a result over the limit is replaced by a JSON string with its
-    beginning, and flagged. What JSON cannot carry at all raises `UnstorableValue`.
+    is escaped and restored exactly; a result over the limit is replaced by its beginning, with its
+    size, and flagged. What JSON cannot carry at all raises `UnstorableValue`.
     """
     if value is None:
         return EncodedResult(None, truncated=False)
@@ -120,16 +120,20 @@ def encode_result(value: Any, limit: int = RESULT_LIMIT) -> EncodedResult:
         raw = _write(tagger.root(value, "result"))
     if len(raw) <= limit:
         return EncodedResult(raw.decode(), truncated=False)
-    return EncodedResult(_preview(value if isinstance(value, str) else raw.decode(), limit), truncated=True)
+    preview = _preview(value if isinstance(value, str) else raw.decode(), len(raw), limit)
+    return EncodedResult(preview, truncated=True)
 
 
-def _preview(text: str, limit: int) -> str:
+def _preview(text: str, size: int, limit: int) -> str:
+    """The beginning of *text*, with the size of the whole and the limit: what `ResultTruncated` says."""
+    frame = {TAG: CUT, "size": size, "limit": limit}
+    room = limit - len(_write({**frame, "v": ""})) + 2  # the quotes count with the text
     kept = text[:limit].replace("\0", "\N{SYMBOL FOR NULL}").encode(errors="replace").decode()
     raw = _write(kept)
-    while len(raw) > limit and kept:
-        kept = kept[: min(len(kept) - 1, len(kept) * limit // len(raw))]
+    while len(raw) > room and kept:
+        kept = kept[: min(len(kept) - 1, len(kept) * room // len(raw))]
         raw = _write(kept)
-    return raw.decode()
+    return _write({**frame, "v": kept}).decode()
 
 
 # --- the fast path --------------------------------------------------------------------------------

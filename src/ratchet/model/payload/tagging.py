@@ -18,6 +18,8 @@ from .placeholders import Placeholder
 
 #: The key that marks a JSON object as something else than a dict.
 TAG = "$"
+#: The tag of what is kept of a result over the limit: ``{"$": "cut", "size": …, "limit": …, "v": "its beginning"}``.
+CUT = "cut"
 #: Integers beyond these are tagged: not every JSON reader keeps them exact.
 LARGEST = 2**63 - 1
 SMALLEST = -(2**63)
