@@ -347,6 +347,8 @@ def test_a_faulty_part_strands_nothing(
         part.on = True
     stand.submit_all()
     stand.assert_all_end()
+    reasons = {letter.reason for letter in scheduler.dead_letters.find(limit=1000)}
+    assert "undecidable" not in reasons, "the guard has an answer; the last resort is not for this"
     part.on = False
     stand.assert_lanes_live()
     part.on = True
@@ -418,9 +420,12 @@ def test_faulty_functions_of_the_user_strand_nothing(
     misbehavior.act = fault.act
     with stand.scheduler as scheduler:
         use(stand)
+        heard: list[UUID] = []
+        scheduler.on(JobSubmitted)(lambda event: heard.append(event.job_id))
         stand.submit_all()
         assert happens(lambda: not stand.unfinished(), PATIENCE), f"stranded: {stand.unfinished()}"
         assert happens(lambda: misbehavior.calls, PATIENCE), "it was never called"
+        assert happens(lambda: stand.stored <= set(heard), PATIENCE), "another listener has missed events"
         misbehavior.act = None
         stand.assert_lanes_live()
         assert scheduler.stop()
