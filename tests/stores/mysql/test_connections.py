@@ -281,7 +281,7 @@ class TestBusy:
         with closing(admin(mysql_url)) as blocker, blocker.cursor() as cursor:
             blocker.begin()
             cursor.execute("SELECT 1 FROM scheduler_queue FOR UPDATE")
-            store.database.PATIENCE = 0.0
+            store.database.RETRY_FOR = 0.0
             started = time.monotonic()
             with pytest.raises(LockTimeout):
                 store.resume_queue("held", now=NOW)
