@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -21,8 +20,8 @@ from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
-from ratchet.model.store_url import StoreUrl
 from ratchet.scheduler import Scheduler
+from ratchet.stores import file_of
 
 E = TypeVar("E", bound=Enum)
 
@@ -142,12 +141,11 @@ def store_url(url: str | None) -> str:
 
 
 def existing(url: str) -> str:
-    """*url*, unless it names an SQLite file that does not exist: a command that only looks must not create one."""
-    parts = StoreUrl.of(url) if "://" in url else None
-    path = parts.path if parts is not None and parts.scheme == "sqlite" else ""
-    if path and path != ":memory:" and not Path(path).exists():
+    """*url*, unless it names a file that does not exist: a command that only looks must not create one."""
+    path = file_of(url)
+    if path is not None and not path.exists():
         raise Refused(
-            f"there is no database at {Path(path).absolute()}; say which store is meant with --url or "
+            f"there is no database at {path.absolute()}; say which store is meant with --url or "
             f"{URL_VARIABLE}, or create this one with: ratchet db upgrade"
         )
     return url

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from ratchet.cli.exit_codes import Refused
 from ratchet.cli.output import Output
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
+from ratchet.stores import file_of
 
 Jobs = Annotated[
     int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")
@@ -132,10 +132,9 @@ def _empty_store(url: str | None) -> Iterator[Scheduler]:
     """A scheduler on a store that holds no jobs: a temporary one, or the named one if it is empty."""
     found, options = given.store_url(url), Options(auto_migrate=True)
     name = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
-    if found.startswith("sqlite:///") and not found.endswith(":memory:"):
-        beside = Path(found.removeprefix("sqlite:///")).absolute().parent
+    if (file := file_of(found)) is not None:
         with (
-            TemporaryDirectory(dir=beside, prefix=name) as folder,
+            TemporaryDirectory(dir=file.absolute().parent, prefix=name) as folder,
             _opened(f"sqlite:///{folder}/bench.db", options) as scheduler,
         ):
             yield scheduler

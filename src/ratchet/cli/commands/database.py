@@ -12,14 +12,13 @@ from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
 from ratchet.config import resolve_options, shown_url
-from ratchet.model.errors import ConfigurationError, SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.model.errors import SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.model.store_url import StoreUrl
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
-from ratchet.stores.sql.migrations import migrations_of
+from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
 
 commands = typer.Typer(help="The schema: create, upgrade, check, show.", no_args_is_help=True, epilog=EPILOG)
-
-DIALECTS = ("mysql", "postgresql", "sqlite")
 
 
 @contextmanager
@@ -57,22 +56,24 @@ def status(url: given.Url = None, json: given.Json = False) -> None:
         raise typer.Exit(ExitCode.UNHEALTHY)
 
 
+def _scheme(url: str) -> str:
+    """What stands before ://; a URL without it is refused, and not shown: it may hold a password."""
+    return url.partition("://")[0] if "://" in url else StoreUrl.of(url).scheme
+
+
 @commands.command(epilog=EPILOG)
 def ddl(
     dialect: Annotated[
         str | None,
         typer.Option(
-            "--dialect", help=f"{', '.join(DIALECTS)}; default: that of the URL.", show_default=False
+            "--dialect", help=f"{', '.join(PRODUCTS)}; default: that of the URL.", show_default=False
         ),
     ] = None,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """Print the SQL that creates the schema, in order, for those who apply it with other tools."""
-    chosen = dialect or given.store_url(url).partition("://")[0].partition("+")[0].lower()
-    chosen = {"postgres": "postgresql", "mariadb": "mysql"}.get(chosen, chosen)
-    if chosen not in DIALECTS:
-        raise ConfigurationError(f"there is no DDL for {chosen!r}; there is for {', '.join(DIALECTS)}")
+    chosen = product_of(dialect or _scheme(given.store_url(url)))
     scripts = migrations_of(chosen)
     out = Output(as_json=json)
     if json:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from ratchet.model.errors import SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.model.errors import ConfigurationError, SchemaChanged, SchemaOutOfDate, SchemaTooNew
 from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dialect import Dialect
 
@@ -62,6 +62,20 @@ def migrations_of(dialect: str) -> list[Migration]:
         if _NAME.fullmatch(entry.name)
     ]
     return sorted(found, key=lambda migration: migration.version)
+
+
+#: The products that have scripts, and other words for them.
+PRODUCTS = ("mysql", "postgresql", "sqlite")
+_ALSO = {"postgres": "postgresql", "mariadb": "mysql"}
+
+
+def product_of(word: str) -> str:
+    """The product that *word*, or the scheme of a URL, names; `ConfigurationError` if it has no scripts."""
+    name = word.partition("+")[0].lower()
+    product = _ALSO.get(name, name)
+    if product not in PRODUCTS:
+        raise ConfigurationError(f"there is no DDL for {product!r}; there is for {', '.join(PRODUCTS)}")
+    return product
 
 
 class SchemaMigrator:
