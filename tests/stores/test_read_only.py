@@ -83,7 +83,7 @@ class TestPostgresql:
         options = Options(
             heartbeat=0.5, silence=20, poll_delay_burst=0.1, poll_delay_min=0.1, poll_delay_max=0.2
         )
-        with closing(Scheduler(postgresql_url, allow=["builtins"], options=options)) as scheduler:
+        with closing(Scheduler(postgresql_url, allow=["builtins:abs"], options=options)) as scheduler:
             scheduler.migrate()
             with scheduler, caplog.at_level(logging.INFO, "ratchet"):
                 first = scheduler.enqueue_now(abs, -1)

@@ -62,6 +62,10 @@ class Backend(Protocol):
         """True if a stored value of this class may be restored here."""
         ...
 
+    def sanitized(self, text: str) -> str:
+        """*text* without secrets, as it may be stored."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds since an arbitrary point."""
         ...

@@ -43,7 +43,7 @@ class Controls:
         """Cancel a job and its dependants; False if it has ended."""
         now = self._backend.now()
         canceled = self._backend.store.cancel(
-            id_of(job_id), reason=text_of(reason, "the reason", limit=2000), now=now
+            id_of(job_id), reason=self._backend.sanitized(text_of(reason, "the reason", limit=2000)), now=now
         )
         announce_canceled(self._backend, canceled, now)
         return bool(canceled)

@@ -131,7 +131,7 @@ class Decider:
         lines = "".join(traceback.format_exception(error))
         return ErrorRecord(
             message=message,
-            type=type(error).__qualname__,
+            type=self._sanitizer.sanitize_text(type(error).__qualname__),
             traceback=_tail(self._sanitizer.sanitize_text(lines), self._traceback_limit),
         )
 

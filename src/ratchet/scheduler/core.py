@@ -272,6 +272,10 @@ class Core:
         """True if a stored value of this class may be restored here."""
         return self.parts.policy.allows(f"{module}:{qualname}")
 
+    def sanitized(self, text: str) -> str:
+        """*text* without secrets, as it may be stored."""
+        return self.parts.sanitizer.sanitize_text(text)
+
     def wait_for(
         self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
     ) -> JobResultRow | None:

@@ -85,6 +85,10 @@ def scheduler(clock: ManualClock) -> Iterator[ManualScheduler]:
     made.close()
 
 
+def raise_odd_class() -> None:
+    raise type("password=hunter2", (Exception,), {})("no")
+
+
 class TestResults:
     def test_a_result_comes_back_as_it_was_returned(
         self, scheduler: ManualScheduler, clock: ManualClock
@@ -104,6 +108,15 @@ class TestResults:
             handle.result()
         assert (failed.value.job_id, failed.value.error_type) == (handle.id, "ValueError")
         assert handle.wait() is JobStatus.FAILED
+
+    def test_no_secret_is_stored_as_a_reason_or_a_class_name(self, scheduler: ManualScheduler) -> None:
+        """Reasons are typed by people and class names may be made by code; both pass the sanitizer, as messages do."""
+        first, second = scheduler.enqueue(charge, 1).submit(), scheduler.enqueue(raise_odd_class).submit()
+        first.cancel("leaked: password=hunter2")
+        scheduler.drain()
+        assert first.job().canceled_reason == "leaked: password=[REDACTED]"
+        assert "hunter2" not in f"{second.job()}{scheduler.jobs.executions(second.id)}"
+        assert second.job().error_type == "password=[REDACTED]"
 
     def test_a_canceled_job_has_no_result(self, scheduler: ManualScheduler) -> None:
         """`JobCanceledError` says why."""

@@ -15,6 +15,19 @@ class TestPrefixTargetPolicy:
         assert not policy.allows("")
 
     @pytest.mark.parametrize(
+        "module", ["builtins", "os", "os.path", "subprocess", "importlib.util", "ctypes", "sys"]
+    )
+    def test_modules_that_run_code_are_refused(self, module: str) -> None:
+        """Allowing one of them would make write access to the database code execution; one function may be named."""
+        with pytest.raises(ConfigurationError, match="run code here"):
+            PrefixTargetPolicy(["shop", module])
+        assert PrefixTargetPolicy([f"{module}:abs"]).allows(f"{module}:abs")
+
+    def test_a_module_of_the_user_s_may_begin_like_one(self) -> None:
+        """Whole names count."""
+        assert PrefixTargetPolicy(["system", "os_jobs"]).allows("os_jobs:run")
+
+    @pytest.mark.parametrize(
         ("prefix", "target", "allowed"),
         [
             ("shop", "shop:charge", True),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ratchet.api.backend import Backend
+from ratchet.api.checks import text_of
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import batch_context, job_of
 from ratchet.api.submit.sending import announce_canceled, wake
@@ -55,7 +56,9 @@ class BatchHandle:
     def cancel(self, reason: str = "requested") -> bool:
         """Cancel every item that has not ended, and the batch; False if it had ended."""
         now = self._backend.now()
-        canceled = self._backend.store.cancel_batch(self.id, reason=reason, now=now)
+        canceled = self._backend.store.cancel_batch(
+            self.id, reason=self._backend.sanitized(text_of(reason, "the reason", limit=2000)), now=now
+        )
         announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 

@@ -26,6 +26,11 @@ from typing import Any
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 
+#: What is appended to the name of the database for the file of its write lock.
+_LOCK_FILE = "-gate"
+#: The mode of new files.
+_PRIVATE = 0o600
+
 log = logging.getLogger("ratchet.stores.sql")
 
 OLDEST = (3, 35, 0)  # RETURNING
@@ -156,7 +161,11 @@ class Connections:
             self._generation = object()
         for connection in idle:
             connection.close()
-        if self._write_lock.acquire(self.busy_timeout):
+        try:
+            locked = self._write_lock.acquire(self.busy_timeout)
+        except OSError:
+            locked = False  # the file of the lock cannot be opened, so nobody here has written
+        if locked:
             try:
                 if self._writer is not None:
                     self._writer.close()
@@ -178,6 +187,8 @@ class Connections:
             raise StoreUnavailable(
                 f"the directory of the SQLite database {self.path} does not exist; create it, or name another file"
             )
+        if self.path is not None and not reading and not self.path.exists():
+            _create_private(self.path)
         connection = sqlite3.connect(
             str(self.path) if self.path is not None else ":memory:",
             timeout=self.busy_timeout,
@@ -306,8 +317,29 @@ class WriteLock:
     def _opened(self) -> int:
         if self._file is None:
             assert self._path is not None
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            try:
+                self._file = os.open(self._path, flags)
+            except FileNotFoundError:
+                mode = self._mode()
+                self._file = os.open(self._path, flags | os.O_CREAT, mode)
+                os.fchmod(self._file, mode)  # also what the umask takes away
         return self._file
+
+    def _mode(self) -> int:
+        """That of the database, so that whoever may write there can take the lock; its owner's alone before it exists."""
+        try:
+            return Path(str(self._path).removesuffix(_LOCK_FILE)).stat().st_mode & 0o666
+        except FileNotFoundError:
+            return _PRIVATE
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that only its owner may read: jobs hold what people pass to them."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE))
+    except OSError:
+        pass  # it is there already, or SQLite says better what is wrong
 
 
 def _try_lock(file: int, byte: int) -> bool:
@@ -444,7 +476,7 @@ def write_lock_of(database: Path) -> WriteLock:
     key = os.path.realpath(database)
     with _write_locks_guard:
         if key not in _write_locks:
-            _write_locks[key] = WriteLock(Path(key + "-gate"))
+            _write_locks[key] = WriteLock(Path(key + _LOCK_FILE))
         return _write_locks[key]
 
 
