@@ -223,6 +223,7 @@ class Stand:
             parts["lifecycle_hooks"] = [hooks]
         parts.setdefault("executor_provider", Forking())
         self.store = MemoryStore()
+        self.threads_before = set(threading.enumerate())  # of other tests, and of the process
         self.scheduler = Scheduler(
             store=self.store,
             allow=None if "target_policy" in parts else [HERE],
@@ -562,9 +563,8 @@ class TestFailedStart:
         assert not stand.store.nodes()
         left = [
             thread.name
-            for thread in threading.enumerate()
-            # the threads of awaited verbs belong to the process, whatever test has started them
-            if thread.name.startswith("ratchet-") and not thread.name.startswith("ratchet-aio")
+            for thread in set(threading.enumerate()) - stand.threads_before
+            if thread.name.startswith("ratchet-")
         ]
         assert left == []
 
