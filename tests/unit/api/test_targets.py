@@ -21,6 +21,16 @@ def registry() -> TargetRegistry:
     return TargetRegistry(PrefixTargetPolicy([HERE]))
 
 
+class Anything:
+    """A policy that allows every target."""
+
+    def allows(self, target: str) -> bool:
+        return True
+
+    def hint(self, target: str) -> str:
+        return "nothing is missing"
+
+
 class TestResolve:
     def test_the_module_is_imported_when_first_needed(self, shop: ShopMaker) -> None:
         """A node imports lazily, once, and remembers the answer."""
@@ -202,10 +212,10 @@ class TestWriteAccessIsNotCodeExecution:
 
     @pytest.mark.parametrize("target", ["shopjobs:os.system", "shopjobs:subprocess.run"])
     def test_allowing_the_other_module_does_not_open_the_detour(self, shop: ShopMaker, target: str) -> None:
-        """Even where os is allowed, it is reached as os:…, and never through another module."""
+        """Even where a policy of the user's allows everything, os is reached as os:…, never through another module."""
         shop(HOSTILE)
         with pytest.raises(TargetNotFound):
-            TargetRegistry(PrefixTargetPolicy(["shopjobs", "os", "posix", "subprocess"])).resolve(target)
+            TargetRegistry(Anything()).resolve(target)
 
     @pytest.mark.parametrize(
         "target",
