@@ -30,11 +30,14 @@ def earlier(ref: str) -> Iterator[Contender]:
     ``git archive``: a worktree would stay registered in the repository after a run that was killed.
     """
     with tempfile.TemporaryDirectory(prefix="ratchet-bench-") as folder:
-        with tarfile.open(
-            fileobj=io.BytesIO(_git("archive", "--format=tar", ref, "src", "bench"))
-        ) as archive:
-            archive.extractall(folder, filter="data")
+        unpack(ref, Path(folder), "bench")
         yield ratchet(name=f"ratchet@{ref}", tree=Path(folder))
+
+
+def unpack(ref: str, folder: Path, *more: str) -> None:
+    """Copy the package as it was at *ref*, and *more* folders of the repository, to *folder*."""
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", "--format=tar", ref, "src", *more))) as archive:
+        archive.extractall(folder, filter="data")
 
 
 def _git(*arguments: str) -> bytes:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from ratchet.api.observe.graphs import JobGraph
     from ratchet.api.observe.handles import JobHandle
     from ratchet.api.observe.health import Health
-    from ratchet.api.observe.reasons import Reason
+    from ratchet.api.observe.reasons import Blocker, Reason
     from ratchet.api.observe.records import TruncatedResult
     from ratchet.api.recurring import Misfire, Overlap, Schedule, ScheduleNotFound
     from ratchet.api.submit.builders import AsyncJobBuilder, JobBuilder
+    from ratchet.api.submit.calls import Call, call
     from ratchet.api.submit.conditions import Condition
     from ratchet.api.submit.joins import Join, JoinBuilder
-    from ratchet.api.submit.steps import Call, call
     from ratchet.api.targets import JobDeclaration
     from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
     from ratchet.api.targets.declarations import DeclaredJob
@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     )
     from ratchet.model.events import (
         BatchCompleted,
+        BatchProgressed,
+        BranchTaken,
         BreakerClosed,
         BreakerOpened,
         JobCallbackFailed,
@@ -79,14 +81,22 @@ if TYPE_CHECKING:
         JobRescued,
         JobResumed,
         JobRetrying,
+        JobsCanceled,
+        JobSignaled,
+        JobSignalTimedOut,
+        JobsRetried,
         JobStarted,
         JobSubmitted,
         JobTimedOut,
+        NodeJoined,
+        NodeLost,
     )
+    from ratchet.model.flow import Flow, Percentiles, Statistics
     from ratchet.model.identifiers import new_id, timestamp_of
     from ratchet.model.job import (
         Alert,
         DeadLetter,
+        DeadLetterGroup,
         Execution,
         ExecutionStatus,
         Job,
@@ -94,8 +104,11 @@ if TYPE_CHECKING:
         LogLine,
         Page,
         Progress,
+        SortBy,
     )
+    from ratchet.model.metrics import Metric
     from ratchet.model.options import Options
+    from ratchet.model.problems import Problem
     from ratchet.model.results import BatchContext, JobError, JobResult
     from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
     from ratchet.scheduler import Scheduler
@@ -105,6 +118,7 @@ if TYPE_CHECKING:
     from ratchet.spi.instance_resolver import InstanceResolver
     from ratchet.spi.invocation_resolver import InvocationResolver
     from ratchet.spi.lifecycle_hook import LifecycleHook
+    from ratchet.spi.meters import Meters
     from ratchet.spi.polling_strategy import PollingStrategy
     from ratchet.spi.principal_provider import PrincipalProvider
     from ratchet.spi.resilience import ResilienceStrategy
@@ -128,15 +142,17 @@ _HOMES: dict[str, str] = {
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches.builders",
     "BatchCompleted": "ratchet.model.events",
-    "BreakerClosed": "ratchet.model.events",
-    "BreakerOpened": "ratchet.model.events",
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batches.handles",
+    "BatchProgressed": "ratchet.model.events",
+    "BranchTaken": "ratchet.model.events",
+    "BreakerClosed": "ratchet.model.events",
+    "BreakerOpened": "ratchet.model.events",
     "BreakerProfile": "ratchet.api.targets.breakers",
     "BreakerSettings": "ratchet.model.breaker",
     "BusinessKeyBusy": "ratchet.model.errors",
     "Busy": "ratchet.model.status",
-    "Call": "ratchet.api.submit.steps",
+    "Call": "ratchet.api.submit.calls",
     "Clock": "ratchet.model.clock",
     "ClusterCoordinator": "ratchet.spi.cluster_coordinator",
     "CommitUnknown": "ratchet.model.errors",
@@ -145,6 +161,7 @@ _HOMES: dict[str, str] = {
     "ConfigurationError": "ratchet.model.errors",
     "Conflict": "ratchet.model.errors",
     "DeadLetter": "ratchet.model.job",
+    "DeadLetterGroup": "ratchet.model.job",
     "DeclaredJob": "ratchet.api.targets.declarations",
     "DeclaredTwiceWarning": "ratchet.model.errors",
     "EmptyFilter": "ratchet.model.errors",
@@ -182,6 +199,8 @@ _HOMES: dict[str, str] = {
     "JobResult": "ratchet.model.results",
     "JobResumed": "ratchet.model.events",
     "JobRetrying": "ratchet.model.events",
+    "JobSignalTimedOut": "ratchet.model.events",
+    "JobSignaled": "ratchet.model.events",
     "JobStarted": "ratchet.model.events",
     "JobStatus": "ratchet.model.status",
     "JobStore": "ratchet.spi.store",
@@ -190,15 +209,21 @@ _HOMES: dict[str, str] = {
     "JobTimeout": "ratchet.model.errors",
     "JobTransaction": "ratchet.api.context",
     "JobType": "ratchet.model.status",
+    "JobsCanceled": "ratchet.model.events",
+    "JobsRetried": "ratchet.model.events",
     "Join": "ratchet.api.submit.joins",
     "JoinBuilder": "ratchet.api.submit.joins",
     "Lane": "ratchet.model.status",
     "LifecycleHook": "ratchet.spi.lifecycle_hook",
     "LogLine": "ratchet.model.job",
     "ManualClock": "ratchet.model.clock",
+    "Meters": "ratchet.spi.meters",
+    "Metric": "ratchet.model.metrics",
     "Misfire": "ratchet.api.recurring",
     "MissingDriver": "ratchet.model.errors",
     "NodeAlive": "ratchet.model.errors",
+    "NodeJoined": "ratchet.model.events",
+    "NodeLost": "ratchet.model.events",
     "Options": "ratchet.model.options",
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
@@ -211,6 +236,11 @@ _HOMES: dict[str, str] = {
     "RESULTS": "ratchet.model.payload",
     "RatchetError": "ratchet.model.errors",
     "Reason": "ratchet.api.observe.reasons",
+    "Blocker": "ratchet.api.observe.reasons",
+    "Problem": "ratchet.model.problems",
+    "Flow": "ratchet.model.flow",
+    "Percentiles": "ratchet.model.flow",
+    "Statistics": "ratchet.model.flow",
     "ResilienceStrategy": "ratchet.spi.resilience",
     "ResultTruncated": "ratchet.model.errors",
     "RetryLater": "ratchet.model.errors",
@@ -221,6 +251,7 @@ _HOMES: dict[str, str] = {
     "SchemaChanged": "ratchet.model.errors",
     "SchemaOutOfDate": "ratchet.model.errors",
     "SchemaTooNew": "ratchet.model.errors",
+    "SortBy": "ratchet.model.job",
     "Signal": "ratchet.model.composition",
     "SignalTimeout": "ratchet.model.errors",
     "StaleClaim": "ratchet.model.errors",
@@ -236,7 +267,7 @@ _HOMES: dict[str, str] = {
     "UnstorableData": "ratchet.model.errors",
     "UnstorableValue": "ratchet.model.errors",
     "UnsubmittedJobWarning": "ratchet.model.errors",
-    "call": "ratchet.api.submit.steps",
+    "call": "ratchet.api.submit.calls",
     "circuit_breaker": "ratchet.api.targets.breakers",
     "do_not_retry": "ratchet.model.errors",
     "new_id": "ratchet.model.identifiers",
@@ -255,6 +286,9 @@ __all__ = [
     "BatchCompleted",
     "BatchContext",
     "BatchHandle",
+    "BatchProgressed",
+    "Blocker",
+    "BranchTaken",
     "BreakerClosed",
     "BreakerOpened",
     "BreakerProfile",
@@ -270,6 +304,7 @@ __all__ = [
     "ConfigurationError",
     "Conflict",
     "DeadLetter",
+    "DeadLetterGroup",
     "DeclaredJob",
     "DeclaredTwiceWarning",
     "EmptyFilter",
@@ -277,6 +312,7 @@ __all__ = [
     "Execution",
     "ExecutionStatus",
     "ExecutorProvider",
+    "Flow",
     "Health",
     "InstanceResolver",
     "InvalidJob",
@@ -307,6 +343,8 @@ __all__ = [
     "JobResult",
     "JobResumed",
     "JobRetrying",
+    "JobSignalTimedOut",
+    "JobSignaled",
     "JobStarted",
     "JobStatus",
     "JobStore",
@@ -315,22 +353,30 @@ __all__ = [
     "JobTimeout",
     "JobTransaction",
     "JobType",
+    "JobsCanceled",
+    "JobsRetried",
     "Join",
     "JoinBuilder",
     "Lane",
     "LifecycleHook",
     "LogLine",
     "ManualClock",
+    "Meters",
+    "Metric",
     "Misfire",
     "MissingDriver",
     "NodeAlive",
+    "NodeJoined",
+    "NodeLost",
     "Options",
     "Overlap",
     "Page",
     "PayloadTooLarge",
+    "Percentiles",
     "PollingStrategy",
     "PrincipalProvider",
     "Priority",
+    "Problem",
     "Progress",
     "RatchetError",
     "Reason",
@@ -346,7 +392,9 @@ __all__ = [
     "SchemaTooNew",
     "Signal",
     "SignalTimeout",
+    "SortBy",
     "StaleClaim",
+    "Statistics",
     "StoreError",
     "StoreReadOnly",
     "StoreUnavailable",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
 from ratchet.api.batches.builders import AsyncBatchBuilder, AsyncStreamingBatchBuilder
@@ -28,6 +28,7 @@ from ratchet.api.observe.async_queries import (
     AsyncSchedules,
 )
 from ratchet.api.observe.handles import JobHandle
+from ratchet.api.recurring import Schedule
 from ratchet.api.submit.builders import AsyncJobBuilder
 from ratchet.api.submit.immediate import submit_soon
 from ratchet.api.submit.joins import AsyncJoinBuilder, Join
@@ -198,10 +199,14 @@ class AsyncScheduler(AwaitFace[Scheduler]):
     retry_jobs = awaited(Scheduler.retry_jobs)
     cancel_jobs = awaited(Scheduler.cancel_jobs)
     reschedule_job = awaited(Scheduler.reschedule_job)
+    set_priority = awaited(Scheduler.set_priority)
     replace = awaited(Scheduler.replace)
     explain = awaited(Scheduler.explain)
     signal = awaited(Scheduler.signal)
-    schedule_recurring = awaited(Scheduler.schedule_recurring)
+    # Its overloads cannot be carried over, so that a type checker knows only what it returns.
+    schedule_recurring = awaited(
+        cast("Callable[Concatenate[Scheduler, ...], Schedule]", Scheduler.schedule_recurring)
+    )
 
     # --- run ---
 

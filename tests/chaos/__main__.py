@@ -1,4 +1,4 @@
-"""``python -m tests.chaos [--scenarios kill,freeze] [--stores sqlite,mysql] [--short] [--write]``."""
+"""``python -m tests.chaos [--scenarios kill,freeze] [--stores sqlite,mysql] [--short] [--write] [--seed 7 --seeds 20]``."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ def main() -> int:
             if kind in scenario.left_out:
                 print(f"{scenario.name} is not played on {kind}: {scenario.left_out[kind]}", flush=True)
                 continue
-            row = _play(scenario, kind, short=asked.short)
-            broken += row is None or bool(row.faults())
+            for seed in range(asked.seed, asked.seed + asked.seeds) if asked.seed is not None else [None]:
+                row = _play(scenario, kind, short=asked.short, seed=seed)
+                broken += row is None or bool(row.faults())
             if asked.write and row is not None:
                 report.update([row], [(name, kind) for name in CATALOG for kind in KINDS])
     return 1 if broken else 0
 
 
-def _play(scenario: Scenario, kind: str, *, short: bool) -> Row | None:
+def _play(scenario: Scenario, kind: str, *, short: bool, seed: int | None) -> Row | None:
     folder = Path(tempfile.mkdtemp(prefix=f"ratchet-chaos-{scenario.name}-{kind}-"))
     begun = time.monotonic()
     try:
-        row = scenario.run(kind, folder, rounds=scenario.few if short else None)
+        row = scenario.run(kind, folder, rounds=scenario.few if short else None, seed=seed)
     except Exception as error:  # the next play has a right to its turn
         print(f"{scenario.name} on {kind} did not come to its end: {error}\nkept: {folder}", flush=True)
         return None
@@ -59,6 +60,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scenarios", type=_chosen, default=list(CATALOG.values()), help=", ".join(CATALOG))
     parser.add_argument("--stores", type=lambda text: text.split(","), default=list(KINDS))
     parser.add_argument("--short", action="store_true", help="as few rounds as `make test` plays")
+    parser.add_argument(
+        "--seed", type=int, help="for scenarios that decide by dice; without it, another one each time"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="play so many seeds, from --seed on")
     parser.add_argument("--write", action="store_true", help="put the rows into the documentation")
     return parser.parse_args()
 

@@ -19,20 +19,31 @@ SPARE = 4
 
 
 def kill(stage: Stage, rounds: int) -> None:
-    """Kill -9 in the middle of jobs: the whole worker and one child alone, in turn."""
+    """Kill -9 in the middle of jobs, for a worker with its supervisor: only silence tells the others."""
     stage.start_workers(3)
     with stage.load(8, 1.5):
         _strike(stage, rounds, _kill, BETWEEN_KILLS)
 
 
+def kill_child(stage: Stage, rounds: int) -> None:
+    """Kill -9 in the middle of jobs, for a child alone: its supervisor sees it at once."""
+    stage.start_workers(3)
+    with stage.load(8, 1.5):
+        _strike(stage, rounds, _kill_child, BETWEEN_KILLS)
+
+
 def _kill(stage: Stage, number: int) -> bool:
     victim = stage.workers[number % 3].wait_ready(seconds=60)
     run = stage.wait_for_work(victim)
-    if number % 2:
-        stage.kill_child(victim, run.pid)
-    else:
-        stage.kill(victim)
-        stage.start_worker()
+    stage.kill(victim)
+    stage.start_worker()
+    return stage.wait_until_taken_over(run)
+
+
+def _kill_child(stage: Stage, number: int) -> bool:
+    victim = stage.workers[number % 3].wait_ready(seconds=60)
+    run = stage.wait_for_work(victim)
+    stage.kill_child(victim, run.pid)
     return stage.wait_until_taken_over(run)
 
 
@@ -82,6 +93,7 @@ def storm(stage: Stage, rounds: int) -> None:
 
 SCENARIOS = [
     Scenario("kill", kill, rounds=6, few=1),
+    Scenario("kill-child", kill_child, rounds=6, few=1),
     Scenario("storm", storm, rounds=200, few=20),
     Scenario("freeze", freeze, rounds=6, few=1),
 ]

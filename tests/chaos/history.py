@@ -69,7 +69,7 @@ def read_history(scenario: str, stage: Stage, *, effects: bool = True, retried: 
         if job.status is JobStatus.FAILED and effects and booked[number]:
             row.twice.append(number)
     row.twice += [number for number in stage.refused if booked[number] > 1]
-    row.false_rescues = _false_rescues(stage)
+    row.false_rescues = false_rescues(stage)
     row.recoveries = [*stage.recoveries, *_recoveries(stage)]
     return row
 
@@ -79,7 +79,7 @@ def _counts_twice(job: Job, runs: list[Execution], retried: bool) -> bool:
     return succeeded > 1 or (len(runs) > 1 and not retried) or job.attempts != len(runs)
 
 
-def _false_rescues(stage: Stage) -> list[str]:
+def false_rescues(stage: Stage) -> list[str]:
     """Nodes that were declared dead although nobody had killed or stopped them."""
     left = Counter(stage.hurt)
     false = []

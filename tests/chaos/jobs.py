@@ -47,7 +47,7 @@ def hog(book: str, number: int, length: int) -> None:
 
 
 def fail(book: str, number: int) -> None:
-    """Fails for good, with a message of its own: each one a dead letter and an alert."""
+    """Fails for good, with a message of its own: each one a dead letter."""
     diary.write(book, "start", number)
     raise ValueError(f"number {number} is not to be had")
 

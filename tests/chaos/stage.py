@@ -68,6 +68,8 @@ class Stage:
         self.poisons: set[int] = set()  # jobs that deserve to be dead letters
         self.recoveries: list[float] = []  # of the database, where a scenario measures it
         self.notes: list[str] = []
+        self.seed = 0
+        self.jobs = 0  # where a scenario keeps its own account of them
         self.broken: list[str] = []  # what a scenario itself found against its promise
         self._started: list[Worker] = []
         self._numbers = 0

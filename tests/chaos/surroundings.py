@@ -69,7 +69,7 @@ def _pages(stage: Stage) -> int:
 
 
 def dead_letters(stage: Stage, rounds: int) -> None:
-    """A flood of jobs that fail for good does not drown the others: each is a dead letter once, with its alert."""
+    """A flood of jobs that fail for good does not drown the others: each is a dead letter once."""
     stage.start_workers(3)
     with stage.load(20, 0.1):
         for _ in range(rounds):

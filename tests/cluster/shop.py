@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -73,3 +74,36 @@ def _greedy_time(length: int) -> float:
     begun = time.process_time()
     re.match(r"(a+)+$", "a" * length + "b")
     return time.process_time() - begun
+
+
+def gated(ledger: str, name: str, gate: str) -> None:
+    """Goes on when the file *gate* is there."""
+    write(ledger, "start", name, os.getpid())
+    while not Path(gate).exists():
+        time.sleep(0.02)
+
+
+def fail_once(ledger: str, name: str, seconds: float) -> str:
+    """Fails at its first attempt, after *seconds*."""
+    attempt = JobContext.current().attempt
+    write(ledger, "start", name, os.getpid(), attempt)
+    if attempt == 1:
+        time.sleep(seconds)
+        raise ValueError("the first attempt fails")
+    return name
+
+
+_coroutines = 0
+
+
+async def count_neighbors(ledger: str, name: str, seconds: float) -> int:
+    """How many coroutines of this function this process runs at once, this one included."""
+    global _coroutines  # one number for the whole process is what is counted
+    _coroutines += 1
+    seen = _coroutines
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+        seen = max(seen, _coroutines)
+    _coroutines -= 1
+    return seen

@@ -35,6 +35,12 @@ def test_killed_workers(kind: str, request: pytest.FixtureRequest, tmp_path: Pat
     assert row.recoveries, "no kill hit a running job: the test has shown nothing"
 
 
+def test_killed_children(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The same for a child alone, whose supervisor goes on and starts another."""
+    row = play("kill-child", kind, request, tmp_path)
+    assert row.recoveries, "no kill hit a running job: the test has shown nothing"
+
+
 def test_a_storm_of_kills(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Of three workers one is killed every 0.7 s: the ledger has each acknowledged job exactly once, nobody is punished."""
     row = play("storm", kind, request, tmp_path)
@@ -55,3 +61,8 @@ def test_rolling_restarts(kind: str, request: pytest.FixtureRequest, tmp_path: P
 def test_database_restarts(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """The database is gone for longer than any node may be silent: nobody is rescued, and work goes on by itself."""
     play("restart", kind, request, tmp_path)
+
+
+def test_a_short_soak(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Operations of every kind at once, on workers that are killed, frozen and replaced: every invariant holds at the end."""
+    play("soak", kind, request, tmp_path)

@@ -18,7 +18,7 @@ from ratchet.model.status import JobStatus
 from ratchet.scheduler import Scheduler
 from tests.cluster import shop
 from tests.cluster.conftest import StartWorker
-from tests.cluster.workers import Worker, is_running
+from tests.cluster.workers import ROOT, Worker, is_running
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -280,7 +280,7 @@ def test_a_process_that_shows_no_life_for_long_is_replaced(
     handle = scheduler.enqueue_now(shop.greedy, ledger, "greedy", shop.greedy_length(60.0))
     until(lambda: not is_running(first), 15.0, f"it was not killed:\n{worker.log}")
     assert "no sign of life" in worker.log
-    assert "in greedy" in worker.log, "the stack of the thread that hangs is in the log"
+    until(lambda: "in greedy" in worker.log, 10.0, "the stack of the thread that hangs is not in the log")
     until(lambda: handle.job().crashes == 1, 10.0, "the crash was not counted")
 
 
@@ -371,3 +371,73 @@ def test_log_lines_can_be_json(scheduler: Scheduler, start_worker: StartWorker, 
     assert worker.wait(15.0) == 0
     levels = [json.loads(line)["level"] for line in worker.log.splitlines()]
     assert levels
+
+
+@on_sqlite
+def test_every_line_is_json_whatever_happens(
+    scheduler: Scheduler, start_worker: StartWorker, url: str, ledger: str, tmp_path: Path
+) -> None:
+    """Warnings at the import, jobs that succeed, fail and hang, threads that end badly: all is JSON and names its job."""
+    (tmp_path / "noisy.py").write_text(NOISY_APP)
+    worker = start_worker(
+        "one",
+        *("--log-format", "json", "--verbose", "--unresponsive-after", "3s"),
+        app="noisy:scheduler",
+        cwd=tmp_path,
+        environment={"PYTHONPATH": str(ROOT)},
+    ).wait_ready()
+    first = worker.children()[0]
+    submitter = Scheduler(url, allow=["noisy"])
+    good = submitter.enqueue_by_name("noisy:good").submit()
+    bad = submitter.enqueue_by_name("noisy:bad").with_max_retries(1).with_backoff("FIXED", 0.01).submit()
+    until(lambda: good.status().is_terminal and bad.status().is_terminal, 30.0, worker.log)
+    greedy = scheduler.enqueue(shop.greedy, ledger, "greedy", shop.greedy_length(60.0))
+    hung = greedy.with_queue("greedy").submit()
+    until(lambda: hung.status() is JobStatus.RUNNING, 20.0, "it was not started")
+    scheduler.queues.pause("greedy")  # the next child must not start it again: it would hang there too
+    until(lambda: not is_running(first), 20.0, f"it was not killed:\n{worker.log}")
+    until(lambda: hung.job().crashes == 1, 20.0, "the crash was not counted")
+    hung.cancel()
+    worker.signal(signal.SIGTERM)
+    worker.wait(30.0)
+    submitter.close()
+    lines = [json.loads(line) for line in worker.log.splitlines()]
+    assert all({"at", "level", "process", "logger", "message"} <= set(line) for line in lines)
+
+    def the(words: str) -> dict[str, str]:
+        found = [line for line in lines if words in line["message"]]
+        assert len(found) == 1, (words, found)
+        return found[0]
+
+    assert any("warned at the import" in line["message"] for line in lines)
+    assert the("thread in-trouble ended with an exception")["error_type"] == "ZeroDivisionError"
+    success = the("succeeded at attempt 1")
+    assert (success["job_id"], success["target"], success["attempt"]) == (str(good.id), "noisy:good", 1)
+    retry = the("runs again in")
+    assert (retry["job_id"], retry["error_type"], retry["attempt"]) == (str(bad.id), "ValueError", 1)
+    dead = the("is a dead letter")
+    assert (dead["job_id"], dead["error_type"], dead["attempt"]) == (str(bad.id), "ValueError", 2)
+    assert "in bad" in dead["traceback"]
+    assert "\n" not in dead["message"]
+    assert "in greedy" in the("its threads were here")["traceback"]
+    inside = the("said by the job")
+    assert (inside["job_id"], inside["target"]) == (str(good.id), "noisy:good")
+    assert inside["node"] == inside["node_id"]
+
+
+NOISY_APP = """
+import logging, threading, warnings
+from ratchet import Scheduler
+
+warnings.warn("warned at the import")
+scheduler = Scheduler(allow=["noisy", "tests.cluster.shop"])
+
+def good():
+    logging.getLogger("shop").warning("said by the job")
+    trouble = threading.Thread(target=lambda: 1 / 0, name="in-trouble")
+    trouble.start()
+    trouble.join()
+
+def bad():
+    raise ValueError("no luck")
+"""

@@ -175,6 +175,9 @@ class Life:
             "created_before": self.past,
             "scheduled_after": self.about_now,
             "scheduled_before": self.about_now,
+            "parked": lambda: self.happens(0.5),
+            "truncated": lambda: self.happens(0.5),
+            "superseded_by": self.job,
             "error_contains": lambda: self.one(("card", "Card", "%", "_", "cassé", "CASSÉ", "100%")),
         }
         chosen = self.dice.sample(list(criteria), self.dice.randint(0, 2))

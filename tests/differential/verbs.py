@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from ratchet.model.cluster import BreakerRecord, Probes
 from ratchet.model.job import JobFilter
-from ratchet.model.status import JobStatus
+from ratchet.model.status import JobStatus, Priority
 from tests.differential.lives import QUEUES, SCHEDULES, SERVICES, SIGNALS, Life, Operation
 from tests.differential.players import RESOURCES, Player, reasons
 from tests.differential.runs import request
@@ -15,13 +15,14 @@ from tests.differential.runs import request
 
 def control(life: Life) -> Operation:
     """What a person does to one job."""
-    job, now, at = life.job(), life.now, life.about_now()
+    job, now, at, level = life.job(), life.now, life.about_now(), life.one(list(Priority))
     verbs: list[tuple[str, Callable[[Player], object]]] = [
         ("cancel", lambda player: player.store.cancel(job, reason="not needed", now=now)),
         ("pause", lambda player: player.store.pause(job, now=now)),
         ("pause", lambda player: player.store.pause(job, now=now)),
         ("resume", lambda player: player.store.resume(job, now=now)),
         ("retry", lambda player: player.store.retry(job, now=now)),
+        (f"priority {level.name}", lambda player: player.store.set_priority(job, level, now=now)),
         (f"reschedule to {at.time()}", lambda player: player.store.reschedule(job, at, now=now)),
     ]
     text, call = life.one(verbs)
@@ -91,6 +92,13 @@ def limit(life: Life) -> Operation:
 def queue(life: Life) -> Operation:
     """A queue is paused or resumed."""
     name, now = life.one(QUEUES), life.now
+    if life.happens(0.3):
+        until = life.about_now()
+        return Operation(
+            f"pause_queue({name}, until {until.time()})",
+            lambda player: player.store.pause_queue(name, now=now, until=until),
+            now,
+        )
     if life.happens(0.4):
         return Operation(f"pause_queue({name})", lambda player: player.store.pause_queue(name, now=now), now)
     return Operation(f"resume_queue({name})", lambda player: player.store.resume_queue(name, now=now), now)

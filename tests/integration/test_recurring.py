@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 
 from ratchet import (
+    InvalidJob,
     JobStatus,
     JobType,
     ManualClock,
     Misfire,
     Options,
     Overlap,
+    Priority,
     ScheduleNotFound,
 )
 from ratchet.engine.recurring import RecurringRuns
@@ -40,6 +43,98 @@ def outcomes(schedule: Any) -> list[str]:
     """What became of the fire times, oldest first."""
     found = reversed(schedule.fires())
     return [f"{fire.fire_at:%H:%M} {fire.outcome if fire.reason is None else fire.reason}" for fire in found]
+
+
+class TestRunOptions:
+    def test_what_a_schedule_says_about_its_runs(
+        self, scheduler: ManualScheduler, clock: ManualClock
+    ) -> None:
+        """Priority, tags, queue, retries, timeout and key are those of each run, over what the function declares."""
+        vars(tick).clear()  # what a test before this one declared
+        scheduler.job(priority=Priority.LOW, tags=["declared"], max_retries=5, timeout=9)(tick)
+        schedule = scheduler.schedule_recurring(
+            FIVE,
+            tick,
+            name="special",
+            priority=Priority.CRITICAL,
+            tags=["night", "eu"],
+            queue="reports",
+            max_retries=0,
+            timeout=timedelta(minutes=2),
+            business_key="nightly",
+        )
+        plain = scheduler.schedule_recurring(FIVE, tick, name="plain")
+        clock.advance(FIVE)
+        scheduler.drain()
+        (run,), (other,) = schedule.runs(), plain.runs()
+        assert (run.priority, set(run.tags), run.queue) == (
+            Priority.CRITICAL,
+            {"declared", "night", "eu"},
+            "reports",
+        )
+        assert (run.max_retries, run.timeout, run.business_key) == (0, timedelta(minutes=2), "nightly")
+        assert (other.priority, set(other.tags), other.queue) == (Priority.LOW, {"declared"}, "default")
+        assert (other.max_retries, other.timeout, other.business_key) == (5, timedelta(seconds=9), None)
+        vars(tick).clear()
+
+    def test_a_busy_key_skips_the_fire_time(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """While another job holds the key there is no run; afterwards there is."""
+        schedule = scheduler.schedule_recurring(FIVE, tick, name="keyed", business_key="k")
+        holder = scheduler.enqueue(tick, "holder").with_business_key("k").with_delay(3600).submit()
+        clock.advance(FIVE)
+        scheduler.drain()
+        holder.cancel()
+        clock.advance(FIVE)
+        scheduler.drain()
+        assert outcomes(schedule) == ["00:05 business_key_busy", "00:10 RUN"]
+
+    def test_declared_ones(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """``@scheduler.recurring`` takes the same options."""
+        vars(tick).clear()
+        scheduler.recurring(FIVE, "declared", name="five", priority=Priority.HIGH, tags=["eu"], queue="q")(
+            tick
+        )
+        scheduler.drain()  # stores what was declared
+        clock.advance(FIVE)
+        scheduler.drain()
+        (run,) = scheduler.schedules.get("five").runs()
+        assert (run.priority, run.tags, run.queue, ran) == (Priority.HIGH, ("eu",), "q", ["declared"])
+        vars(tick).clear()
+
+    def test_options_that_make_no_sense(self, scheduler: ManualScheduler) -> None:
+        """They are refused where they are written, and nothing is stored."""
+        wrong: list[dict[str, Any]] = [
+            {"priority": 9},
+            {"tags": "eu"},
+            {"queue": "a,b"},
+            {"max_retries": -1},
+            {"timeout": 0},
+            {"business_key": ""},
+        ]
+        for given in wrong:
+            with pytest.raises(InvalidJob):
+                scheduler.schedule_recurring(FIVE, tick, name="wrong", **given)
+        assert scheduler.schedules.list() == []
+
+    def test_removal_by_tag(self, scheduler: ManualScheduler) -> None:
+        """All schedules whose runs have the tag go, and no others; the await face does the same."""
+        for name, tags in (("a", ["eu"]), ("b", ["eu", "x"]), ("c", ["us"]), ("d", [])):
+            scheduler.schedule_recurring(FIVE, tick, name=name, tags=tags)
+        assert [schedule.name for schedule in scheduler.schedules.list(tag="eu")] == ["a", "b"]
+        assert scheduler.schedules.remove(tag="eu") == 2
+        assert scheduler.schedules.remove(tag="eu") == 0
+        assert [schedule.name for schedule in scheduler.schedules.list()] == ["c", "d"]
+        assert asyncio.run(scheduler.aio.schedules.remove(tag="us")) == 1
+        with pytest.raises(InvalidJob):
+            scheduler.schedules.remove(tag="")
+
+    def test_cron_fields(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """The last weekday of a month, in a year: stored, fired once, and ended after that."""
+        schedule = scheduler.schedule_recurring("0 0 LW 1 ? 2026", tick, name="once")
+        assert schedule.next_fires(3) == [datetime(2026, 1, 30, tzinfo=UTC)]
+        clock.advance(timedelta(days=29))
+        scheduler.drain()
+        assert (ran, schedule.next_fire_at) == (["tick"], None)
 
 
 class TestVerbs:

@@ -12,7 +12,7 @@ from ratchet import JobStatus, Options, Scheduler
 from tests.lifecycle import jobs
 from tests.support.waiting import until
 
-#: No poll comes by itself while a test waits.
+#: No poll comes by itself while a test waits, where a store can wake a node.
 NEVER = timedelta(minutes=10)
 PATIENCE = 45
 
@@ -24,6 +24,8 @@ def sleepy(**more: Any) -> Options:
         poll_delay_min=NEVER,
         poll_delay_max=NEVER,
         poll_delay_idle=NEVER,
+        poll_delay_unwoken=0.5,
+        resource_retry_delay=NEVER,
         **more,
     )
 
@@ -44,7 +46,7 @@ def nodes(url: str) -> Iterator[tuple[Scheduler, Scheduler]]:
 
 
 def start(node: Scheduler) -> None:
-    """Start a node, and wait until it hears others: before that it looks twice a second by itself."""
+    """Start a node, and wait until it hears others: before that, and where nothing wakes it, it looks twice a second by itself."""
     node.start()
     cluster = node._core.cluster
     until(lambda: getattr(cluster, "connected", True), PATIENCE, "the node hears nobody")

@@ -59,6 +59,7 @@ from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.node import Node
 from ratchet.engine.service import Service
 from ratchet.scheduler.parts import Replacements
+from ratchet.spi.meters import Meters
 from ratchet.stores.memory import MemoryStore
 from tests.lifecycle import parts_jobs
 from tests.support.waiting import happens
@@ -122,6 +123,10 @@ class Hook(LifecycleHook):
     """A hook that does nothing."""
 
 
+class NoMeters(Meters):
+    """Meters that keep nothing."""
+
+
 #: A part that works, for each argument of `Scheduler` that takes one.
 WORKING: dict[str, Callable[[], Any]] = {
     "retry_policy": DefaultRetryPolicy,
@@ -135,6 +140,7 @@ WORKING: dict[str, Callable[[], Any]] = {
     "polling_strategy": AdaptivePollingStrategy,
     "principal_provider": ContextPrincipalProvider,
     "lifecycle_hooks": Hook,
+    "meters": NoMeters,
 }
 
 #: The methods that the description of Ratchet names; others are ours and may be missing.
@@ -150,6 +156,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "polling_strategy": (),
     "principal_provider": ("current",),
     "lifecycle_hooks": ("before_start",),
+    "meters": (),
 }
 
 

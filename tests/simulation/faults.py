@@ -21,6 +21,7 @@ WRITES = frozenset(
         "pause",
         "resume",
         "hand_back",
+        "mark_started",
         "hand_back_unknown",
         "park",
         "save_progress",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 import pytest
 
 from ratchet.engine.completer import Completer
+from ratchet.model.cluster import Rescue
 from ratchet.model.decision import Completion, CompletionAnswer
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory import MemoryStore
@@ -47,6 +49,15 @@ class TestPromises:
         """No acknowledged job is lost, at most one attempt counts, no key or permit stays taken."""
         for seed in chunk:
             World(seed).run()
+
+    def test_deaths_of_every_kind_are_charged(self) -> None:
+        """The worlds hold deaths that a supervisor saw and others, of runs that had begun, had not, and of some in doubt."""
+        kinds: Counter[str] = Counter()
+        for seed in range(20):
+            world = World(seed)
+            world.run()
+            kinds += world.charges
+        assert set(kinds) == {"seen", "by its claim", "not started", "in doubt"}
 
     def test_a_seed_replays_the_same_history(self) -> None:
         """Two runs of one seed end with the same jobs in the same states after the same runs."""
@@ -83,6 +94,14 @@ class KeepsKeys(MemoryStore):
         self._state.reservations.__class__ = _Sticky
 
 
+class ChargesWhatWaited(MemoryStore):
+    """Planted: nobody tells a rescue what ran."""
+
+    def rescue(self, node_id: str, **known: Any) -> Rescue | None:
+        known.pop("ran", None)
+        return super().rescue(node_id, **known)
+
+
 class _Sticky(Table[Any, Any]):
     def remove(self, key: Any) -> Any:
         return self.get(key)
@@ -108,6 +127,15 @@ class TestPlantedBugs:
     def test_a_forgotten_key_release_is_found(self) -> None:
         """A key that stays taken is noticed."""
         assert seeds_until_found(KeepsKeys) <= 5
+
+    def test_a_charge_for_what_had_not_started_is_found(self) -> None:
+        """A rescue that does not ask what ran charges a job that had not started, which the rule notices."""
+        assert seeds_until_found(ChargesWhatWaited) <= 20
+
+    def test_a_claim_ahead_that_is_charged_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store that does not look at the token of a claim ahead charges what it does not know to have run."""
+        monkeypatch.setattr("ratchet.stores.memory.cluster.is_ahead", lambda token: False)
+        assert seeds_until_found() <= 20
 
     def test_success_reported_before_the_commit_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """An event for something that was not committed is noticed."""

@@ -9,6 +9,7 @@ the history is checked. The same seed replays the same history.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +26,13 @@ from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.engine.assembly import NodeParts
 from ratchet.engine.events import EventBus
 from ratchet.engine.lanes.inline import InlineLane
+from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.manual import ManualNode
+from ratchet.engine.run import Run
+from ratchet.engine.started_runs import run_number
+from ratchet.model.claim import DOUBTFUL, LONGEST_DOUBT, is_ahead
 from ratchet.model.clock import ManualClock
+from ratchet.model.cluster import Rescue
 from ratchet.model.errors import BusinessKeyBusy, RetryLater, StoreError, StoreUnavailable
 from ratchet.model.events import JobCompleted
 from ratchet.model.identifiers import IdFactory
@@ -37,6 +43,9 @@ from ratchet.model.status import BackoffPolicy, JobStatus, Priority
 from ratchet.stores.memory import MemoryStore
 from tests.simulation.faults import Crash, FaultyStore
 from tests.simulation.targets import Targets
+
+#: What a supervisor says of a process that has ended.
+SEEN = "was killed by SIGKILL"
 
 
 @dataclass
@@ -78,6 +87,9 @@ class World:
         self.ids = IdFactory.seeded(self.clock, seed)
         self.store = store_class(self.clock.now, lock_wait=timedelta())
         self.acknowledged: dict[UUID, Acknowledged] = {}
+        self.started: set[tuple[UUID, UUID]] = set()  # runs (job, claim) whose code was called
+        self.charges = Counter[str]()  # what rescues did, by what they went by
+        self._watched: list[str] = []  # dead nodes whose supervisor has seen what ran
         self.violations: list[Violation] = []
         self.options = Options(heartbeat=2, silence=5, max_crashes=10_000)
         self.nodes: list[SimulatedNode] = []
@@ -159,7 +171,8 @@ class World:
         assembly = simulated.node.assembly
         now = self.clock.now()
         step = self.dice.choices(
-            ("poll", "work", "complete", "beat", "orphans", "watch", "sweep"), (20, 30, 20, 12, 8, 6, 4)
+            ("poll", "work", "complete", "beat", "orphans", "watch", "sweep", "told"),
+            (20, 30, 20, 12, 8, 6, 4, 4),
         )[0]
         match step:
             case "poll":
@@ -176,6 +189,10 @@ class World:
                 assembly.watch.run_once(now)
             case "sweep":
                 assembly.expiry.run_once(now)
+            case "told" if self._watched:
+                # A supervisor has seen the end of a process, and what ran there.
+                started = {run_number(job_id, claim_id) for job_id, claim_id in self.started}
+                assembly.orphans.rescue_ended(self._watched.pop(), now, seen=SEEN, started=started)
 
     def _work(self, simulated: SimulatedNode) -> None:
         for lane in simulated.node.assembly.coordinator.lanes.values():
@@ -225,6 +242,8 @@ class World:
 
     def _bury(self, simulated: SimulatedNode) -> None:
         simulated.store.dead = True
+        if self.dice.random() < 0.5:
+            self._watched.append(simulated.node.node_id)
         if simulated in self.nodes:
             self.nodes.remove(simulated)
         self._add_node()
@@ -248,16 +267,32 @@ class World:
             dice=self.dice,
         )
         simulated = SimulatedNode(store, ManualNode(parts, slots=3))
+        for lane in simulated.node.assembly.coordinator.lanes.values():
+            self._claim_ahead(lane)
         bus.subscribe(JobCompleted, lambda event: self._heard_completed(event))
         simulated.node.register()
         store.crash_rate, store.loss_rate = 0.004, 0.02
         self.nodes.append(simulated)
 
+    def _claim_ahead(self, lane: JobLane) -> None:
+        """Let the lane claim more than it can start, now and then, and note what it starts."""
+        assert isinstance(lane, InlineLane)
+        wanted, told = lane.wanted, lane._on_started
+        lane.wanted = lambda: wanted() + (3 if wanted() and self.dice.random() < 0.5 else 0)  # type: ignore[method-assign]
+
+        def on_started(run: Run) -> None:
+            self.started.add((run.job_id, run.job.claim.claim_id))
+            told(run)
+
+        lane._on_started = on_started
+
     def _targets(self) -> Targets:
         return Targets(self)
 
     def _witness(self, name: str, args: Any, answer: Any) -> None:
-        """Whatever a completion changed, it changed for its own run and for no other."""
+        """Whatever a completion changed, it changed for its own run and for no other. A rescue charges by the rules."""
+        if name == "rescue" and answer is not None:
+            self._check_charges(answer)
         if name != "complete":
             return
         for completion, each in zip(args[0], answer, strict=True):
@@ -268,6 +303,27 @@ class World:
                 raise Violation(
                     self.seed, f"claim {claim.claim_id} of job {claim.job_id} finished another run"
                 )
+
+    def _check_charges(self, rescue: Rescue) -> None:
+        """What is charged ran, or may have; what goes back uncharged did not, or was claimed ahead and nobody saw it run."""
+        for job_id in (*rescue.requeued, *rescue.suspects, *rescue.dead_lettered):
+            runs = self.store.executions(job_id, uncounted=True)
+            run = next(run for run in reversed(runs) if run.status == "CRASHED")
+            doubts = sum(one.error_type == DOUBTFUL for one in runs)
+            was_seen = SEEN in (run.error or "")
+            self.charges["seen" if was_seen else "by its claim"] += 1
+            if was_seen and (job_id, run.claim_id) not in self.started:
+                raise Violation(self.seed, f"job {job_id} was charged and had not started")
+            if not was_seen and is_ahead(run.claim_id) and doubts < LONGEST_DOUBT:
+                raise Violation(
+                    self.seed, f"job {job_id} was claimed ahead, charged, and not known to have started"
+                )
+        for job_id in rescue.handed_back:
+            runs = self.store.executions(job_id, uncounted=True)
+            doubtful = [run for run in runs if run.error_type == DOUBTFUL and run.node_id == rescue.node_id]
+            self.charges["in doubt" if doubtful else "not started"] += 1
+            if any(not is_ahead(run.claim_id) for run in doubtful):
+                raise Violation(self.seed, f"job {job_id} was claimed for a free slot and not charged")
 
     def _heard_completed(self, event: JobCompleted) -> None:
         record = self.store.get(event.job_id)

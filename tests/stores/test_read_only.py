@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ import pymongo
 import pymysql
 import pytest
 
-from ratchet import Options, Scheduler, StoreReadOnly, StoreUnavailable
+from ratchet import JobFilter, Options, Scheduler, StoreReadOnly, StoreUnavailable
 from ratchet.stores import open_store
 from ratchet.stores.sql.dialects.mysql.connections import Address
 from ratchet.stores.sql.dialects.sqlite.errors import Location, meaning
@@ -27,11 +28,25 @@ from tests.support.waiting import until
 
 
 def insert(store: Any) -> None:
-    steps_on(store).submit()
+    steps_on(store).submit(scheduled_at=datetime(2025, 1, 1, tzinfo=UTC))
 
 
 def claim(store: Any) -> None:
     assert steps_on(store).claim(1)
+
+
+def assert_told(store: Any) -> None:
+    """The health check and the job that waits say that the database takes no writes; both only read for that."""
+    scheduler = Scheduler(store=store, allow=["builtins:abs"])
+    health = scheduler.health()
+    assert "read_only" in [problem.code for problem in health.problems]
+    assert (health.ok, health["reachable"], health["writable"], health["overdue"]) == (False, True, False, 1)
+    (job,) = scheduler.jobs.find(JobFilter()).items
+    assert [reason.code for reason in scheduler.explain(job.id)] == ["read_only", "no_nodes"]
+
+
+def assert_writable(store: Any) -> None:
+    assert Scheduler(store=store, allow=["builtins:abs"]).health()["writable"]
 
 
 def steps_on(store: Any) -> Steps:
@@ -69,10 +84,12 @@ class TestPostgresql:
                     write(store)
                 assert address in str(caught.value)
                 assert "default_transaction_read_only" in str(caught.value)
+            assert_told(store)
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), store.begin() as connection:
                 connection.execute("DELETE FROM scheduler_queue")
             assert [queue.pending for queue in store.queues()] == [1]
             freeze(postgresql_url, "off")
+            assert_writable(store)
             insert(store)
             claim(store)
 
@@ -134,6 +151,7 @@ class TestMysql:
                     with pytest.raises(StoreReadOnly, match="is read-only") as caught:
                         write(store)
                     assert str(at) in str(caught.value)
+                assert_told(store)
                 assert [queue.pending for queue in store.queues()] == [1]
                 frozen(0)
                 insert(store)
@@ -156,6 +174,7 @@ class TestMongodb:
                     ) as caught:
                         insert(store)
                     assert f"127.0.0.1:{server.port}" in str(caught.value)
+                    assert_told(store)
                     until(lambda: inserts(store), 40)
 
 

@@ -15,12 +15,17 @@ KINDS = ("sqlite", "postgresql", "mysql", "mongodb")
 _FIXTURES = {"postgresql": "postgresql_url", "mysql": "mysql_url", "mongodb": "mongodb_url"}
 
 
+def empty_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """The URL of an empty store of this kind, without a schema."""
+    if kind == "sqlite":
+        return f"sqlite:///{folder / 'jobs.db'}"
+    url: str = request.getfixturevalue(_FIXTURES[kind])
+    return url
+
+
 def fresh_url(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
     """The URL of an empty store of this kind, with its schema."""
-    if kind == "sqlite":
-        url = f"sqlite:///{folder / 'jobs.db'}"
-    else:
-        url = request.getfixturevalue(_FIXTURES[kind])
+    url = empty_url(kind, request, folder)
     store = open_store(url, Options())
     store.migrate()
     store.close()

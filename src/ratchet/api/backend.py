@@ -16,6 +16,7 @@ from ratchet.model.options import Options
 from ratchet.model.status import Priority
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore, SendingStore
+from ratchet.spi.surrounding_transaction import SurroundingTransaction
 
 
 class Backend(Protocol):
@@ -36,6 +37,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def surrounding(self) -> SurroundingTransaction | None:
+        """Finds the framework's transaction around the caller; None: there is no such framework."""
+        ...
+
+    @property
     def options(self) -> Options:
         """The options in force."""
         ...
@@ -43,6 +49,11 @@ class Backend(Protocol):
     @property
     def targets(self) -> InvocationResolver:
         """Names targets and finds them again."""
+        ...
+
+    @property
+    def driven_by_hand(self) -> bool:
+        """True if jobs run when the caller says so: then it does not matter which nodes are alive."""
         ...
 
     @property

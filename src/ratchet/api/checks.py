@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from dataclasses import fields
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,12 +13,15 @@ from ratchet.model.clock import require_aware
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import KEY_LIMIT
+from ratchet.model.identifiers import first_id_at
+from ratchet.model.job import KEY_LIMIT, BoundedFilter, JobFilter
 from ratchet.model.status import Priority
 
 C = TypeVar("C", bound=Enum)
 
 MOST_RETRIES = 1_000_000
+#: By how much the clock of a machine that submits may differ from the database's.
+CLOCKS_APART = timedelta(days=1)
 
 
 def text_of(value: object, what: str, *, limit: int = KEY_LIMIT) -> str:
@@ -105,6 +109,20 @@ def tags_of(tags: Iterable[object]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text_of(tag, "a tag") for tag in tags))
 
 
+def members_of(kind: type[C], values: object, what: str) -> tuple[C, ...]:
+    """Each of *values* as a member of the enumeration *kind*; a single one, or text, is no list."""
+    if isinstance(values, (str, bytes, int)) or not isinstance(values, Iterable):
+        raise InvalidJob(f"{what} takes a list, as in {what}=[{next(iter(kind))!s}], not {values!r}")
+    return tuple(member_of(kind, value, what) for value in values)
+
+
+def texts_of(values: object, what: str, *, limit: int = KEY_LIMIT) -> tuple[str, ...]:
+    """Each of *values* as text; text alone is no list."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidJob(f"{what} takes a list, as in {what}=[{values!r:.60}]")
+    return tuple(text_of(value, what, limit=limit) for value in values)
+
+
 def after(now: datetime, delay: Duration, what: str) -> datetime:
     """The moment *delay* after *now*."""
     try:
@@ -142,3 +160,33 @@ def exceptions_of(classes: Any, what: str) -> tuple[type[BaseException], ...]:
         if not (isinstance(cls, type) and issubclass(cls, BaseException)):
             raise InvalidJob(f"{what} takes exception classes, not {cls!r}")
     return found
+
+
+def joining_transaction(within: object | None) -> dict[str, Any]:
+    """The keyword for a store, if there is something to join: a store that somebody wrote for 0.1.0 does not know it."""
+    return {} if within is None else {"within": within}
+
+
+def within_ids(where: JobFilter) -> JobFilter:
+    """
+    *where* with a range of ids for its range of creation times, so that history outside of it is not read.
+
+    An id has the time of the machine that made it, and ``created_at`` is the database's: a day is added on both sides.
+    """
+    after, before = where.created_after, where.created_before
+    if after is None and before is None:
+        return where
+    given = {field.name: getattr(where, field.name) for field in fields(JobFilter)}
+    return BoundedFilter(
+        **given,
+        first_id=None if after is None else _id_at(after, -CLOCKS_APART),
+        last_id=None if before is None else _id_at(before, CLOCKS_APART),
+    )
+
+
+def _id_at(moment: datetime, distance: timedelta) -> UUID | None:
+    """The first id of so much before or after *moment*; None where there is no such time: every id will do."""
+    try:
+        return first_id_at(moment + distance)
+    except OverflowError:
+        return None

@@ -49,6 +49,8 @@ class RunBackend(Shield, Protocol):
     @property
     def batch_id(self) -> UUID | None: ...
     @property
+    def caller(self) -> str | None: ...
+    @property
     def parent_id(self) -> UUID | None: ...
 
     @property
@@ -184,6 +186,11 @@ class JobContext:
     def batch_id(self) -> UUID | None:
         """The batch that this job belongs to."""
         return self._backend.batch_id
+
+    @property
+    def caller(self) -> str | None:
+        """On whose behalf the job was submitted, as the `PrincipalProvider` said then; None where nobody was named."""
+        return self._backend.caller
 
     @property
     def params(self) -> dict[str, Any]:

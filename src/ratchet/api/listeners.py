@@ -56,6 +56,7 @@ class _Checked:
 
     def __init__(self, function: Callable[[JobContext], Any]) -> None:
         self._function = function
+        self.__wrapped__ = function
 
     def __call__(self, context: JobContext) -> AbstractContextManager[Any]:
         manager = self._function(context)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import UUID
 
 import msgspec
 
 from ratchet.api.backend import Backend
-from ratchet.api.checks import count_of, member_of, moment_of, text_of
+from ratchet.api.checks import (
+    count_of,
+    joining_transaction,
+    member_of,
+    moment_of,
+    priority_of,
+    queue_of,
+    tags_of,
+    text_of,
+)
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import job_of
 from ratchet.api.submit.steps import Step
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
-from ratchet.model.job import Job, JobFilter, Page
+from ratchet.model.job import Job, JobFilter, JobSpec, Page
 from ratchet.model.status import Priority
 
 if TYPE_CHECKING:
@@ -68,7 +78,27 @@ class Misfire:
         return cls(f"catch_up:{count_of(most, 'Misfire.catch_up(n)', at_least=1, at_most=10_000)}")
 
 
+LONGEST_JITTER: Final = timedelta(days=366)
 FIRE_ONCE: Final = Misfire.fire_once()
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The keywords of ``schedule_recurring``, for type checkers."""
+
+    name: str | None
+    zone: str
+    misfire: Misfire
+    overlap: Overlap
+    starts_at: datetime | None
+    ends_at: datetime | None
+    jitter: Duration
+    priority: Priority | None
+    tags: Sequence[str]
+    queue: str | None
+    max_retries: int | None
+    timeout: Duration | None
+    business_key: str | None
+    within: object | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +145,62 @@ class Timing:
             overlap=member_of(Overlap, overlap, "overlap"),
             starts_at=begin,
             ends_at=end,
-            jitter=to_timedelta(jitter, "the jitter"),
+            jitter=_jitter_of(jitter),
         )
+
+
+def _jitter_of(jitter: Duration) -> timedelta:
+    found = to_timedelta(jitter, "the jitter")
+    if found > LONGEST_JITTER:
+        raise InvalidJob(
+            f"the jitter of a schedule is at most {LONGEST_JITTER.days} days, not {jitter!r:.60}"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a schedule says about its runs, beyond what their function declares; None says nothing."""
+
+    priority: Priority | None = None
+    tags: Sequence[str] = ()
+    queue: str | None = None
+    max_retries: int | None = None
+    timeout: Duration | None = None
+    business_key: str | None = None
+
+    def step(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
+        """A run of *target* with these options, checked."""
+        step = Step(target, args, kwargs)
+        given = step.given
+        if self.priority is not None:
+            given["priority"] = priority_of(self.priority)
+        if self.queue is not None:
+            given["queue"] = queue_of(self.queue)
+        if self.max_retries is not None:
+            given["max_retries"] = count_of(self.max_retries, "max_retries")
+        if self.timeout is not None:
+            given["timeout"] = to_timedelta(self.timeout, "the timeout", zero=False)
+        if self.business_key is not None:
+            given["business_key"] = text_of(self.business_key, "a business key")
+        step.tags = tags_of(self.tags)
+        return step
+
+
+def run_facts(spec: ScheduleSpec) -> dict[str, Any]:
+    """What the runs of a stored schedule are like, as people ask for it; empty if its template cannot be read."""
+    try:
+        template = msgspec.json.decode(spec.template, type=JobSpec, strict=False)
+    except msgspec.MsgspecError:
+        return {}
+    return {
+        "priority": template.priority,
+        "tags": list(template.tags),
+        "queue": template.stream.queue,
+        "max_retries": template.max_retries,
+        "timeout": template.timeout,
+        "business_key": template.business_key,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +212,18 @@ class Recurrence:
     step: Step
     declared: bool = False
 
-    def store(self, backend: Backend) -> Schedule:
-        """Create the schedule, or change it to this; pausing survives."""
+    def store(self, backend: Backend, within: object | None = None) -> Schedule:
+        """Create the schedule, or change it to this, perhaps in the caller's transaction; pausing survives."""
         now = backend.now()
         spec = self._spec(backend)
-        existing = backend.store.schedule(spec.name)
+        existing = backend.store.schedule(spec.name, **joining_transaction(within))
         anchor = now if existing is None else existing.created_at
         upcoming = next(backend.fire_times(spec, now, anchor), None)
-        record = backend.store.upsert_schedule(msgspec.structs.replace(spec, next_fire_at=upcoming), now=now)
+        if upcoming is None and spec.ends_at is None:
+            raise InvalidJob(f"{spec.expression!r} never fires: its first time would be after the year 9999")
+        record = backend.store.upsert_schedule(
+            msgspec.structs.replace(spec, next_fire_at=upcoming), now=now, **joining_transaction(within)
+        )
         return Schedule(backend, record.spec.name)
 
     def _spec(self, backend: Backend) -> ScheduleSpec:
@@ -179,7 +267,10 @@ class Schedule:
 
     def record(self) -> ScheduleRecord:
         """Everything that is stored of it; `ScheduleNotFound` if it was removed."""
-        record = self._backend.store.schedule(self.name)
+        return self._record(None)
+
+    def _record(self, within: object | None) -> ScheduleRecord:
+        record = self._backend.store.schedule(self.name, **joining_transaction(within))
         if record is None:
             raise ScheduleNotFound(self.name)
         return record
@@ -194,30 +285,37 @@ class Schedule:
         """True while it does not fire."""
         return self.record().paused
 
-    def pause(self) -> bool:
+    def pause(self, *, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused already, False if there is no such schedule."""
-        return self._backend.store.pause_schedule(self.name, now=self._backend.now())
+        return self._backend.store.pause_schedule(
+            self.name, now=self._backend.now(), **joining_transaction(within)
+        )
 
-    def resume(self) -> bool:
+    def resume(self, *, within: object | None = None) -> bool:
         """Fire again, from now on; False if it was not paused."""
         now = self._backend.now()
-        record = self.record()
+        record = self._record(within)
         upcoming = next(self._backend.fire_times(record.spec, now, record.created_at), None)
-        return self._backend.store.resume_schedule(self.name, upcoming, now=now)
+        return self._backend.store.resume_schedule(
+            self.name, upcoming, now=now, **joining_transaction(within)
+        )
 
-    def trigger(self) -> JobHandle[Any]:
-        """One run now, outside the timetable."""
+    def trigger(self, *, within: object | None = None) -> JobHandle[Any]:
+        """One run now, outside the timetable; with *within*, when your transaction commits."""
         now = self._backend.now()
-        run = self._backend.run_of(self.record().spec, now)
-        fired = self._backend.store.trigger(self.name, Fire(fire_at=now, spec=run), now=now)
+        run = self._backend.run_of(self._record(within).spec, now)
+        fired = self._backend.store.trigger(
+            self.name, Fire(fire_at=now, spec=run), now=now, **joining_transaction(within)
+        )
         if fired is None or fired.job_id is None:
             raise ScheduleNotFound(self.name)
-        self._backend.submitted([run], due=True, priority=Priority.NORMAL)
-        return JobHandle(self._backend, fired.job_id, target=run.target)
+        if within is None:
+            self._backend.submitted([run], due=True, priority=Priority.NORMAL)
+        return JobHandle(self._backend, fired.job_id, target=run.target, uncommitted=within is not None)
 
-    def remove(self) -> bool:
+    def remove(self, *, within: object | None = None) -> bool:
         """Forget the schedule; its runs stay. False if there was none."""
-        return self._backend.store.remove_schedule(self.name)
+        return self._backend.store.remove_schedule(self.name, **joining_transaction(within))
 
     def runs(self, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """One page of the jobs that it made, newest first."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from enum import IntEnum
 
-from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.model.errors import RatchetError
 
 EPILOG = (
@@ -39,5 +38,9 @@ def code_of(error: RatchetError) -> ExitCode:
 
 def complain(error: RatchetError) -> None:
     """Say on stderr what went wrong. Credentials are taken out: a driver's message may quote a URL."""
+    from ratchet.defaults.error_sanitizer import (
+        DefaultErrorSanitizer,  # many patterns: only where there is an error
+    )
+
     text = DefaultErrorSanitizer().sanitize_text(str(error) or type(error).__name__)
     sys.stderr.write(f"ratchet: {text}\n")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,7 +22,7 @@ from rich.text import Text
 
 from ratchet.model.durations import format_duration
 
-#: Output that does not go to a terminal is this wide, so that nothing is cut.
+#: Output that does not go to a terminal is this wide, unless COLUMNS says otherwise, so that nothing is cut.
 PIPE_WIDTH = 240
 
 STYLES = {
@@ -49,11 +51,13 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr, looked up now; without a terminal it is `PIPE_WIDTH` wide."""
+    """A console on stdout or stderr, looked up now; without a terminal it is as wide as COLUMNS says, or `PIPE_WIDTH`."""
     stream = sys.stderr if stderr else sys.stdout
     found = Console(file=stream, highlight=False, soft_wrap=False)
     if not found.is_terminal:
-        found = Console(file=stream, highlight=False, width=PIPE_WIDTH)
+        columns = os.environ.get("COLUMNS", "")
+        width = int(columns) if columns.isdecimal() and int(columns) > 0 else PIPE_WIDTH
+        found = Console(file=stream, highlight=False, width=width)
     return found
 
 
@@ -113,6 +117,11 @@ class Output:
                 table.add_row(name, cell(value))
         console().print(table)
 
+    def more(self, cursor: str | None) -> None:
+        """How to see the next page, if there is one: words to be pasted, never broken into lines."""
+        if cursor is not None:
+            sys.stdout.write(f"more: --cursor {shlex.quote(cursor)}\n")
+
     def heading(self, text: str) -> None:
         """A line above a part of the answer."""
         out = console()
@@ -151,7 +160,7 @@ def shown_value(value: Any) -> str:
         case IntEnum():
             return value.name
         case datetime():
-            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+            return value.astimezone().isoformat(sep=" ", timespec="seconds")
         case timedelta():
             return format_duration(round_duration(value))
         case tuple() | list() | frozenset() | set():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from uuid import UUID
 
 import typer
 
-from ratchet.cli.exit_codes import Refused
+from ratchet.cli.exit_codes import NothingFound, Refused
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
@@ -24,6 +26,13 @@ from ratchet.scheduler import Scheduler
 from ratchet.stores import file_of
 
 E = TypeVar("E", bound=Enum)
+
+#: Digits that an abbreviated id has, at least.
+SHORTEST_PREFIX = 4
+#: Rows that one query reads, at most.
+PAGE = 1000
+#: Targets that a message lists.
+NAMED_TARGETS = 10
 
 Url = Annotated[
     str | None,
@@ -35,12 +44,27 @@ Url = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
-JobId = Annotated[str, typer.Argument(metavar="JOB_ID", help="The job's id, a UUID.", show_default=False)]
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB_ID",
+        help="The job's id, a UUID, or as much of its beginning as no other has.",
+        show_default=False,
+    ),
+]
 JobIds = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB_ID]...", help="Ids of jobs, UUIDs.", show_default=False),
+    typer.Argument(
+        metavar="[JOB_ID]...", help="Ids of jobs, UUIDs, or their beginnings.", show_default=False
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="Show at most this many rows.")]
+Rows = Annotated[
+    int, typer.Option("--limit", min=1, help="Show at most this many rows; more than 1000 are read in pages.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say how many jobs that would be, and change nothing.")
+]
 Cursor = Annotated[
     str | None, typer.Option("--cursor", help="Continue where the previous page ended.", show_default=False)
 ]
@@ -176,8 +200,66 @@ def identity(text: str, what: str = "job id") -> UUID:
         return UUID(text)
     except ValueError:
         raise typer.BadParameter(
-            f"{text!r} is not a {what}: ids are UUIDs such as 0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11, and are not abbreviated"
+            f"{text!r} is not a {what}: ids are UUIDs such as 0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11"
         ) from None
+
+
+def job_id(scheduler: Scheduler, text: str) -> UUID:
+    """The id that *text* is, or the one job's whose id begins with it."""
+    digits = text.strip().replace("-", "").lower()
+    if len(digits) >= 32 or len(digits) < SHORTEST_PREFIX or not set(digits) <= set("0123456789abcdef"):
+        return identity(text)
+    # Jobs are found newest first, by id: a page that begins behind the last id with this prefix is a range of the key.
+    behind = str(UUID(digits.ljust(32, "f")))
+    page = scheduler.backend.store.find(JobFilter(include_archived=True), limit=4, cursor=behind)
+    found = [str(record.job_id) for record in page if record.job_id.hex.startswith(digits)]
+    if not found:
+        raise NothingFound(f"there is no job whose id begins with {text}; `ratchet jobs list` shows ids")
+    if len(found) > 1:
+        named = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise typer.BadParameter(
+            f"the ids of several jobs begin with {text}: {named}; give more of it", param_hint="JOB_ID"
+        )
+    return UUID(found[0])
+
+
+def with_full_names(scheduler: Scheduler, where: JobFilter) -> JobFilter:
+    """*where*, with the full names of targets that were given as bare names of functions (``charge``)."""
+    if not where.targets or all(":" in name or "." in name for name in where.targets):
+        return where
+    known = _known_targets(scheduler)
+    targets: list[str] = []
+    for name in where.targets:
+        meant = [target for target in known if name in (target, target.rpartition(":")[2])]
+        if not meant:
+            some = ", ".join(sorted(known)[:NAMED_TARGETS]) or "none"
+            raise typer.BadParameter(
+                f"no job of late has the target {name!r}; targets are written module:function. Known: {some}",
+                param_hint="--target",
+            )
+        targets += meant
+    return dataclasses.replace(where, targets=targets)
+
+
+def _known_targets(scheduler: Scheduler) -> set[str]:
+    """The targets of the newest jobs, and of the functions that nodes say they have."""
+    store = scheduler.backend.store
+    recent = {record.target for record in store.find(JobFilter(), limit=PAGE, cursor=None)}
+    return recent | {target for node in store.nodes(counting=False) for target in node.about.targets}
+
+
+def pages(
+    find: Callable[..., Any], where: JobFilter, limit: int, cursor: str | None
+) -> tuple[list[Any], str | None]:
+    """Up to *limit* results of a search, read in pages; and where the next page begins."""
+    items: list[Any] = []
+    while len(items) < limit:
+        page = find(where, limit=min(PAGE, limit - len(items)), cursor=cursor)
+        items += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return items, cursor
 
 
 def moment(text: str | None, option: str) -> datetime | None:
@@ -200,6 +282,23 @@ def moment(text: str | None, option: str) -> datetime | None:
 # --- filters
 
 #: The options that choose jobs, by the name of the command's parameter.
+Caller = Annotated[
+    str | None, typer.Option("--caller", metavar="NAME", help="Submitted on behalf of this caller.")
+]
+SupersededBy = Annotated[
+    str | None, typer.Option("--superseded-by", metavar="ID", help="Replaced by this job.")
+]
+Argument = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="NAME=VALUE",
+        help="Has this argument: 0=42 is the first one, region=eu one given by name. Reads each job that matches the rest.",
+    ),
+]
+Parked = Annotated[bool, typer.Option("--parked", help="Waits for a node that can run it.")]
+Truncated = Annotated[bool, typer.Option("--truncated", help="Its result was too large to keep.")]
+
 _FILTER_OPTIONS: dict[str, Any] = {
     "status": Statuses,
     "tag": Tags,
@@ -215,8 +314,14 @@ _FILTER_OPTIONS: dict[str, Any] = {
     "since": Since,
     "until": Until,
     "error": ErrorText,
+    "caller": Caller,
+    "superseded_by": SupersededBy,
+    "arg": Argument,
+    "parked": Parked,
+    "truncated": Truncated,
     "archived": Archived,
 }
+_FLAGS = frozenset({"archived", "parked", "truncated"})
 
 NO_FILTER = JobFilter()
 
@@ -247,7 +352,7 @@ def _with_filter_options(command: Callable[..., None], names: list[str]) -> insp
         inspect.Parameter(
             name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=False if name == "archived" else None,
+            default=False if name in _FLAGS else None,
             annotation=_FILTER_OPTIONS[name],
         )
         for name in names
@@ -258,9 +363,23 @@ def _with_filter_options(command: Callable[..., None], names: list[str]) -> insp
     return signature.replace(parameters=parameters)
 
 
+def arguments(given: list[str] | None) -> dict[str, Any] | None:
+    """What ``--arg NAME=VALUE`` means: the value is JSON, or else text."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, equals, text = one.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"--arg takes NAME=VALUE, such as 0=42 or region=eu, not {one!r}")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found or None
+
+
 def job_filter(options: Mapping[str, Any]) -> JobFilter:
     """The filter that the values of filter options mean."""
-    batch, parent = options.get("batch"), options.get("parent")
+    batch, parent, superseded = (options.get(name) for name in ("batch", "parent", "superseded_by"))
     return JobFilter(
         statuses=members(JobStatus, options.get("status"), "--status"),
         tags=options.get("tag") or None,
@@ -276,5 +395,10 @@ def job_filter(options: Mapping[str, Any]) -> JobFilter:
         created_after=moment(options.get("since"), "--since"),
         created_before=moment(options.get("until"), "--until"),
         error_contains=options.get("error"),
+        caller=options.get("caller"),
+        superseded_by=None if superseded is None else identity(superseded),
+        args=arguments(options.get("arg")),
+        parked=True if options.get("parked") else None,
+        truncated=True if options.get("truncated") else None,
         include_archived=options.get("archived", False),
     )

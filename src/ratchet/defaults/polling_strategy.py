@@ -39,7 +39,12 @@ class AdaptivePollingStrategy:
       1.5 to 0.5 as the last ten polls come back fuller, and *load* grows from 0.5 to 1.5 with the
       busy share of the workers.
     * A quarter of the normal delay: three or more full batches in a row.
+
+    The poller asks it after each poll, but does not rest after a full batch (``goes_on_after_full_batch``): it claims
+    again as soon as a lane has room. A full batch counts for the delays that follow it.
     """
+
+    goes_on_after_full_batch = True
 
     def __init__(self, pace: PollingPace | None = None) -> None:
         self._pace = pace or PollingPace()

@@ -105,7 +105,13 @@ class PrefixTargetPolicy:
         return target.startswith(self._beginnings) or target in self.prefixes
 
     def hint(self, target: str) -> str:
-        """The narrowest module prefix that would allow *target*."""
+        """What to do so that *target* may run: the narrowest module prefix that would allow it, unless nothing should."""
+        module = target.partition(":")[0]
+        if module.partition(".")[0] in DENIED:
+            return (
+                f"{module!r} is a module of Python that runs code or commands: call {target.partition(':')[2]} from a "
+                f"function of your own, and declare that with @scheduler.job"
+            )
         return f"add {target.partition(':')[0]!r} to allow, or declare the function with @scheduler.job"
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import msgspec
@@ -18,6 +19,7 @@ from ratchet.engine.decide import Decider
 from ratchet.engine.events import EventBus
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.lane_report import LaneReport
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
 from ratchet.engine.maintenance import ExpirySweep, Housekeeping
@@ -25,14 +27,15 @@ from ratchet.engine.orphans import OrphanRecovery
 from ratchet.engine.pace import Pace
 from ratchet.engine.poller import Poller
 from ratchet.engine.recurring import RecurringRuns
+from ratchet.engine.started_runs import StartedRuns
 from ratchet.engine.task import JobTask, Middleware, TaskTools
 from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
-from ratchet.model.cluster import NodeInfo
+from ratchet.model.cluster import NodeInfo, NodeRecord, NodeSpec, Rescue
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
-from ratchet.model.payload import AllowType
+from ratchet.model.payload import READ_LIMIT, AllowType
 from ratchet.model.process import process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -40,10 +43,14 @@ from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.meters import Meters
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store import JobStore
+
+if TYPE_CHECKING:
+    from ratchet.engine.meters import NodeMeters
 
 
 @dataclass(kw_only=True)
@@ -62,6 +69,7 @@ class NodeParts:
     resilience: ResilienceStrategy
     executor: ExecutorProvider
     polling: Callable[[], PollingStrategy]
+    own_polling: bool = False  # the strategy is the user's: it alone says how long to rest
     cluster: ClusterCoordinator | None = None
     middleware: Sequence[Middleware] = ()
     allow_type: AllowType | None = None
@@ -70,6 +78,8 @@ class NodeParts:
     alert: Callable[[JobDeadLettered], None] | None = None
     dice: random.Random | None = None
     supervised: bool = False  # another process beats for this one
+    started_runs: StartedRuns | None = None  # where that process can read what runs here
+    meters: Sequence[Meters] = ()
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -95,11 +105,13 @@ class Assembly:
     ) -> None:
         options = parts.options
         self.parts = parts
+        self._wake = wake
         self.identity = NodeIdentity(parts.ids, options.node_name)
         decider = Decider(
             retry_policy=parts.retry_policy,
             sanitizer=parts.sanitizer,
             max_crashes=options.max_crashes,
+            callback_retries=options.callback_retries,
             error_limit=options.error_limit,
             traceback_limit=options.traceback_limit,
             dice=parts.dice,
@@ -117,17 +129,22 @@ class Assembly:
             allow_type=parts.allow_type,
             result_limit=options.result_limit,
             state_limit=options.state_limit,
+            read_limit=max(READ_LIMIT, options.payload_limit, options.result_limit, options.state_limit),
             condition_limit=options.condition_timeout.total_seconds(),
+            callback_retries=options.callback_retries,
+            started_runs=parts.started_runs,
         )
         self.task = JobTask(self.tools)
         self.coordinator = Coordinator(
             {}, self.tools, parts.clock, most_unwritten=UNWRITTEN * options.completion_batch
         )
         self.batch_progress = BatchProgress(
-            batches=parts.store,
+            store=parts.store,
+            bus=parts.bus,
             invocations=parts.invocations,
             instances=parts.instances,
             clock=parts.clock,
+            allow_type=parts.allow_type,
         )
         self.announcer = Announcer(
             bus=parts.bus,
@@ -135,11 +152,13 @@ class Assembly:
             clock=parts.clock,
             store=parts.store,
             wake=wake,
-            spread=self._spread,
+            spread=self.spread,
             child_ended=self.batch_progress.child_ended,
             notice=parts.notice,
             alert=parts.alert,
+            is_open=is_open,
         )
+        self.batch_progress.on_report = self.announcer.batch_progressed
         self.log_handler = JobLogHandler(
             tools=self.tools,
             sanitizer=parts.sanitizer,
@@ -148,11 +167,15 @@ class Assembly:
             line_limit=options.log_line_limit,
         )
         self.log_writer = LogWriter(self.log_handler, parts.store)
+        self.meters = _meters(parts)
+        measured = self.meters
         self.completer = Completer(
-            transitions=parts.store,
+            transitions=parts.store if measured is None else measured.around_completions(parts.store),
             task=self.task,
             clock=parts.clock,
-            on_answer=self.announcer.answered,
+            on_answer=self.announcer.answered
+            if measured is None
+            else measured.around_answers(self.announcer.answered),
             on_expired=self.announcer.canceled,
             before_flush=self.log_writer.run_once,
             batch=options.completion_batch,
@@ -161,7 +184,9 @@ class Assembly:
         self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):
             self.coordinator.lanes[lane.lane] = lane
+        self.lane_report = LaneReport(self.coordinator, parts.clock)
         self.poller = self._poller(is_open, ahead)
+        self.lane_report.runs_suspects = lambda: self.poller.runs_suspects
         self.heartbeat = self._heartbeat()
         self.orphans = OrphanRecovery(
             nodes=parts.store,
@@ -170,16 +195,21 @@ class Assembly:
             clock=parts.clock,
             max_crashes=options.max_crashes,
             on_rescue=self.announcer.rescued,
+            on_handed_back=self.wake_all,
+            on_lost=self._lost,
+            on_joined=self._joined,
         )
         self.watch = RunWatch(
             coordinator=self.coordinator,
             completer=self.completer,
             transitions=parts.store,
+            claims=parts.store,
             clock=parts.clock,
             interrupt_grace=options.interrupt_grace,
             hand_back_after=options.hand_back_after,
+            slow_after=options.slow_run_warning,
             on_timed_out=self.announcer.timed_out,
-            on_handed_back=self._spread,
+            on_handed_back=self.spread,
         )
         self.expiry = ExpirySweep(parts.store, self.announcer.canceled)
         self.housekeeping = Housekeeping(
@@ -188,12 +218,12 @@ class Assembly:
         self.batch_recovery = BatchRecovery(
             parts.store, identity=self.identity, ids=parts.ids, on_canceled=self.announcer.canceled
         )
-        self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=wake)
+        self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=self.wake_all)
 
     def _poller(self, is_open: Callable[[], bool], ahead: timedelta) -> Poller:
         parts, options = self.parts, self.parts.options
         return Poller(
-            claims=parts.store,
+            claims=parts.store if self.meters is None else self.meters.around_claims(parts.store),
             coordinator=self.coordinator,
             identity=self.identity,
             ids=parts.ids,
@@ -204,12 +234,27 @@ class Assembly:
             boost_interval=options.priority_boost_interval,
             is_open=is_open,
             ahead=ahead,
+            ask_again_after=options.resource_retry_delay,
+            hand_back=lambda now: self.watch.hand_back(float("inf"), now),
         )
 
-    def _spread(self) -> None:
-        """Tell other nodes that jobs were released."""
+    def wake_all(self) -> None:
+        """There are jobs for this node or for others: this one may be full, or not serve their queue."""
+        self._wake()
+        self.spread()
+
+    def spread(self) -> None:
+        """Tell other nodes that there are jobs to take."""
         if self.parts.cluster is not None and self.parts.options.notify:
             self.parts.cluster.notify_new_work(Priority.NORMAL)
+
+    def _lost(self, rescue: Rescue) -> None:
+        self.announcer.lost(rescue, self.identity.node_id)
+
+    def _joined(self, node: NodeSpec | NodeRecord) -> None:
+        self.announcer.joined(
+            node, self.heartbeat.replaces if node.node_id == self.identity.node_id else None
+        )
 
     def _heartbeat(self) -> Heartbeat:
         parts, options = self.parts, self.parts.options
@@ -223,6 +268,8 @@ class Assembly:
             pace=Pace(liveness, None if parts.supervised else options.idle_heartbeat),
             version=parts.version,
             info=self._info,
+            on_handed_back=self.wake_all,
+            on_joined=self._joined,
             skew_warning=options.clock_skew_warning,
         )
 
@@ -239,8 +286,20 @@ class Assembly:
             false_rescues=self.heartbeat.false_rescues,
             replaces=self.heartbeat.replaces,
             process=process_name(),
+            full=self.lane_report.full(),
+            down=self.lane_report.down(),
+            tags=list(self.parts.options.node_tags or ()),
         )
         return msgspec.json.encode(info).decode()
+
+
+def _meters(parts: NodeParts) -> NodeMeters | None:
+    """None if nobody measures: then nothing of it is imported either."""
+    if not parts.meters:
+        return None
+    from ratchet.engine.meters import NodeMeters
+
+    return NodeMeters(parts.meters, parts.clock, parts.options.metric_labels)
 
 
 def lane_slots(options: Options, cores: int) -> dict[Lane, int]:

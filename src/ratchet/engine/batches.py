@@ -6,22 +6,26 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from ratchet.api.batches.open_batches import LEASE, lease_name
 from ratchet.api.observe.records import batch_context
 from ratchet.engine.conditions import within_limit
+from ratchet.engine.events import EventBus
 from ratchet.engine.identity import NodeIdentity
+from ratchet.model.callbacks import kept_arguments, plain_target
 from ratchet.model.clock import Clock
 from ratchet.model.composition import BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import StoreError
+from ratchet.model.events import BatchProgressed
 from ratchet.model.identifiers import IdSource
+from ratchet.model.payload import AllowType, decode
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore
-from ratchet.spi.store.batches import BatchStore
 
 logger = logging.getLogger("ratchet.engine")
 faults = FaultLog(logger)
@@ -44,12 +48,18 @@ class BatchProgress:
     def __init__(
         self,
         *,
-        batches: BatchStore,
+        store: JobStore,
+        bus: EventBus,
         invocations: InvocationResolver,
         instances: InstanceResolver,
         clock: Clock,
+        allow_type: AllowType | None = None,
     ) -> None:
-        self._batches = batches
+        self._store = store
+        self._allow_type = allow_type
+        self._bus = bus
+        #: Told of each batch that is reported.
+        self.on_report: Callable[[BatchRecord], None] = lambda record: None
         self._invocations = invocations
         self._instances = instances
         self._clock = clock
@@ -62,9 +72,15 @@ class BatchProgress:
     def child_ended(self, batch_id: UUID) -> None:
         """A child of this batch ended on this node."""
         # If a report is due already, it will be read after this child's end, which is committed.
-        if (number := batch_id.int) not in self._unreported and number not in self._changed:
+        number = batch_id.int
+        if number not in self._changed and (
+            number not in self._unreported or (self._bus.has_listeners and self._is_heard())
+        ):
             with self._lock:
                 self._changed[number] = batch_id
+
+    def _is_heard(self) -> bool:
+        return self._bus.wants(BatchProgressed)
 
     def run_once(self, now: datetime) -> int:
         """Report what is due; how many reports were made."""
@@ -84,8 +100,8 @@ class BatchProgress:
         return reports
 
     def _report(self, batch_id: UUID, at: float) -> int:
-        record = self._batches.batch(batch_id)
-        if record is None or record.progress_target is None:
+        record = self._store.batch(batch_id)
+        if record is None or (record.progress_target is None and not self._is_heard()):
             self._unreported.add(batch_id.int)
             if len(self._unreported) > 10_000:
                 self._unreported.clear()
@@ -93,10 +109,20 @@ class BatchProgress:
         self._reported[batch_id] = at
         if record.finished_at is not None:
             self._reported.pop(batch_id)
+        self.on_report(record)
         target = record.progress_target
+        if target is None:
+            return 1
+        kept = self._store.get(record.parent_id) if target != plain_target(target) else None
         try:
-            report = self._invocations.resolve(target).bind(self._instances)
-            within_limit(lambda: report(batch_context(record)), REPORT_LIMIT)
+            invocation = self._invocations.resolve(plain_target(target))
+            report = invocation.bind(self._instances)
+            args: tuple[Any, ...] = (None,)
+            kwargs: dict[str, Any] = {}
+            if kept is not None:
+                given = kept_arguments(kept.params, "on_progress")
+                args, kwargs = decode(given, invocation.parameters, allow_type=self._allow_type)
+            within_limit(lambda: report(batch_context(record), *args[1:], **kwargs), REPORT_LIMIT)
         except BaseException as error:
             faults.note(f"the progress function {target} of the batch {record.name} raised", error)
         return 1

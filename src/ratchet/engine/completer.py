@@ -28,9 +28,11 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.errors import Conflict, StoreError, StoreUnavailable, UnstorableData
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.transitions import JobStatusStore
 
 logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logger)
 
 
 class Completer:
@@ -68,6 +70,8 @@ class Completer:
             # The conditions on its branches could not be read. A lost connection must not cost an attempt:
             # `run_once` decides.
             pass
+        if run.entry is not None:
+            self._task.ended(run)
         self._inbox.put(end)
 
     def wake(self) -> None:
@@ -105,9 +109,9 @@ class Completer:
     def _answer(self, end: RunEnd) -> None:
         try:
             self._on_answer(end)
-        except BaseException:
+        except BaseException as error:
             # It is written, and the others of its batch must still be let go.
-            logger.exception("job %s: telling about its end failed", end.run.job_id)
+            faults.note("telling about the end of a run failed", error, where=f"job {end.run.job_id}")
 
     def _decide(self, end: RunEnd) -> None:
         try:
@@ -116,7 +120,7 @@ class Completer:
             raise
         except BaseException as error:
             # Whatever goes wrong, the run must not be stranded, nor end the thread of the lane that it comes from.
-            logger.exception("job %s: deciding what follows failed", end.run.job_id)
+            faults.note("deciding what follows from a run failed", error, where=f"job {end.run.job_id}")
             self._decide_failure(end, error)
 
     def _decide_failure(self, end: RunEnd, error: BaseException) -> None:
@@ -125,8 +129,8 @@ class Completer:
             self._task.decide(end)
         except (StoreUnavailable, Conflict):
             raise
-        except BaseException:
-            logger.exception("job %s: deciding about that failure failed too", end.run.job_id)
+        except BaseException as second:
+            faults.note("deciding about that failure failed too", second, where=f"job {end.run.job_id}")
             end.outcome = Unstorable(error)
             self._task.decide(end)
 

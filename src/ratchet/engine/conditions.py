@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.api.observe.records import batch_context
+from ratchet.model.callbacks import plain_target
 from ratchet.model.composition import BatchRecord, Condition, Edge
 from ratchet.model.decision import Fail, Succeed, Verdict, VerdictKind
 from ratchet.model.errors import ConditionFailed, ResultTruncated
-from ratchet.model.payload import decode_result, truncation
+from ratchet.model.payload import decode, decode_result, truncation
 from ratchet.model.results import JobResult
 from ratchet.model.status import JobStatus
 
@@ -122,9 +123,17 @@ class ConditionCheck:
     def _ask(self, condition: Condition, value: Any) -> Any:
         if condition.predicate is None:
             raise ConditionFailed(f"the condition {condition.kind!r} has no predicate")
-        invocation = self._tools.invocations.resolve(condition.predicate)
+        name = plain_target(condition.predicate)
+        invocation = self._tools.invocations.resolve(name)
         predicate = invocation.bind(self._tools.instances)
-        return within_limit(lambda: predicate(value), self._limit)
+        args: tuple[Any, ...] = (value,)
+        kwargs: dict[str, Any] = {}
+        if name != condition.predicate and condition.argument is not None:
+            given, kwargs = decode(
+                condition.argument, invocation.parameters, allow_type=self._tools.allow_type
+            )
+            args = (value, *given[1:])
+        return within_limit(lambda: predicate(*args, **kwargs), self._limit)
 
 
 def _said(error: BaseException) -> str:

@@ -9,8 +9,9 @@ from uuid import UUID
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.planned_starts import PlannedStarts
 from ratchet.engine.run import Run, Stop
+from ratchet.engine.start_check import TRUSTED
 from ratchet.engine.task import TaskTools
-from ratchet.model.claim import SUSPECT_AFTER, ClaimedJob
+from ratchet.model.claim import ClaimedJob
 from ratchet.model.clock import Clock
 from ratchet.model.status import Lane
 
@@ -70,6 +71,10 @@ class Coordinator:
         wanted = self.lanes[lane].wanted()
         return wanted - self.planned_starts.count(lane) if self.planned_starts.waiting else wanted
 
+    def is_ahead(self, lane: Lane, limit: int) -> bool:
+        """True if a claim of *limit* jobs takes more than can start at once."""
+        return limit > self.lanes[lane].free()
+
     def has_planned_start(self, lane: Lane) -> bool:
         """True while a run of this lane waits for its planned start."""
         return bool(self.planned_starts.waiting) and self.planned_starts.count(lane) > 0
@@ -109,10 +114,11 @@ class Coordinator:
                 token: since for token, since in self._lost.items() if at - since < LOST_CLAIM_WATCH
             }
 
-    def accept(self, lane: Lane, jobs: Sequence[ClaimedJob]) -> None:
-        """Take over claimed jobs, in claim order."""
+    def accept(self, lane: Lane, jobs: Sequence[ClaimedJob], asked_at: float | None = None) -> None:
+        """Take over claimed jobs, in claim order; the store was asked for them at *asked_at* (monotonic)."""
         now = self._clock.monotonic()
-        runs = [Run(job, self._tools, now) for job in jobs]
+        trusted_until = (now if asked_at is None else asked_at) + TRUSTED
+        runs = [Run(job, self._tools, now, trusted_until) for job in jobs]
         with self._lock:
             for run in runs:
                 self._held[run.job_id.int] = run
@@ -153,9 +159,19 @@ class Coordinator:
         """Every run whose target is being called."""
         return [run for lane in self.lanes.values() for run in lane.running()]
 
-    def has_suspect(self) -> bool:
-        """True while this node runs a job that was running in two crashes."""
-        return any(run.job.claim.crashes >= SUSPECT_AFTER for run in self.held())
+    def holds(self, job_id: UUID) -> bool:
+        """True from the claim of this job until the store has answered its end."""
+        return job_id.int in self._held
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if nothing is held and no code of ended runs goes on: what starts now runs alone."""
+        return not self._held and not self._still_running
+
+    @property
+    def has_stubborn_code(self) -> bool:
+        """True while code that ignores its interruption goes on; nobody knows for how long."""
+        return bool(self._still_running)
 
     @property
     def idle(self) -> bool:

@@ -7,13 +7,13 @@ retry policy, the attempt counter, the delay.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import random
 import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from ratchet.model.alerts import cause_of
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.decision import (
@@ -44,11 +44,18 @@ from ratchet.model.decision import (
     Succeed,
     TargetMissing,
     TimedOut,
+    Unreadable,
     Unstorable,
 )
 from ratchet.model.durations import format_duration
-from ratchet.model.errors import JobTimeout, ResultTruncated, StoreError, do_not_retry_reason
+from ratchet.model.errors import (
+    JobTimeout,
+    ResultTruncated,
+    StoreError,
+    do_not_retry_reason,
+)
 from ratchet.model.script import importable_name
+from ratchet.model.status import JobType
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.retry_policy import RetryPolicy
@@ -68,6 +75,7 @@ class Decider:
         retry_policy: RetryPolicy,
         sanitizer: ErrorSanitizer,
         max_crashes: int,
+        callback_retries: int | None = None,
         error_limit: int = 2000,
         traceback_limit: int = 16 * 1024,
         dice: random.Random | None = None,
@@ -80,6 +88,7 @@ class Decider:
         )
         self._sanitizer = sanitizer
         self._max_crashes = max_crashes
+        self._callback_retries = callback_retries
         self._error_limit = error_limit
         self._traceback_limit = traceback_limit
         self._dice = dice or random.Random()
@@ -91,7 +100,7 @@ class Decider:
                 return Succeed(result=result, truncated=truncated)
             case Raised(ResultTruncated() as error):
                 # No attempt gets more: what was cut off is stored nowhere.
-                return self._dead_letter(self.record(error), "result truncated")
+                return self._dead_letter(job, self.record(error), "result truncated")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout):
@@ -108,6 +117,9 @@ class Decider:
                 return CountCrash(detail=detail, max_crashes=self._max_crashes)
             case TargetMissing(reason):
                 return Park(reason=reason)
+            case Unreadable(error):
+                # No attempt reads more. It can be retried by hand once the row is mended.
+                return self._dead_letter(job, self.record(error), "unreadable")
             case Expired():
                 return Expire()
             case ClaimLost(stopped):
@@ -118,11 +130,11 @@ class Decider:
                 return Confirm(completion=completion, answer=answer)
             case Unstorable(StoreError() as error):
                 return self._dead_letter(
-                    _bare_record(error, "the store refused what the run left behind"), "unstorable data"
+                    job, _bare_record(error, "the store refused what the run left behind"), "unstorable data"
                 )
             case Unstorable(error):
                 return self._dead_letter(
-                    _bare_record(error, "what follows from the run could not be decided"), "undecidable"
+                    job, _bare_record(error, "what follows from the run could not be decided"), "undecidable"
                 )
 
     def record(self, error: BaseException) -> ErrorRecord:
@@ -148,13 +160,14 @@ class Decider:
         record = self.record(error)
         refusal = self._refusal(error, job, attempt)
         if refusal is not None:
-            return self._dead_letter(record, refusal, timed_out=timed_out)
+            return self._dead_letter(job, record, refusal, timed_out=timed_out)
         wait = delay if delay is not None else self._delay(error, job, attempt)
         return Retry(at=now + wait, error=record, timed_out=timed_out)
 
     @staticmethod
-    def _dead_letter(record: ErrorRecord, reason: str, *, timed_out: bool = False) -> Fail:
-        return Fail(error=record, reason=reason, error_hash=_error_hash(record), timed_out=timed_out)
+    def _dead_letter(job: ClaimedJob, record: ErrorRecord, reason: str, *, timed_out: bool = False) -> Fail:
+        cause = cause_of(job.body.target, record.type)
+        return Fail(error=record, reason=reason, error_hash=cause, timed_out=timed_out)
 
     def _refusal(self, error: BaseException, job: ClaimedJob, attempt: int) -> str | None:
         """Why there is no further attempt; None if there is one."""
@@ -166,14 +179,20 @@ class Decider:
             return f"no_retry_for: {named}"
         if not self._allows(attempt, error):
             return "retry policy refused"
-        if attempt > job.claim.max_retries:
-            retries = job.claim.max_retries
+        retries = self._retries(job)
+        if attempt > retries:
             return (
                 f"retries exhausted ({attempt} of {retries + 1} attempts)"
                 if retries
                 else "no retries configured"
             )
         return None
+
+    def _retries(self, job: ClaimedJob) -> int:
+        """How many retries the job has; of a callback, which nobody configures by itself, as many as this node's option says."""
+        if job.claim.type is JobType.CALLBACK and self._callback_retries is not None:
+            return self._callback_retries
+        return job.claim.max_retries
 
     def _allows(self, attempt: int, error: BaseException) -> bool:
         try:
@@ -220,11 +239,6 @@ def _no_delay_of_its_own(attempt: int, error: BaseException) -> timedelta:
 
 class _Postponement(Exception):
     """RetryLater(count=True): a failure with a delay of its own."""
-
-
-def _error_hash(record: ErrorRecord) -> str:
-    """What makes two errors the same alert: class and message."""
-    return hashlib.sha256(f"{record.type}\n{record.message}".encode(errors="replace")).hexdigest()
 
 
 def _bare_record(error: BaseException, what: str) -> ErrorRecord:

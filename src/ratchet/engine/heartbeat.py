@@ -56,6 +56,8 @@ class Heartbeat:
         pace: Pace,
         version: str,
         info: Callable[[], str | None] = lambda: None,
+        on_handed_back: Callable[[], None] = lambda: None,
+        on_joined: Callable[[NodeSpec], None] = lambda node: None,
         skew_warning: timedelta = timedelta(seconds=1),
     ) -> None:
         self._nodes = nodes
@@ -65,6 +67,8 @@ class Heartbeat:
         self.pace = pace
         self._version = version
         self._info = info
+        self._on_handed_back = on_handed_back
+        self._on_joined = on_joined
         self._skew_warning = skew_warning
         self._skewed = False
         self._last: float | None = None
@@ -114,23 +118,22 @@ class Heartbeat:
         self._sample()
         self.pace.reset()
         liveness, info = self.pace.current, self._info()
-        self._nodes.register(
-            NodeSpec(
-                node_id=self._identity.node_id,
-                name=self._identity.name,
-                host=self._identity.host,
-                pid=self._identity.pid,
-                version=self._version,
-                beat_interval=liveness.heartbeat,
-                silence=liveness.silence,
-                info=info,
-            ),
-            now=now,
+        spec = NodeSpec(
+            node_id=self._identity.node_id,
+            name=self._identity.name,
+            host=self._identity.host,
+            pid=self._identity.pid,
+            version=self._version,
+            beat_interval=liveness.heartbeat,
+            silence=liveness.silence,
+            info=info,
         )
+        self._nodes.register(spec, now=now)
         self._declared = (liveness, info)
         self._last = self._clock.monotonic()
         self._expected = liveness.heartbeat
         self._unbroken = {}
+        self._on_joined(spec)
 
     def run_once(self, now: datetime) -> bool:
         """
@@ -218,6 +221,7 @@ class Heartbeat:
             self._coordinator.looked_for_lost_claims()
             if back:
                 logger.warning("%d claims whose answer was lost were handed back", len(back))
+                self._on_handed_back()
 
     def _sample(self) -> None:
         if not isinstance(self._clock, DatabaseClock):

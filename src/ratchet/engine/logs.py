@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ratchet.api.context import current_run
 from ratchet.api.context import logger as job_logger
@@ -102,9 +102,23 @@ class LogWriter:
         return written
 
 
+class RecordFields(dict[str, Any]):
+    """
+    The attributes of a log record, of which ours may be overwritten.
+
+    The standard library refuses ``extra={"job_id": …}`` with a KeyError if the record has that name already, and an application
+    may use such names in any of its log lines. So ours are there, for formats, but are not said to be: what an application gives wins.
+    """
+
+    OURS = frozenset({"job_id", "job_target", "node_id", "attempt"})
+
+    def __contains__(self, name: object) -> bool:
+        return name not in self.OURS and super().__contains__(name)
+
+
 class LogContext:
     """
-    Puts ``job_id``, ``node_id`` and ``attempt`` on every log record of the process while a node runs.
+    Puts ``job_id``, ``job_target``, ``node_id`` and ``attempt`` on every log record of the process while a node runs.
 
     Records made outside of a job have None, so that a format string with these names always works.
     """
@@ -127,9 +141,12 @@ class LogContext:
                 def make(*args: object, **kwargs: object) -> logging.LogRecord:
                     record = previous(*args, **kwargs)
                     run = current_run()
-                    record.job_id = None if run is None else str(run.job_id)
-                    record.node_id = None if run is None else run.node_id
-                    record.attempt = None if run is None else run.attempt
+                    fields = RecordFields(record.__dict__)
+                    fields["job_id"] = None if run is None else str(run.job_id)
+                    fields["job_target"] = None if run is None else run.target
+                    fields["node_id"] = None if run is None else run.node_id
+                    fields["attempt"] = None if run is None else run.attempt
+                    record.__dict__ = fields
                     return record
 
                 logging.setLogRecordFactory(make)

@@ -11,6 +11,7 @@ from ratchet.engine.identity import NodeIdentity
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeState
 from ratchet.model.decision import CanceledJob
+from ratchet.model.durations import earlier
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.spi.store import JobStore
@@ -109,10 +110,10 @@ class Housekeeping:
 
         It asks for the oldest job only. A search by time would read every job to find that none is old.
         """
-        if (keeps := self._keeps()) and _is_before(self._store.oldest_created_at(), now - min(keeps)):
+        if (keeps := self._keeps()) and _is_before(self._store.oldest_created_at(), earlier(now, min(keeps))):
             return True
         archive = self._options.archive_retention
-        if archive is not None and _is_before(self._store.oldest_archived_at(), now - archive):
+        if archive is not None and _is_before(self._store.oldest_archived_at(), earlier(now, archive)):
             return True
         return any(
             node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
@@ -140,7 +141,7 @@ class Housekeeping:
                     lambda before: store.purge_streams(before=before, limit=BATCH, now=now),
                 )
             )
-        total = sum(_in_rounds(step, now - keep, lease) for keep, step in steps if keep is not None)
+        total = sum(_in_rounds(step, earlier(now, keep), lease) for keep, step in steps if keep is not None)
         if lease.renew():
             total += store.purge_signals(now=now, limit=BATCH)
             total += store.purge_nodes(before=now - DEAD_NODES_KEPT)

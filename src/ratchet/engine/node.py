@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -12,6 +13,7 @@ from enum import Enum
 from uuid import UUID
 
 from ratchet.engine.assembly import Assembly, NodeParts, lane_slots
+from ratchet.engine.departure import Departure, counted
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.lanes.processes import ProcessLane
@@ -26,10 +28,12 @@ from ratchet.model.status import Lane
 
 logger = logging.getLogger("ratchet.engine")
 
-#: Without a way to be woken, a poller looks this often.
-UNWOKEN_PAUSE = 0.5
 #: However soon another node's silence is over, the heartbeat rests at least this long between two looks.
 SHORTEST_LOOK = 0.25
+
+
+#: After so many failures in a row a node says that its lanes get no jobs.
+FAILED_POLLS = 3
 
 
 class Phase(Enum):
@@ -60,6 +64,7 @@ class Node:
         self._polling: Service | None = None
         self._watching: Service | None = None
         self._has_running_code = False
+        self._hurried = threading.Event()
         self._on_ended: Callable[[], None] = lambda: None
 
     # --- life ---
@@ -84,6 +89,8 @@ class Node:
                     lane.start()
                 self._start_services(assembly)
                 self._connect_wakeups()
+                if assembly.meters is not None:
+                    assembly.meters.watch(assembly)
             except BaseException:
                 self.stop(drain=False)
                 raise
@@ -99,19 +106,37 @@ class Node:
             if self._phase is Phase.STOPPED:
                 return True
             self._phase = Phase.DRAINING
-            limit = self._limit(timeout)
-            self._leave_queue()
-            if drain:
-                self._wait_until_idle(limit)
+            self._hurried.clear()
+            departure = Departure(self._assembly, self._limit(timeout) if drain else 0.0)
+            departure.begin(self._leave_queue())
+            self._wait_until_idle(departure.limit)
+            departure.time_is_up()
             if not self._assembly.coordinator.idle:
                 self._interrupt_rest()
             ended = self._assembly.coordinator.idle
+            departure.end(exits=self._parts.supervised)
             if ended:
                 self._shut_down()
             else:
                 self._beat_until_ended()
             self._phase = Phase.STOPPED
             return ended
+
+    def hurry(self) -> None:
+        """Let a `stop` that waits for running jobs interrupt them now, and hand them back; from any thread."""
+        self._hurried.set()
+
+    def release(self) -> int:
+        """
+        Hand back all that this node still holds, because its process ends right after this; how many jobs.
+
+        It costs them no attempt. Others are woken before this returns, as far as that can be done in a moment.
+        """
+        back = self._parts.store.deregister(self.node_id, now=self._parts.clock.now())
+        if back:
+            logger.warning("%s whose code did not stop handed back: this process ends now", counted(back))
+        self._wake_others()
+        return back
 
     @property
     def phase(self) -> Phase:
@@ -185,13 +210,14 @@ class Node:
         heart, starts = assembly.heartbeat, assembly.coordinator.planned_starts
         beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
         usual = heart.interval.total_seconds()
+        unwoken = self._longest_unwoken_rest()
 
         def poll() -> float:
             assembly.poller.run_once(clock.now())
             if heart.pace.is_slow and heart.must_beat and self._beating is not None:
                 self._beating.wake()
             rest = assembly.poller.rest.total_seconds()
-            return rest if rest <= UNWOKEN_PAUSE or self._is_woken() else UNWOKEN_PAUSE
+            return rest if unwoken is None or rest <= unwoken or self._is_woken() else unwoken
 
         def complete() -> float:
             assembly.completer.wait(1.0)
@@ -223,7 +249,8 @@ class Node:
 
         def sweep() -> float:
             assembly.expiry.run_once(clock.now())
-            assembly.batch_recovery.run_once(clock.now())
+            if assembly.batch_recovery.run_once(clock.now()):
+                assembly.wake_all()
             return options.expiry_interval.total_seconds()
 
         def clean() -> float:
@@ -247,7 +274,7 @@ class Node:
         def service(name: str, step: object, longest_pause: float = LONGEST_PAUSE) -> Service:
             return Service(name, step, executor, longest_pause)  # type: ignore[arg-type]  # all of the form () -> float
 
-        self._polling = service("poller", poll)
+        self._polling = polling = service("poller", poll)
         self._completing = service("completer", complete)
         # After an outage every node is observed anew: one that comes back later than a beat looks dead again.
         self._beating = service("heartbeat", heartbeat, min(LONGEST_PAUSE, usual / 2))
@@ -269,6 +296,7 @@ class Node:
         ]
         for each in self._services:
             each.start()
+        assembly.lane_report.claims_fail = lambda: polling.failures >= FAILED_POLLS or not polling.is_alive
 
     def _connect_wakeups(self) -> None:
         cluster = self._parts.cluster
@@ -280,6 +308,11 @@ class Node:
         """True while wakeups of other processes arrive."""
         cluster = self._parts.cluster
         return cluster is not None and getattr(cluster, "connected", True)
+
+    def _longest_unwoken_rest(self) -> float | None:
+        """Seconds between two polls while no wakeups of other processes arrive, at most; None: as the strategy says."""
+        longest = self._parts.options.unwoken_poll_delay(own_strategy=self._parts.own_polling)
+        return None if longest is None else longest.total_seconds()
 
     def _room(self) -> None:
         """A lane needs more jobs, or jobs may be claimed again: poll now."""
@@ -296,20 +329,28 @@ class Node:
             return self._parts.options.drain_timeout.total_seconds()
         return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
 
-    def _leave_queue(self) -> None:
-        """Claim nothing more and hand back what has not started."""
+    def _leave_queue(self) -> int:
+        """
+        Claim nothing more and hand back what has not started; how many jobs that was.
+
+        Others are woken even if it was none: perhaps only this node knew when the next job is due.
+        """
         if self._polling is not None:
             self._polling.stop()
-        now = self._parts.clock.now()
+        now, back = self._parts.clock.now(), 0
         try:
             self._parts.store.set_node_state(self.node_id, NodeState.DRAINING, now=now)
-            self._assembly.watch.hand_back(float("inf"), now)
+            back = self._assembly.watch.hand_back(float("inf"), now)
         except StoreError as error:
             logger.warning("draining: %s", error)
+        self._assembly.spread()
+        return back
 
     def _wait_until_idle(self, limit: float) -> None:
         deadline = time.monotonic() + limit
-        while not self._assembly.coordinator.idle and time.monotonic() < deadline:
+        while (
+            not self._assembly.coordinator.idle and time.monotonic() < deadline and not self._hurried.is_set()
+        ):
             time.sleep(0.01)
 
     def _interrupt_rest(self) -> None:
@@ -329,10 +370,11 @@ class Node:
         for lane in assembly.coordinator.lanes.values():
             lane.stop(2.0)
         self._flush(assembly)
+        if assembly.meters is not None:
+            assembly.meters.close()
         LogContext.remove(assembly.log_handler)
-        if self._parts.cluster is not None:
-            self._parts.cluster.stop()
         self._say_goodbye()
+        self._wake_others()
         self._services = []
 
     def _flush(self, assembly: Assembly) -> None:
@@ -345,6 +387,12 @@ class Node:
             logger.warning("stopping: %s", error)
         self._parts.bus.flush()
 
+    def _wake_others(self) -> None:
+        """Send the last message of this node: what it held, and what only it knew of, is for others now."""
+        self._assembly.spread()
+        if self._parts.cluster is not None:
+            self._parts.cluster.stop()
+
     def _say_goodbye(self) -> None:
         try:
             self._parts.store.deregister(self.node_id, now=self._parts.clock.now())
@@ -353,18 +401,23 @@ class Node:
 
     def _beat_until_ended(self) -> None:
         """Some code does not stop. Its claims are kept and the node goes on beating, as draining, until it ends."""
-        logger.warning(
-            "%d jobs did not stop; this process goes on beating for them",
-            len(self._assembly.coordinator.held()),
-        )
 
         def wait_and_leave() -> None:
             while not self._assembly.coordinator.idle:
                 time.sleep(0.1)
             with self._lock:
+                atexit.unregister(release_at_exit)
                 self._shut_down()
                 self._has_running_code = False
                 self._on_ended()
 
+        def release_at_exit() -> None:
+            try:
+                self.release()
+            except Exception as error:
+                logger.warning("what was running could not be handed back (%s); others will notice", error)
+
         self._has_running_code = True
+        # Silence would be taken for a crash of that job.
+        atexit.register(release_at_exit)
         threading.Thread(target=wait_and_leave, name="ratchet-last-runs", daemon=True).start()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from ratchet.engine.heartbeat import Heartbeat, Mark
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.pace import longest_gap
+from ratchet.engine.started_runs import run_number
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeRecord, NodeState, Rescue
 from ratchet.model.errors import Conflict
@@ -25,8 +26,18 @@ class Rescuing(Protocol):
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]: ...
 
     def rescue(
-        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+        self,
+        node_id: str,
+        *,
+        seen_beat: int,
+        by: str,
+        max_crashes: int,
+        now: datetime,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
     ) -> Rescue | None: ...
+
+    def claims_of(self, node_id: str) -> dict[UUID, UUID]: ...
 
     def strays(self) -> list[str]: ...
 
@@ -58,6 +69,9 @@ class OrphanRecovery:
         clock: Clock,
         max_crashes: int,
         on_rescue: Callable[[Rescue], None] = lambda rescue: None,
+        on_handed_back: Callable[[], None] = lambda: None,
+        on_lost: Callable[[Rescue], None] = lambda rescue: None,
+        on_joined: Callable[[NodeRecord], None] = lambda node: None,
     ) -> None:
         self._nodes = nodes
         self._heartbeat = heartbeat
@@ -65,6 +79,10 @@ class OrphanRecovery:
         self._clock = clock
         self._max_crashes = max_crashes
         self._on_rescue = on_rescue
+        self._on_handed_back = on_handed_back
+        self._on_lost = on_lost
+        self._on_joined = on_joined
+        self._has_looked = False
         self._seen: dict[str, tuple[int, Mark]] = {}
         self._dead: dict[str, int] = {}
         self._due: float | None = None
@@ -82,8 +100,13 @@ class OrphanRecovery:
         found = self._nodes.nodes(counting=False)
         self._dead = {node.node_id: node.beat for node in found if node.state is NodeState.DEAD}
         nodes = [node for node in found if node.state is not NodeState.DEAD]
-        self._observe(nodes)
         others = [node for node in nodes if node.node_id != self._identity.node_id]
+        if self._has_looked:  # those of the first look were here before this one
+            for node in others:
+                if node.node_id not in self._seen:
+                    self._on_joined(node)
+        self._has_looked = True
+        self._observe(nodes)
         self._due = min((self._silent_at(node) for node in others), default=None)
         self._shortest_interval = min((node.beat_interval for node in others), default=None)
         self._heartbeat.judging_interval = min(
@@ -137,6 +160,7 @@ class OrphanRecovery:
             back = self._nodes.hand_back_unknown(node_id, (), now=now)
             if back:
                 logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)
+                self._on_handed_back()
 
     def _observe(self, nodes: list[NodeRecord]) -> None:
         """Remember since when each beat has had its value; forget nodes that are gone."""
@@ -160,25 +184,47 @@ class OrphanRecovery:
         _, since = self._seen[node.node_id]
         return self._clock.monotonic() - since.at > 1.5 * node.beat_interval.total_seconds()
 
-    def rescue_ended(self, node_id: str, now: datetime) -> bool:
+    def rescue_ended(
+        self, node_id: str, now: datetime, *, seen: str | None = None, started: Set[int] | None = None
+    ) -> bool:
         """
         Rescue a node whose process has ended, which its supervisor saw; True if this call did.
 
-        There is no need to wait for its silence. False if another node was first.
+        There is no need to wait for its silence. *seen*: how it ended. *started*: the numbers (`run_number`) of what
+        ran, if that is known. False if another node was first.
         """
+        ran = None
+        if started is not None:
+            claims = self._nodes.claims_of(node_id)
+            ran = {job: claim for job, claim in claims.items() if run_number(job, claim) in started}
         return any(
-            self._rescue(node, node.beat, now) > 0
+            self._rescue(node, node.beat, now, ran=ran, seen=seen) > 0
             for node in self._nodes.nodes()
             if node.node_id == node_id and node.state is not NodeState.DEAD
         )
 
-    def _rescue(self, node: NodeRecord, seen_beat: int, now: datetime) -> int:
-        rescue = self._take_back(node.node_id, seen_beat, now)
+    def _rescue(self, node: NodeRecord, seen_beat: int, now: datetime, **known: Any) -> int:
+        rescue = self._take_back(node.node_id, seen_beat, now, **known)
         self._seen.pop(node.node_id, None)
-        self.rescued += rescue is not None
-        return int(rescue is not None)
+        if rescue is None:
+            return 0
+        self.rescued += 1
+        self._on_lost(rescue)
+        return 1
 
-    def _take_back(self, node_id: str, seen_beat: int, now: datetime) -> Rescue | None:
+    def _take_back(
+        self,
+        node_id: str,
+        seen_beat: int,
+        now: datetime,
+        *,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
+    ) -> Rescue | None:
+        # A store of somebody else's may not take what only a supervisor knows.
+        known: dict[str, Any] = {
+            name: value for name, value in (("ran", ran), ("seen", seen)) if value is not None
+        }
         try:
             rescue = self._nodes.rescue(
                 node_id,
@@ -186,6 +232,7 @@ class OrphanRecovery:
                 by=self._identity.node_id,
                 max_crashes=self._max_crashes,
                 now=now,
+                **known,
             )
         except Conflict as error:  # the work of other nodes may be free
             logger.warning("the work of %s cannot be taken back yet: %s", node_id, error)
@@ -193,11 +240,14 @@ class OrphanRecovery:
         if rescue is None:
             return None
         logger.warning(
-            "node %s is dead: %d of its jobs were requeued, %d are suspects, %d are dead letters",
+            "node %s is dead%s: %d of its jobs were requeued, %d are suspects, %d are dead letters; "
+            "%d that had not started were handed back",
             node_id,
+            f" ({seen})" if seen is not None else "",
             len(rescue.requeued),
             len(rescue.suspects),
             len(rescue.dead_lettered),
+            len(rescue.handed_back),
         )
         if rescue.held_up:
             logger.warning(

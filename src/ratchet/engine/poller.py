@@ -6,10 +6,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
+from uuid import UUID
+
+from msgspec.structs import replace
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
-from ratchet.model.claim import NO_PARTY, ClaimedJob, ClaimRequest
+from ratchet.engine.suspects import SuspectTurns
+from ratchet.model.callbacks import plain_target
+from ratchet.model.claim import NO_PARTY, ClaimedJob, ClaimRequest, ahead_token
 from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
@@ -35,6 +40,8 @@ DUE_TRUSTED = 0.25
 AHEAD = timedelta(milliseconds=200)
 #: The rest while a lane wants nothing more because of runs that wait for their planned start.
 PLANNED_REST = timedelta(milliseconds=20)
+#: The rest while a suspect waits for what runs to end.
+ROOM_REST = timedelta(milliseconds=50)
 #: The shortest rest after a poll that found nothing: other nodes are taking what was due.
 SHORTEST_REST = timedelta(milliseconds=5)
 #: The rest after a claim, so that the claimed jobs can start before this thread goes on looking.
@@ -50,7 +57,8 @@ class Poller:
     Asks the store for work.
 
     `run_once` polls; `rest` says how long to rest then. While batches come back full there is no
-    rest, and a rest ends early when the next job is due or a wakeup arrives.
+    rest, unless a strategy of the user's wants one; and a rest ends early when the next job is due, when a lane needs
+    more jobs, or when a wakeup arrives.
 
     A wakeup costs one claim, for the lane that it names; a wakeup that names no lane is for the one that had
     work last. Then one look at all lanes together says which others have jobs due, and when the next ones are
@@ -71,6 +79,8 @@ class Poller:
         boost_interval: timedelta | None = timedelta(minutes=15),
         is_open: Callable[[], bool] = lambda: True,
         ahead: timedelta = timedelta(),
+        ask_again_after: timedelta | None = None,
+        hand_back: Callable[[datetime], object] = lambda now: None,
     ) -> None:
         self._claims = claims
         self._coordinator = coordinator
@@ -83,6 +93,11 @@ class Poller:
         self._boost_interval = boost_interval
         self._is_open = is_open
         self._ahead = ahead
+        self._ask_again_after = ask_again_after
+        self._rests_when_full = not getattr(strategy, "goes_on_after_full_batch", False)
+        self._hand_back = hand_back  # what has not started
+        self._turns = SuspectTurns()
+        self._suspect: UUID | None = None  # the last one that was claimed
         self._waits_for_planned = False  # a lane wants nothing because of planned starts
         self._parked: frozenset[str] = frozenset()
         self._parked_at: float | None = None
@@ -103,6 +118,11 @@ class Poller:
         self._look_put_off_since: float | None = None
         self._unobserved = Tally()  # what was claimed since the strategy was last told
 
+    @property
+    def wakeups(self) -> int:
+        """How many wakeups have come."""
+        return self._wakeups
+
     def woken(self, lane: Lane | None = None) -> None:
         """A wakeup arrived: there may be new work, for *lane* if that is known."""
         if lane is not None and lane not in self._named:
@@ -116,6 +136,8 @@ class Poller:
             self._rest = timedelta(seconds=1)
             return 0
         at, wakeups = self._clock.monotonic(), self._wakeups
+        if self._turns.is_on and (claimed := self._run_suspects(now, at)) is not None:
+            return claimed
         resting = {lane: due for lane, due in self._next_due.items() if due.holds(now, at, wakeups)}
         asked = [lane for lane in self._coordinator.lanes if lane not in resting]
         room = {lane: wanted for lane in asked if (wanted := self._coordinator.wanted(lane)) > 0}
@@ -193,11 +215,13 @@ class Poller:
         requests = [self._request(lane, 1) for lane in lanes]
         with_suspects = self._suspects_are_due()
         if with_suspects:
-            requests += [self._request(lane, 1, suspects=True) for lane in room]
+            requests += self._suspect_requests()
         if not requests:
             return {}
         dues = self._claims.next_due_of(requests, now=now)
         read_at = self._clock.monotonic()
+        if with_suspects and self._begin_turn(dues[len(lanes) :], now, tally):
+            return {}
         read: dict[Lane, NextDue] = {}
         for lane, due in zip(lanes, dues, strict=False):
             if due is not None and due <= now and lane not in claimed:
@@ -206,13 +230,6 @@ class Poller:
                 read[lane] = NextDue(due, read_at, wakeups)
                 if lane not in claimed:
                     tally.add(0, room[lane])
-        if with_suspects:
-            suspect = [
-                lane
-                for lane, due in zip(room, dues[len(lanes) :], strict=True)
-                if due is not None and due <= now
-            ]
-            tally.add(self._claim_suspect(suspect, now), 0)
         return read
 
     def _hand_over(self, tally: Tally, next_due: dict[Lane, NextDue]) -> int:
@@ -223,10 +240,10 @@ class Poller:
         return tally.found
 
     def _go_on(self, tally: Tally, next_due: dict[Lane, NextDue]) -> int:
-        """A batch was full: there may be more."""
+        """A batch was full: there may be more. The stock strategy goes on at once; another one may want a rest."""
         self._next_due = next_due
-        self._observed(tally)
-        self._rest = timedelta()
+        delay = self._observed(tally)
+        self._rest = delay if self._rests_when_full else timedelta()
         return tally.found
 
     def _rest_until_due(self, delay: timedelta, read: Mapping[Lane, NextDue], now: datetime) -> None:
@@ -253,13 +270,21 @@ class Poller:
         )
 
     @property
+    def runs_suspects(self) -> bool:
+        """True while this node starts nothing but suspects."""
+        return self._turns.is_on
+
+    @property
     def rest(self) -> timedelta:
         """How long to rest after the last poll, unless woken."""
         return self._rest
 
     def _claim(self, lane: Lane, limit: int, now: datetime, *, suspects: bool = False) -> list[ClaimedJob]:
         request = self._request(lane, limit, suspects=suspects)
+        if not suspects and self._coordinator.is_ahead(lane, limit):
+            request = replace(request, claim_id=ahead_token(request.claim_id))
         self._coordinator.asking(request.claim_id)
+        asked_at = self._clock.monotonic()
         try:
             jobs = self._claims.claim_next_batch(request, now=now)
         except BaseException:
@@ -268,27 +293,83 @@ class Poller:
             raise
         if jobs:
             self._served[lane, suspects] = jobs[-1].body.fairness_key or NO_PARTY
-            self._coordinator.accept(lane, jobs)
+            self._coordinator.accept(lane, jobs, asked_at)
         self._coordinator.answered(request.claim_id)
         return jobs
 
     def _suspects_are_due(self) -> bool:
-        """True if it is time to look for a job that was running in two crashes, and no such job runs here."""
+        """True if it is time to look for a job that was running in two crashes."""
         at = self._clock.monotonic()
         if self._suspects_at is not None and at - self._suspects_at < SUSPECT_INTERVAL:
             # What woke this poll may be a suspect: the rest ends when the look is due.
             self._suspects_in = timedelta(seconds=SUSPECT_INTERVAL - (at - self._suspects_at))
             return False
-        if self._coordinator.has_suspect():
-            return False
         self._suspects_at = at
         return True
+
+    def _suspect_requests(self) -> list[ClaimRequest]:
+        """For all lanes: while a turn of suspects is on, each of them has room."""
+        return [self._request(lane, 1, suspects=True) for lane in self._coordinator.lanes]
+
+    def _begin_turn(self, dues: Sequence[datetime | None], now: datetime, tally: Tally) -> bool:
+        """Begin a turn of suspects if one is due (*dues*, by lane) and it is time; True if it has begun."""
+        lanes = self._lanes_due(dues, now)
+        if not lanes or self._coordinator.has_stubborn_code:
+            self._turns.due_since = None
+            return False
+        self._suspects_at = None  # look again with the next poll
+        at = self._clock.monotonic()
+        idle = self._coordinator.is_quiet
+        if not self._turns.may_begin(at, idle=idle):
+            self._suspects_in = ROOM_REST
+            return False
+        self._turns.begin(at)
+        if idle:
+            tally.add(self._claim_suspect(lanes, now), 0)
+        self._suspects_in = ROOM_REST
+        return True
+
+    def _lanes_due(self, dues: Sequence[datetime | None], now: datetime) -> list[Lane]:
+        return [
+            lane
+            for lane, due in zip(self._coordinator.lanes, dues, strict=True)
+            if due is not None and due <= now
+        ]
+
+    def _run_suspects(self, now: datetime, at: float) -> int | None:
+        """
+        One step of a turn of suspects: how many were claimed; None if the turn is over.
+
+        What has not started goes back, what runs is waited for, and then one suspect after the other runs alone.
+        """
+        if self._suspect is not None and self._coordinator.holds(self._suspect):
+            self._rest = FULL_REST  # its end wakes the poller
+            return 0
+        too_long = self._turns.is_too_long(at)
+        if not too_long and not self._coordinator.is_quiet:
+            self._hand_back(now)
+            self._rest = ROOM_REST
+            if not self._suspects_are_due():
+                return 0
+        lanes = (
+            []
+            if too_long
+            else self._lanes_due(self._claims.next_due_of(self._suspect_requests(), now=now), now)
+        )
+        if lanes and not self._coordinator.is_quiet:
+            return 0
+        if self._claim_suspect(lanes, now):
+            self._rest = HAND_OVER
+            return 1
+        self._turns.end(at)
+        return None
 
     def _claim_suspect(self, lanes: Iterable[Lane], now: datetime) -> int:
         """Claim one suspect at most, of the first of *lanes* that has one; how many."""
         for lane in lanes:
-            if self._coordinator.wanted(lane) > 0 and self._claim(lane, 1, now, suspects=True):
-                self._suspects_at = None  # another one may wait for its end: look again at once then
+            if self._coordinator.wanted(lane) > 0 and (jobs := self._claim(lane, 1, now, suspects=True)):
+                self._suspect = jobs[0].claim.job_id
+                self._turns.ran()
                 return 1
         return 0
 
@@ -304,6 +385,7 @@ class Poller:
             parked_targets=self._parked,
             after=self._served.get((lane, suspects)),
             ahead=self._ahead,
+            ask_again_after=self._ask_again_after,
         )
 
     def _refresh_parked(self) -> bool:
@@ -321,7 +403,7 @@ class Poller:
 
     def _can_import(self, target: str) -> bool:
         try:
-            self._invocations.resolve(target)
+            self._invocations.resolve(plain_target(target))
         except (TargetNotFound, TargetNotAllowed):
             return False
         except BaseException as error:

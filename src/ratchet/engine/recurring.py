@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,17 +18,23 @@ import msgspec
 
 from ratchet.engine.timetable import fire_times, next_fire
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
-from ratchet.model.errors import Conflict, InvalidJob
+from ratchet.model.errors import CommitUnknown, Conflict, StoreUnavailable
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobType
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.recurring import RecurringStore
 
 logger = logging.getLogger("ratchet.engine")
+faults = FaultLog(logger)
 
 #: A fire time that is at most this late is on time.
 GRACE = timedelta(seconds=5)
 BATCH = 100
+#: No fire time is older than its schedule; clocks may differ by less than this. To walk from 1970 to today takes too long.
+OLDEST_FIRE = timedelta(days=31)
+#: So many seconds a schedule that cannot be fired is passed by, unless it changes.
+UNFIT = 60.0
 #: How many fire times one transaction records, and how many missed ones are recorded one by one.
 PORTION = 1000
 MOST_RECORDED = 100_000
@@ -36,22 +43,41 @@ MOST_RECORDED = 100_000
 class RecurringRuns:
     """Fires schedules that are due."""
 
-    def __init__(self, *, store: RecurringStore, ids: IdSource, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        store: RecurringStore,
+        ids: IdSource,
+        wake: Callable[[], None],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._ids = ids
         self._wake = wake
+        self._monotonic = monotonic
+        self._unfit: dict[
+            str, tuple[ScheduleSpec, float]
+        ] = {}  # what could not be fired, and when that was tried
 
     def run_once(self, now: datetime) -> int:
         """Fire what is due; how many runs were created by this node."""
         created = 0
-        for record in self._store.claim_due_recurring(limit=BATCH, now=now):
+        # What cannot be fired stays due: it must not take the place of others.
+        for record in self._store.claim_due_recurring(limit=BATCH + len(self._unfit), now=now):
+            if self._is_unfit(record):
+                continue
             try:
                 created += self._fire(record, now)
             except Conflict as conflict:
                 # Another node fires it at this moment, or somebody changes it: the next look shows what is left to do.
                 logger.info("schedule %s: %s (will try again)", record.spec.name, conflict)
-            except InvalidJob:
-                logger.exception("schedule %s cannot be fired", record.spec.name)
+            except (StoreUnavailable, CommitUnknown):
+                raise
+            except Exception as error:
+                # Its row is not what a schedule is (changed by hand, or by a newer version): the others go on.
+                self._unfit[record.spec.name] = record.spec, self._monotonic()
+                reason = str(error) or type(error).__name__
+                faults.note(f"schedule {record.spec.name} cannot be fired and is passed by: {reason}"[:500])
         if created:
             self._wake()
         return created
@@ -59,11 +85,23 @@ class RecurringRuns:
     def rest(self, now: datetime) -> float:
         """Seconds until the next fire time, at most one: schedules may change at any time."""
         upcoming = [
-            r.next_fire_at for r in self._store.schedules() if r.next_fire_at is not None and not r.paused
+            r.next_fire_at
+            for r in self._store.schedules()
+            if r.next_fire_at is not None and not r.paused and not self._is_unfit(r)
         ]
         if not upcoming:
             return 1.0
         return min(1.0, max(0.01, (min(upcoming) - now).total_seconds()))
+
+    def _is_unfit(self, record: ScheduleRecord) -> bool:
+        """True if it could not be fired a short while ago, and has not changed since."""
+        spec, tried = self._unfit.get(record.spec.name, (None, 0.0))
+        if spec is None:
+            return False
+        if spec == record.spec and self._monotonic() - tried < UNFIT:
+            return True
+        del self._unfit[record.spec.name]
+        return False
 
     def _fire(self, record: ScheduleRecord, now: datetime) -> int:
         expected = record.next_fire_at
@@ -91,6 +129,8 @@ class RecurringRuns:
         record: ScheduleRecord, expected: datetime, now: datetime
     ) -> tuple[list[datetime], datetime | None]:
         """Every fire time from *expected* to *now*, and the first one after."""
+        if expected < record.created_at - OLDEST_FIRE:
+            raise ValueError(f"its next fire time, {expected.isoformat()}, is before its creation")
         due = [expected]
         for fire in fire_times(record.spec, expected, record.created_at):
             if fire > now:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 
 from ratchet.api.context import JobContext, JobTransaction
+from ratchet.model.callbacks import given_params
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.composition import Signal
 from ratchet.model.decision import (
@@ -63,25 +65,31 @@ class Run:
         "committed",
         "connection",
         "deadline",
+        "entry",
         "finished",
         "handle",
         "interrupted_at",
         "interruptible",
         "job",
         "log_lines",
+        "marked",
         "started",
         "started_at",
         "still_running",
         "stop",
         "thread_id",
         "told",
+        "trusted_until",
     )
 
-    def __init__(self, job: ClaimedJob, tools: TaskTools, accepted: float) -> None:
+    def __init__(
+        self, job: ClaimedJob, tools: TaskTools, accepted: float, trusted_until: float = inf
+    ) -> None:
         self.job = job
         self._tools = tools
         self._lock = threading.Lock()
         self.accepted = accepted  # monotonic
+        self.trusted_until = trusted_until  # monotonic; from then on the store is asked before the start
         self.started: float | None = None  # monotonic
         self.started_at: datetime | None = None
         self.deadline: float | None = None
@@ -96,6 +104,8 @@ class Run:
         self.connection: object | None = None  # inside ctx.transaction()
         self.committed: tuple[Completion, CompletionAnswer] | None = None
         self.log_lines = 0
+        self.marked = False  # the store knows that it has started (`JobClaimStore.mark_started`)
+        self.entry: int | None = None  # in `StartedRuns`
         self._context: JobContext | None = None
 
     def belongs_to(self, tools: TaskTools) -> bool:
@@ -125,6 +135,10 @@ class Run:
         return self.job.body.batch_id
 
     @property
+    def caller(self) -> str | None:
+        return self.job.body.caller
+
+    @property
     def parent_id(self) -> UUID | None:
         return self.job.body.parent_id
 
@@ -140,7 +154,9 @@ class Run:
 
     def params(self) -> dict[str, Any]:
         text = self.job.body.params
-        return {} if text is None else decode_value(text, name="params", allow_type=self._tools.allow_type)
+        if text is None:
+            return {}
+        return given_params(self._decoded(text, "params"))
 
     def signal(self) -> Signal | None:
         text = self.job.body.signal
@@ -158,7 +174,10 @@ class Run:
 
     def load_state(self) -> dict[str, Any]:
         text = self.job.body.state
-        return {} if text is None else decode_value(text, name="state", allow_type=self._tools.allow_type)
+        return {} if text is None else self._decoded(text, "state")
+
+    def _decoded(self, text: str, name: str) -> Any:
+        return decode_value(text, name=name, allow_type=self._tools.allow_type, limit=self._tools.read_limit)
 
     @property
     def touched_state(self) -> dict[str, Any] | None:

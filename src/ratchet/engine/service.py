@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ratchet.model.errors import Conflict, RatchetError, StoreUnavailable
 from ratchet.spi.executor_provider import ExecutorProvider
+from ratchet.spi.fault_log import FaultLog
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -40,6 +41,7 @@ class Service:
         self._monotonic = monotonic
         self._complain_at = float("-inf")
         self._longest_pause = longest_pause
+        self._faults = FaultLog(logger, monotonic=monotonic)
         self._step = step
         self._executor = executor
         self._wakeup = threading.Event()
@@ -114,6 +116,6 @@ class Service:
             level = logging.WARNING if self.failures % 20 == 0 else logging.INFO
             logger.log(level, "%s: %s (will try again)", self.name, error)
         elif isinstance(error, RatchetError):
-            logger.error("%s: %s", self.name, error)
+            self._faults.note(f"{self.name}: {type(error).__name__}", where=str(error))
         else:
-            logger.exception("%s failed", self.name)
+            self._faults.note(f"{self.name} failed", error)

@@ -22,9 +22,12 @@ from ratchet.api.targets.registry import protection_of
 from ratchet.engine.conditions import ConditionCheck
 from ratchet.engine.decide import Decider
 from ratchet.engine.run import Run, RunEnd, Stop
+from ratchet.engine.start_check import StartCheck
+from ratchet.engine.started_runs import StartedRuns
 from ratchet.engine.transaction import run_in_transaction
+from ratchet.engine.unreadable import outcome_of_unreadable
 from ratchet.model.breaker import Guard
-from ratchet.model.callbacks import callback_for
+from ratchet.model.callbacks import RETRIES, callback_for, kept_arguments, plain_target
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
     BadCheckpoint,
@@ -45,6 +48,7 @@ from ratchet.model.decision import (
     Succeed,
     TargetMissing,
     TimedOut,
+    Unreadable,
     Unstorable,
     Verdict,
 )
@@ -57,10 +61,12 @@ from ratchet.model.errors import (
     StoreUnavailable,
     TargetNotAllowed,
     TargetNotFound,
+    UnreadablePayload,
     is_of_store,
 )
 from ratchet.model.identifiers import IdSource
 from ratchet.model.payload import (
+    READ_LIMIT,
     RESULTS,
     AllowType,
     decode,
@@ -130,7 +136,10 @@ class TaskTools:
         allow_type: AllowType | None = None,
         result_limit: int = 64 * 1024,
         state_limit: int = 64 * 1024,
+        read_limit: int = READ_LIMIT,
         condition_limit: float = 10.0,
+        callback_retries: int = RETRIES,
+        started_runs: StartedRuns | None = None,
     ) -> None:
         self.store = store
         self.transitions: JobStatusStore = store
@@ -145,7 +154,11 @@ class TaskTools:
         self.allow_type = allow_type
         self.result_limit = result_limit
         self.state_limit = state_limit
+        self.read_limit = read_limit
+        self.callback_retries = callback_retries
         self.conditions = ConditionCheck(self, condition_limit)
+        self.starts = StartCheck(store, clock)
+        self.started_runs = started_runs
 
     def transaction(self, run: Run, within: object | None) -> AbstractContextManager[JobTransaction]:
         """The block of ``ctx.transaction()``."""
@@ -167,16 +180,28 @@ class JobTask:
         self._tools = tools
         self._store_failures: dict[UUID, int] = {}  # in ctx.transaction(), by job, on this node
 
+    @property
+    def middleware(self) -> Sequence[Middleware]:
+        """What is to surround each call, outermost first."""
+        return self._tools.middleware
+
     def prepare(self, run: Run) -> Prepared | Outcome:
         """Steps 1 to 8: the call to make, or the outcome if there is nothing to call."""
         # 1-3 Logging context, body and JobContext: the lane has entered the run.
         body = run.job.body
+        if run.job.unreadable is not None:
+            return outcome_of_unreadable(run.job, self._tools.store)
         try:
-            # 4 Canceled between the claim and now?
+            # 4 Canceled between the claim and now? A claim that has waited for long is read again.
+            if self._tools.clock.monotonic() > run.trusted_until:
+                self._tools.starts.confirm(run)
             if body.expires_at is not None and body.expires_at <= self._tools.clock.now():
                 run.request_stop(Stop.EXPIRED)
             if run.stop is not None:
                 return Interrupted(run.stop.value)
+            # From here on code of the user may run, and may end this process.
+            if self._tools.started_runs is not None:
+                self._tools.started_runs.begin(run)
             # 5 Is the service behind the job available?
             if body.breaker is not None and not self._tools.resilience.permits(body.breaker):
                 return Postponed(
@@ -189,7 +214,10 @@ class JobTask:
                 return Returned()
             # 7 May this target run here, and is it known? What this node lacks, another may have.
             try:
-                invocation = self._tools.invocations.resolve(body.target)
+                target = body.target
+                if run.job.claim.type is JobType.CALLBACK:
+                    target = plain_target(target)
+                invocation = self._tools.invocations.resolve(target)
             except (TargetNotFound, TargetNotAllowed) as error:
                 return TargetMissing(str(error))
             # 8 What it is called on and with. Errors of this are the job's own, else it would be parked again and again.
@@ -198,13 +226,25 @@ class JobTask:
                 function = invocation.bind(self._tools.instances)
             args, kwargs = self._arguments(run, invocation)
         except (StoreUnavailable, Conflict):
-            # The results of its parents could not be read: that is no failure of the job.
+            # Its claim or the results of its parents could not be read: that is no failure of the job.
             return NotStarted()
+        except UnreadablePayload as error:
+            return Unreadable(error)
         except BaseException as error:
             # A module or a constructor that calls sys.exit() fails its job. It must not end the lane's thread.
             return self.outcome_of_error(run, error)
         run.begin(self._tools.clock.monotonic(), self._tools.clock.now())
         return Prepared(function, args, kwargs, invocation)
+
+    def confirm(self, run: Run) -> Outcome | None:
+        """The beginning of step 4, for a lane whose thread must not wait for the store; None: go on."""
+        try:
+            self._tools.starts.confirm(run)
+        except (StoreUnavailable, Conflict):
+            return NotStarted()
+        except BaseException as error:
+            return self.outcome_of_error(run, error)
+        return None
 
     def invoke(self, run: Run, call: Prepared) -> Outcome:
         """Step 9 for code that runs on the calling thread."""
@@ -271,6 +311,11 @@ class JobTask:
         )
         return Postponed(timedelta(seconds=delay), False, "the store failed in ctx.transaction()")
 
+    def ended(self, run: Run) -> None:
+        """No code of the user runs for it any more, conditions included."""
+        if self._tools.started_runs is not None:
+            self._tools.started_runs.end(run)
+
     def decide(self, end: RunEnd) -> None:
         """
         Step 10: what follows from the outcome, and what the store is asked to commit.
@@ -304,7 +349,9 @@ class JobTask:
         verdicts: tuple[Verdict, ...] = ()
         if isinstance(decision, (Succeed, Fail)):
             if body.on_success is not None or body.on_failure is not None:
-                callback = callback_for(run.job, decision, self._tools.ids(), now)
+                callback = callback_for(
+                    run.job, decision, self._tools.ids(), now, self._tools.callback_retries
+                )
             if body.has_conditions and not isinstance(outcome, BadCheckpoint):
                 verdicts = self._tools.conditions.verdicts(run, decision)
         return Completion(
@@ -362,36 +409,57 @@ class JobTask:
     def _arguments(self, run: Run, invocation: Invocation) -> tuple[tuple[Any, ...], dict[str, Any]]:
         body = run.job.body
         if run.job.claim.type is JobType.CALLBACK:
-            return self._callback_arguments(run), {}
-        args, kwargs = decode(body.payload, invocation.parameters, allow_type=self._tools.allow_type)
+            return self._callback_arguments(run, invocation)
+        args, kwargs = decode(
+            body.payload,
+            invocation.parameters,
+            allow_type=self._tools.allow_type,
+            limit=self._tools.read_limit,
+        )
         if '"$"' not in body.payload:
             return args, kwargs
         return self._with_results(run, args, kwargs)
 
-    def _callback_arguments(self, run: Run) -> tuple[Any, ...]:
-        """A callback is called with its context and, after a failure, with the error."""
-        (facts, *_), _ = (
-            decode(run.job.body.payload) if '"message"' in run.job.body.payload else ((None,), {})
+    def _callback_arguments(self, run: Run, invocation: Invocation) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """A callback is called with its context, after a failure with the error, and then with what it was given."""
+        body = run.job.body
+        leading: tuple[Any, ...] = (run.context,)
+        (facts, *_), _ = decode(body.payload) if '"message"' in body.payload else ((None,), {})
+        if facts is not None:
+            leading = (run.context, JobError(job_id=run.parent_id or run.job_id, **facts))
+        if plain_target(body.target) == body.target:
+            return leading, {}
+        given = kept_arguments(body.params, "on_success" if facts is None else "on_failure")
+        args, kwargs = decode(
+            given, invocation.parameters, allow_type=self._tools.allow_type, limit=self._tools.read_limit
         )
-        if facts is None:
-            return (run.context,)
-        return (run.context, JobError(job_id=run.parent_id or run.job_id, **facts))
+        if '"$"' in given and run.parent_id is not None:
+            args, kwargs = self._filled(args, kwargs, [run.parent_id])
+        return (*leading, *args[len(leading) :]), kwargs
 
     def _with_results(
         self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """RESULT and RESULTS become what the parents returned; `ResultTruncated` if one was too large to keep."""
-        found = placeholders_in((args, kwargs))
-        if not found:
+        if not placeholders_in((args, kwargs)):
             return args, kwargs
-        parents = self._tools.store.parents_of(run.job_id)
+        return self._filled(args, kwargs, self._tools.store.parents_of(run.job_id))
+
+    def _filled(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], parents: Sequence[UUID]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        found = placeholders_in((args, kwargs))
         rows = self._tools.store.results(parents)
         taken = parents if RESULTS in found else parents[:1]
         for parent in taken:
             if parent in rows and rows[parent].result_truncated:
                 raise truncation(parent, rows[parent].result, self._tools.result_limit)
         values = [
-            decode_result(rows[parent].result, allow_type=self._tools.allow_type) if parent in rows else None
+            decode_result(
+                rows[parent].result, allow_type=self._tools.allow_type, limit=self._tools.read_limit
+            )
+            if parent in rows
+            else None
             for parent in taken
         ]
         first = values[0] if values else None

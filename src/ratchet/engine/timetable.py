@@ -1,8 +1,8 @@
 """
 Timetables: when a schedule fires. Pure: nothing here knows the present or a store.
 
-The fields of a cron expression are cronsim's; what they mean on the days when clocks change is
-decided here, because its own answer misses times where a clock moves by half an hour or at midnight.
+`cron` knows which times on the wall an expression names. What they mean on the days when clocks change is
+decided here, because cronsim's own answer misses times where a clock moves by half an hour or at midnight.
 """
 
 from __future__ import annotations
@@ -12,25 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cronsim import CronSim, CronSimError
-
+from ratchet.engine.cron import Cron
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.durations import parse_duration
 from ratchet.model.errors import InvalidJob
 
-ALIASES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
-
-#: Where the search for a syntax error begins; any time would do.
-_EPOCH = datetime(2000, 1, 1)  # noqa: DTZ001  # a time on the wall has no zone
 _MINUTE = timedelta(minutes=1)
 #: No clock is put forward by more than a day (Samoa left one out in 2011), and mostly by an hour or two.
 _LONGEST_GAP = timedelta(hours=25)
@@ -47,7 +33,7 @@ class Timetable(Protocol):
 
 class CronTable:
     """
-    Cron with 5 fields, 6 with seconds first, or an alias such as ``@daily``, in a zone.
+    A cron expression (`Cron`) in a zone.
 
     A fixed time (neither minute nor hour begins with ``*``) that does not exist on the day the clock
     goes forward fires once, at the end of the gap; one that exists twice fires the first time. A
@@ -56,27 +42,15 @@ class CronTable:
     """
 
     def __init__(self, expression: str, zone: str) -> None:
-        fields = ALIASES.get(expression.strip().lower(), expression).split()
-        self._seconds = _seconds(fields[0]) if len(fields) == 6 else (0,)
-        self._cron = " ".join(fields[1:] if len(fields) == 6 else fields)
+        self._cron = Cron.of(expression)
         self._zone = _zone(zone)
-        try:
-            CronSim(self._cron, _EPOCH)
-            if len(fields) not in (5, 6):
-                raise CronSimError("Wrong number of fields")
-        except CronSimError as error:
-            raise InvalidJob(
-                f"{expression!r} is not a cron expression ({error}); it has five fields (minute hour day month "
-                f"weekday), six with seconds first, or is one of {', '.join(sorted(ALIASES))}"
-            ) from error
-        self._repeats = any(field.startswith("*") for field in self._cron.split()[:2])
 
     def after(self, moment: datetime) -> Iterator[datetime]:
         # The minute that *moment* lies in may have seconds left to fire.
         begin = moment.astimezone(UTC) - timedelta(minutes=1)
         last = moment
-        for minute in self._repeated(begin) if self._repeats else self._fixed(begin):
-            for second in self._seconds:
+        for minute in self._repeated(begin) if self._cron.repeats else self._fixed(begin):
+            for second in self._cron.seconds:
                 fire = minute + timedelta(seconds=second)
                 if fire > last:
                     yield fire
@@ -86,7 +60,7 @@ class CronTable:
         """Times on the wall, each at the one instant that stands for it."""
         # A time in a gap becomes one after it, so the search begins before any gap that ends here.
         wall = (begin + self._offset(begin)).replace(tzinfo=None) - _USUAL_GAP
-        for local in CronSim(self._cron, wall):
+        for local in self._cron.minutes(wall):
             instant = local.replace(tzinfo=self._zone).astimezone(UTC)
             if instant.astimezone(self._zone).replace(tzinfo=None) != local:
                 instant = self._change(instant - _LONGEST_GAP, instant)
@@ -98,7 +72,7 @@ class CronTable:
             offset = self._offset(begin)
             local = (begin + offset).replace(tzinfo=None)
             before = begin
-            for wall in CronSim(self._cron, local):
+            for wall in self._cron.minutes(local):
                 instant = wall.replace(tzinfo=UTC) - offset
                 if self._offset(instant) != offset:
                     begin = self._change(before, instant)
@@ -112,7 +86,7 @@ class CronTable:
     def _at(self, instant: datetime) -> Iterator[datetime]:
         """*instant* itself, if its time on the wall matches."""
         wall = (instant + self._offset(instant)).replace(tzinfo=None)
-        if next(CronSim(self._cron, wall - timedelta(seconds=1)), None) == wall:
+        if next(self._cron.minutes(wall - timedelta(seconds=1)), None) == wall:
             yield instant
 
     def _offset(self, instant: datetime) -> timedelta:
@@ -143,18 +117,52 @@ class IntervalTable:
     def after(self, moment: datetime) -> Iterator[datetime]:
         steps = max(0, (moment - self._anchor) // self._interval + 1)
         while True:
-            yield self._anchor + steps * self._interval
+            try:
+                fire = self._anchor + steps * self._interval
+            except OverflowError:  # after the year 9999
+                return
+            yield fire
             steps += 1
 
 
 def timetable(expression: str, zone: str, anchor: datetime) -> Timetable:
     """The timetable of an expression: cron, or ``every <duration>``."""
-    if expression.startswith("every "):
+    words = expression.strip().lower()
+    if words.startswith("every ") or words == "every":
+        every = words.removeprefix("every").strip()
         try:
-            return IntervalTable(parse_duration(expression.removeprefix("every ")), anchor)
+            interval = parse_duration(every)
         except ValueError as error:
-            raise InvalidJob(str(error)) from error
+            raise InvalidJob(f"{expression!r} is not a schedule: {_instead(every)}") from error
+        return IntervalTable(interval, anchor)
+    if words in ("hourly", "daily", "weekly", "monthly", "yearly", "midnight", "annually"):
+        raise InvalidJob(f"{expression!r} is not a schedule: write '@{words}'")
     return CronTable(expression, zone)
+
+
+_WEEKDAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+#: What people mean by "every …".
+_MEANT = {
+    "second": "'every 1s' for an interval, or '* * * * * *'",
+    "minute": "'every 1m' for an interval, or '* * * * *'",
+    "hour": "'every 1h' for an interval, or '@hourly' for each full hour",
+    "day": "'every 1d' for an interval, or '@daily' for midnight ('30 4 * * *' for 4:30)",
+    "night": "'@daily' for midnight, or '30 4 * * *' for 4:30",
+    "weekday": "'0 9 * * MON-FRI' for nine o'clock on weekdays",
+    "week": "'every 7d' for an interval, or '@weekly' for midnight on Sundays",
+    "month": "'@monthly' for midnight on the first",
+    "year": "'@yearly' for midnight on January 1",
+}
+
+
+def _instead(every: str) -> str:
+    """What to write for an interval that is none."""
+    word = every.split()[0].rstrip("s") if every else ""
+    if word in _MEANT:
+        return f"write {_MEANT[word]}"
+    if word in _WEEKDAYS:
+        return f"write '0 9 * * {word[:3].upper()}' for nine o'clock on {word.capitalize()}s"
+    return "write an interval as in 'every 30s', 'every 5m', 'every 1h30m', 'every 1d', or a cron expression such as '30 4 * * *'"
 
 
 def fire_times(spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterator[datetime]:
@@ -171,30 +179,6 @@ def fire_times(spec: ScheduleSpec, after: datetime, anchor: datetime) -> Iterato
 def next_fire(spec: ScheduleSpec, after: datetime, anchor: datetime) -> datetime | None:
     """The first fire time after *after*; None where the schedule has ended."""
     return next(iter(fire_times(spec, after, anchor)), None)
-
-
-def _seconds(field: str) -> tuple[int, ...]:
-    """The seconds field of a six-field expression: ``*``, ``*/n``, ``a-b``, lists."""
-    found: set[int] = set()
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        try:
-            width = int(step) if step else 1
-            if span == "*":
-                low, high = 0, 59
-            elif "-" in span:
-                low, high = (int(end) for end in span.split("-", 1))
-            else:
-                low = int(span)
-                high = 59 if step else low
-            if width < 1 or not 0 <= low <= high <= 59:
-                raise ValueError
-        except ValueError:
-            raise InvalidJob(
-                f"{field!r} is not a seconds field: numbers from 0 to 59, ranges, lists, */n"
-            ) from None
-        found.update(range(low, high + 1, width))
-    return tuple(sorted(found))
 
 
 def _zone(name: str) -> ZoneInfo:

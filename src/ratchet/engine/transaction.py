@@ -90,7 +90,9 @@ def _complete(
         started_at=run.started_at,
         finished_at=now,
         verdicts=tools.conditions.verdicts(run, decision) if body.has_conditions else (),
-        callback=callback_for(run.job, decision, tools.ids(), now) if body.on_success is not None else None,
+        callback=callback_for(run.job, decision, tools.ids(), now, tools.callback_retries)
+        if body.on_success is not None
+        else None,
         state=run.encoded_state(),
     )
     answer = tools.store.complete([completion], now=now, within=connection)[0]

@@ -7,7 +7,7 @@ come; then a limited number of jobs, the probes, may try (see `Probes`), and how
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -71,10 +71,33 @@ class Guard:
     ignore: tuple[type[BaseException], ...] = ()  # these never do
 
     def counts(self, error: BaseException) -> bool:
-        """True where *error* is a failure of the service."""
-        if isinstance(error, (JobInterrupted, RetryLater, *self.ignore)):
+        """
+        True where *error* is a failure of the service.
+
+        An application often raises an error of its own in place of the driver's, so the errors behind it are asked
+        too. What *error* was raised ``from`` decides like *error* itself. One that was merely being handled when
+        *error* was raised can be recorded, but not ignored: the service may have been called because of it.
+        """
+        if isinstance(error, (JobInterrupted, RetryLater)):
             return False
-        return isinstance(error, self.record or Exception)
+        for link, is_cause in _behind(error):
+            if is_cause and isinstance(link, self.ignore):
+                return False
+            if self.record and isinstance(link, self.record):
+                return True
+        return not self.record and isinstance(error, Exception)
+
+
+def _behind(error: BaseException) -> Iterator[tuple[BaseException, bool]]:
+    """*error* and the errors behind it, the latest first; and whether each one is itself a cause, link by link."""
+    link: BaseException | None = error
+    is_cause, seen = True, set[int]()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link, is_cause
+        if link.__cause__ is None:
+            is_cause = False
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
 
 
 class ServiceCall(Struct, frozen=True):

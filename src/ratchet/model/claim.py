@@ -13,6 +13,28 @@ from ratchet.model.status import BackoffPolicy, JobType, Lane, Priority
 SUSPECT_AFTER = 2
 
 
+#: A job that was in doubt in so many deaths of nodes (`is_ahead`) is charged with the next one.
+LONGEST_DOUBT = 2
+#: The error type of the run that a death leaves in doubt.
+DOUBTFUL = "NotStarted"
+_VERSIONS = 0xF << 76
+_AHEAD = 0x8 << 76
+
+
+def ahead_token(token: UUID) -> UUID:
+    """
+    The token for a claim that takes more jobs than can start at once: *token* as a UUID of version 8.
+
+    So the claim itself says that its jobs may wait, at no cost. A version before this one makes tokens of version 7 only.
+    """
+    return UUID(int=token.int & ~_VERSIONS | _AHEAD)
+
+
+def is_ahead(token: UUID | None) -> bool:
+    """True for the token of a claim ahead: whether its job has started is unknown, unless it was marked."""
+    return token is not None and token.int & _VERSIONS == _AHEAD
+
+
 #: The party of jobs without a fairness key; the first in order.
 NO_PARTY = ""
 
@@ -44,6 +66,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     ahead: timedelta = (
         timedelta()
     )  # how long before its start (`start_at`) a job behind a rate may be claimed
+    ask_again_after: timedelta | None = (
+        None  # `next_due_at` takes a resource without free permits as one that opens then. None: never
+    )
 
 
 class JobClaim(Struct, frozen=True, kw_only=True, gc=False):
@@ -105,8 +130,24 @@ class JobBody(Struct, frozen=True, kw_only=True, gc=False):
     has_conditions: bool = False  # some outgoing edge has a condition to evaluate before completion
 
 
+class RowFault(Struct, frozen=True, kw_only=True):
+    """
+    Why the row of a claimed job cannot be read: the columns, and what stands there.
+
+    ``may_be_newer``: all of it are words that this version does not know, and a newer one may have written them.
+    """
+
+    text: str
+    may_be_newer: bool = False
+
+
 class ClaimedJob(Struct, frozen=True, kw_only=True, gc=False):
-    """A claim together with the job's body."""
+    """
+    A claim together with the job's body.
+
+    With ``unreadable`` set, both have defaults where the row has something else; such a job is not run.
+    """
 
     claim: JobClaim
     body: JobBody
+    unreadable: RowFault | None = None

@@ -29,6 +29,8 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     ``targets``: the functions it declared, and those it has run. ``rescues``: dead nodes whose work it took
     back. ``false_rescues``: how often this process was declared dead although it lived; ``replaces`` is the
     incarnation to which that happened last. ``process``: under which name a database server has its connections.
+    ``full``: the lanes that have no free slot, and since when. ``down``: the lanes that run nothing, and why.
+    ``tags``: words of the user's own.
     """
 
     lanes: dict[str, int] = {}
@@ -38,6 +40,9 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     false_rescues: int = 0
     replaces: str | None = None
     process: str | None = None
+    full: dict[str, datetime] = {}
+    down: dict[str, str] = {}
+    tags: list[str] = []
 
 
 class NodeChange(Struct, frozen=True, kw_only=True):
@@ -83,6 +88,15 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     rescued_at: datetime | None = None
     rescued_by: str | None = None
     running: int = 0
+
+    def is_alive(self, now: datetime) -> bool:
+        """By the clock, which is good enough for a report; rescuers watch the beat counter instead."""
+        return self.state is not NodeState.DEAD and now - self.last_beat_at <= 2 * self.silence
+
+    def runs(self, lane: str) -> bool:
+        """True if the node says that it runs jobs of a lane; also if it says nothing about lanes."""
+        about = self.about
+        return lane not in about.down and (not about.lanes or about.lanes.get(lane, 0) > 0)
 
     @property
     def about(self) -> NodeInfo:
@@ -152,14 +166,16 @@ class Rescue(Struct, frozen=True, kw_only=True):
     requeued: tuple[UUID, ...] = ()
     suspects: tuple[UUID, ...] = ()
     dead_lettered: tuple[UUID, ...] = ()
+    alerted: tuple[UUID, ...] = ()  # the dead letters that raised an alert
     canceled: tuple[CanceledJob, ...] = ()
     released: tuple[UUID, ...] = ()
     held_up: tuple[UUID, ...] = ()
+    handed_back: tuple[UUID, ...] = ()  # claimed, but not started: PENDING again, and not charged
 
     @property
     def took(self) -> bool:
         """True if it took work back."""
-        return bool(self.requeued or self.suspects or self.dead_lettered)
+        return bool(self.requeued or self.suspects or self.dead_lettered or self.handed_back)
 
     def followed_by(self, rest: Rescue) -> Rescue:
         """Both as one: *rest* took what this one had to leave."""
@@ -168,10 +184,30 @@ class Rescue(Struct, frozen=True, kw_only=True):
             requeued=self.requeued + rest.requeued,
             suspects=self.suspects + rest.suspects,
             dead_lettered=self.dead_lettered + rest.dead_lettered,
+            alerted=self.alerted + rest.alerted,
             canceled=self.canceled + rest.canceled,
             released=self.released + rest.released,
             held_up=rest.held_up,
+            handed_back=self.handed_back + rest.handed_back,
         )
+
+
+def crash_detail(node_id: str, seen: str | None) -> str:
+    """What is written about a run whose node has died; *seen*: how it ended, where somebody saw it."""
+    return f"node {node_id} {seen or 'stopped beating'} while it ran the job"
+
+
+def doubt_detail(node_id: str, seen: str | None) -> str:
+    """What is written about a run that had perhaps not begun when its node died."""
+    return f"node {node_id} {seen or 'stopped beating'}; the job was claimed there and is not known to have started"
+
+
+class UnreadableRow(Struct, frozen=True, kw_only=True):
+    """A row, other than a job's, that cannot be read and is passed by."""
+
+    table: str
+    key: str
+    text: str
 
 
 class StreamRecord(Struct, frozen=True, kw_only=True):
@@ -190,6 +226,16 @@ class QueueRecord(Struct, frozen=True, kw_only=True):
     pending: int = 0
     running: int = 0
     paused_at: datetime | None = None
+    paused_until: datetime | None = None  # None: until somebody resumes it
+
+    def is_paused(self, now: datetime) -> bool:
+        """True while no job of it may start; a pause ends by itself when its time has come."""
+        return self.paused and (self.paused_until is None or self.paused_until > now)
+
+
+def own_time(until: datetime | None, of: datetime | None, paused_at: datetime | None) -> datetime | None:
+    """The time at which a pause ends, if it is the one of this pause and not of an earlier one."""
+    return until if of is not None and of == paused_at else None
 
 
 class LockRecord(Struct, frozen=True, kw_only=True):

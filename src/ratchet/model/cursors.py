@@ -3,16 +3,59 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from ratchet.model.errors import InvalidJob
-from ratchet.model.job import DeadLetter
+from ratchet.model.job import DeadLetter, SortBy
 
 
 def job_position(cursor: str) -> UUID:
     """The id after which a page of jobs begins."""
     try:
         return UUID(cursor)
+    except (ValueError, TypeError, AttributeError):  # of something that is no text
+        raise _refused(cursor) from None
+
+
+class SortedPosition(NamedTuple):
+    """
+    Where a page of a sorted listing ended.
+
+    ``top`` is the newest job there was when the first page was read: jobs that are added later are not in this
+    listing, so that they move nothing.
+    """
+
+    sort: SortBy
+    descending: bool
+    top: UUID
+    key: datetime | int | None
+    job_id: UUID
+
+    def cursor(self) -> str:
+        """As text."""
+        key = self.key.isoformat() if isinstance(self.key, datetime) else self.key
+        direction = "down" if self.descending else "up"
+        return f"{self.sort}/{direction}/{self.top}/{'' if key is None else key}/{self.job_id}"
+
+
+def sorted_position(cursor: str, sort: SortBy, *, descending: bool) -> SortedPosition:
+    """The position that *cursor* names, of a listing that is sorted like this."""
+    parts = cursor.split("/")
+    if len(parts) != 5 or parts[:2] != [str(sort), "down" if descending else "up"]:
+        raise _refused(cursor)
+    _, _, top, key, job_id = parts
+    try:
+        read: datetime | int | None
+        if not key:
+            read = None
+        elif sort is SortBy.PRIORITY:
+            read = int(key)
+        else:
+            read = datetime.fromisoformat(key)
+            if read.tzinfo is None:
+                raise _refused(cursor)
+        return SortedPosition(sort, descending, UUID(top), read, UUID(job_id))
     except ValueError:
         raise _refused(cursor) from None
 
@@ -24,6 +67,8 @@ def dead_letter_cursor(last: DeadLetter) -> str:
 
 def dead_letter_position(cursor: str) -> tuple[datetime, UUID]:
     """The (time of failure, id) after which a page of dead letters begins."""
+    if not isinstance(cursor, str):
+        raise _refused(cursor)
     failed_at, _, job_id = cursor.partition(" ")
     try:
         position = datetime.fromisoformat(failed_at), UUID(job_id)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -73,6 +73,12 @@ class TargetMissing(Struct, frozen=True):
     reason: str
 
 
+class Unreadable(Struct, frozen=True):
+    """What the job is called with cannot be read: it is damaged, or larger or deeper than anything that is read."""
+
+    error: BaseException
+
+
 class Expired(Struct, frozen=True):
     """The job's expiry passed before its first run began."""
 
@@ -115,6 +121,7 @@ Outcome: TypeAlias = (
     | NotStarted
     | Crashed
     | TargetMissing
+    | Unreadable
     | Expired
     | ClaimLost
     | StoppedLate
@@ -160,7 +167,7 @@ class Fail(Struct, frozen=True, kw_only=True):
 
     error: ErrorRecord
     reason: str
-    error_hash: str
+    error_hash: str  # of target and type of error: see `model.alerts`
     timed_out: bool = False
 
 
@@ -248,6 +255,10 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     lingers: bool = False
 
 
+#: `CanceledJob.reason` of a job that failed because its signal did not come.
+SIGNAL_TIMEOUT: Final = "signal_timeout"
+
+
 class CanceledJob(Struct, frozen=True, kw_only=True):
     """A job that a cascade canceled (or failed, where its own condition raised)."""
 
@@ -258,6 +269,7 @@ class CanceledJob(Struct, frozen=True, kw_only=True):
     status: JobStatus = JobStatus.CANCELED
     claim_id: UUID | None = None  # set where it was RUNNING: the run to interrupt
     node_id: str | None = None
+    alerted: bool = False  # it failed, and that raised an alert
 
 
 class CompletionAnswer(Struct, frozen=True, kw_only=True, gc=False):
@@ -271,7 +283,7 @@ class CompletionAnswer(Struct, frozen=True, kw_only=True, gc=False):
     job_id: UUID
     won: bool
     replayed: bool = False
-    alerted: bool = False  # a dead-letter alert was recorded, not suppressed
+    alerted: bool = False  # it raised a dead-letter alert, and was not just counted by one
     dead_lettered: bool = False
     released: tuple[UUID, ...] = ()
     canceled: tuple[CanceledJob, ...] = ()

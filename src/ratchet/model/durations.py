@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from .errors import InvalidJob
 
@@ -49,6 +49,14 @@ def to_timedelta(value: Duration, name: str, *, negative: bool = False, zero: bo
     if not result and not zero:
         raise InvalidJob(f"{name} must be longer than zero, but is {value!r}")
     return result
+
+
+def earlier(moment: datetime, by: timedelta) -> datetime:
+    """*moment* minus *by*; the first moment there is where that would be before all times."""
+    try:
+        return moment - by
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def parse_duration(text: str) -> timedelta:

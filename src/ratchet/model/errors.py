@@ -38,6 +38,10 @@ class PayloadTooLarge(InvalidJob):
     """The encoded arguments are larger than the limit; store the data elsewhere and pass a reference."""
 
 
+class UnreadablePayload(InvalidJob):
+    """Stored arguments, or another stored value, are damaged, or larger or deeper than anything that is read."""
+
+
 class InvalidTarget(InvalidJob):
     """The target is not an importable function or method; the message shows a form that works."""
 
@@ -48,6 +52,10 @@ class TargetNotAllowed(RatchetError):
 
 class TargetNotFound(RatchetError):
     """A stored target cannot be imported on this node; the message says why."""
+
+
+class UnreadableJob(RatchetError):
+    """The row of a job cannot be read; the message names the columns and what stands there."""
 
 
 class BusinessKeyBusy(RatchetError):
@@ -163,7 +171,12 @@ class RetryLater(Exception):
 
     def __init__(self, delay: timedelta | float, *, count: bool = True, reason: str | None = None) -> None:
         super().__init__(reason or "not ready yet")
-        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        try:
+            self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidJob(
+                f"RetryLater takes a timedelta or a number of seconds, not {delay!r:.60}"
+            ) from error
         self.count = count
         self.reason = reason
 

@@ -226,6 +226,11 @@ def old_ids(identifiers: Iterable[UUID]) -> list[UUID]:
     return [one for one in identifiers if not first < one.int < last or one.int >> 76 & 0xF != 7]
 
 
+def first_id_at(at: datetime) -> UUID:
+    """The smallest id that can be made at *at*."""
+    return UUID(int=min(max((at - _EPOCH) // _MILLISECOND, 0), (1 << 48) - 1) << 80)
+
+
 def timestamp_of(identifier: UUID) -> datetime:
     """The millisecond at which *identifier* was made, in UTC; `InvalidJob` if it is not a UUIDv7."""
     if identifier.variant != RFC_4122 or identifier.version != 7:

@@ -8,9 +8,12 @@ cycle are hidden from the garbage collector (``gc=False``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import field as dataclass_field
+from datetime import date, datetime, time, timedelta
+from enum import IntEnum, StrEnum
+from math import isfinite
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -103,15 +106,22 @@ class Insertion(Struct, frozen=True, kw_only=True, gc=False):
     replaced: UUID | None = None  # the job that Busy.REPLACE canceled for this one
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
     """How far a run is, by its own account."""
 
     fraction: float
     message: str | None = None
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """A job as it is now, wherever it lives: queue, history or archive."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """
+    A job as it is now, wherever it lives: queue, history or archive.
+
+    ``updated_at`` is the latest time that is stored of it: created, started (the run that is under way, if there is
+    one) or finished. A change that has no time of its own, such as a pause or a new due time, does not show in it.
+    """
 
     id: UUID
     target: str
@@ -150,6 +160,44 @@ class Job(Struct, frozen=True, kw_only=True):
     timeout: timedelta | None = None
     result_truncated: bool = False
     archived: bool = False
+    updated_at: datetime | None = None
+    unreadable: dict[str, str] = dataclass_field(
+        default_factory=dict
+    )  # what stands in columns that cannot be read
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Every field, as values that `json.dumps` takes: ids, times (ISO 8601) and enums as text, durations in seconds.
+
+        Arguments, params and results that are not plain JSON are written as text.
+        """
+        return {field.name: json_safe(getattr(self, field.name)) for field in fields(self)}
+
+
+def json_safe(value: Any) -> Any:
+    """*value* as plain JSON; what JSON has no word for becomes text."""
+    match value:
+        case None | bool():
+            return value
+        case IntEnum():
+            return value.name
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():
+            return value if isfinite(value) else str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case Mapping():
+            return {str(key): json_safe(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [json_safe(item) for item in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: json_safe(getattr(value, field.name)) for field in fields(value)}
+    return str(value)
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
@@ -197,6 +245,7 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     dead_letter_reason: str | None
     caller: str | None
     archived: bool
+    unreadable: dict[str, str] = {}
 
 
 class JobResultRow(Struct, frozen=True, kw_only=True):
@@ -266,7 +315,11 @@ class LogEntry(Struct, frozen=True, kw_only=True):
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """One dead-letter alert: a job and an error, at most once an hour; repeats are counted."""
+    """
+    One dead-letter alert: a target and a type of error, at most once an hour. Further failures are counted in it.
+
+    ``job_id``, ``error`` and ``reason`` are those of the first failure.
+    """
 
     alert_id: UUID
     job_id: UUID
@@ -275,7 +328,12 @@ class Alert(Struct, frozen=True, kw_only=True):
     error: str | None
     reason: str
     created_at: datetime
-    suppressed: int = 0
+    suppressed: int = 0  # failures after the first
+
+    @property
+    def count(self) -> int:
+        """The failures that this alert stands for."""
+        return 1 + self.suppressed
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
@@ -292,9 +350,31 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     error_type: str | None = None
 
 
+class DeadLetterGroup(Struct, frozen=True, kw_only=True):
+    """
+    Dead letters of one target and error type: how many, and between which failures.
+
+    ``message`` is the error of the latest one, ``sample`` its job.
+    """
+
+    target: str
+    error_type: str | None
+    message: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    sample: UUID
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: every criterion that is given must hold; ``tags`` means all of them."""
+    """
+    Which jobs: every criterion that is given must hold; ``tags`` means all of them.
+
+    ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
+    was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
+    for a node that can run it. ``truncated``: its result was too large to keep.
+    """
 
     statuses: Sequence[JobStatus] | None = None
     tags: Sequence[str] | None = None
@@ -312,6 +392,11 @@ class JobFilter:
     scheduled_after: datetime | None = None
     scheduled_before: datetime | None = None
     error_contains: str | None = None
+    caller: str | None = None
+    superseded_by: UUID | None = None
+    args: Mapping[str, Any] | None = None
+    parked: bool | None = None
+    truncated: bool | None = None
     include_archived: bool = False
 
     @property
@@ -328,14 +413,41 @@ class JobFilter:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedFilter(JobFilter):
+    """
+    A filter as a store gets it for a search by time: also the first and the last id that can match, both included.
+
+    Ids are ordered by the time at which they were made.
+    """
+
+    first_id: UUID | None = None
+    last_id: UUID | None = None
+
+
+def id_bounds(where: JobFilter) -> tuple[UUID | None, UUID | None]:
+    """The first and the last id that can match; None: any."""
+    return (where.first_id, where.last_id) if isinstance(where, BoundedFilter) else (None, None)
+
+
+class SortBy(StrEnum):
+    """By what a listing of jobs is sorted. Jobs that lack it (FINISHED: they have not ended) come last."""
+
+    CREATED = "CREATED"
+    SCHEDULED = "SCHEDULED"
+    FINISHED = "FINISHED"
+    PRIORITY = "PRIORITY"
+
+
+@dataclass(slots=True)
 class Page(Generic[T]):
-    """One page of a search, newest first; ``next_cursor`` is None at the end."""
+    """One page of a search, newest first unless it was asked otherwise; ``next_cursor`` is None at the end."""
 
-    __slots__ = ("items", "next_cursor")
+    items: list[T]
+    next_cursor: str | None = None
 
-    def __init__(self, items: Sequence[T], next_cursor: str | None = None) -> None:
-        self.items = list(items)
-        self.next_cursor = next_cursor
+    def __post_init__(self) -> None:
+        self.items = list(self.items)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)

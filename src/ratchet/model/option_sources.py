@@ -14,7 +14,7 @@ from .settings import Setting
 
 _TABLES = ("ratchet", "tool.ratchet")
 #: Names that belong to the scheduler or the command line, in the same table and with the same prefix.
-_RESERVED = frozenset({"url", "app", "allow"})
+_RESERVED = frozenset({"url", "app", "allow", "drain"})
 
 
 class OptionSources:

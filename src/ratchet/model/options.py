@@ -100,6 +100,10 @@ class Options:
         accepts="text of up to 64 characters",
         longest=64,
     )
+    node_tags: Names = names(
+        "Words about this node that listings show, such as its zone or its release; none: nothing.",
+        accepts="a list of words, with commas in variables (eu-west,blue)",
+    )
     max_crashes: Count = count(
         3, "Crashes of its node during a run after which a job becomes a dead letter.", at_least=1
     )
@@ -108,7 +112,11 @@ class Options:
         "Waiting time that raises a job's effective priority by one level; none or 0: waiting changes nothing.",
         zero_is_none=True,
     )
-    callback_retries: Count = count(3, "Retries of a success or failure callback.", at_least=0)
+    callback_retries: Count = count(
+        3,
+        "Retries of a success or failure callback; the option of the node that runs the callback counts.",
+        at_least=0,
+    )
     condition_timeout: Interval = interval(
         _s(10), "Time a branch condition may take before its branch fails."
     )
@@ -121,7 +129,9 @@ class Options:
         "only where all nodes run the same code.",
     )
     resource_retry_delay: Interval = interval(
-        _s(5), "Time until a job that found its resource at capacity asks again, where no release wakes it."
+        _s(5),
+        "Time after which a node looks again, at the latest, for a job that is due while its resource is at capacity. "
+        "A run that frees a permit wakes the nodes at once, where wakeups arrive.",
     )
 
     # --- Liveness
@@ -150,10 +160,27 @@ class Options:
     hand_back_after: Interval = interval(
         _s(1), "Time after which a claimed job that has not started is handed back."
     )
-    poll_delay_burst: Interval = interval(_s(0.5), "Delay between polls right after work was found.")
-    poll_delay_min: Interval = interval(_s(2), "Shortest delay between polls that find nothing.")
-    poll_delay_max: Interval = interval(_s(30), "Longest delay between polls that find nothing.")
-    poll_delay_idle: Interval = interval(_s(60), "Delay between polls of a node that has been idle for long.")
+    poll_delay_burst: Interval = interval(
+        _s(0.5), "Delay between polls after a wakeup, while work is found; `poll_delay_min` at most."
+    )
+    poll_delay_min: Interval = interval(
+        _s(2),
+        "Shortest delay between polls that find nothing; the longest as well, where no wakeups of other processes "
+        "arrive (see `poll_delay_unwoken`).",
+    )
+    poll_delay_max: Interval = interval(
+        _s(30), "Longest delay between polls that find nothing, where wakeups arrive."
+    )
+    poll_delay_idle: Interval = interval(
+        _s(60),
+        "Delay between polls of a node that has been idle for long, where wakeups arrive; `poll_delay_max` at least.",
+    )
+    poll_delay_unwoken: OptionalInterval = optional_interval(
+        None,
+        "Longest delay between polls while no wakeups of other processes arrive: on MySQL, behind a pooler, or after a lost "
+        "connection. None: `poll_delay_min` if that is set, else 500ms; and what the strategy says, where "
+        "the scheduler was given a `polling_strategy`.",
+    )
     poll_idle_after: Interval = interval(
         timedelta(minutes=5), "Time without work after which a node is idle for long."
     )
@@ -177,6 +204,10 @@ class Options:
         _s(0.5),
         "Time a canceled or timed-out job gets to end before its attempt ends without it and its slot is replaced.",
         zero=True,
+    )
+    slow_run_warning: OptionalInterval = optional_interval(
+        None,
+        "Time after which a run that goes on is logged as slow, once; at 80 % of its timeout, if that is earlier. None: never.",
     )
     stuck_thread_limit: Count = count(
         3, "Threads that ignored their interruption after which a worker process is replaced.", at_least=1
@@ -203,7 +234,8 @@ class Options:
         timedelta(hours=1), "Time a signal that released nobody is kept for the first waiter."
     )
     dlq_alert_window: Interval = interval(
-        timedelta(hours=1), "Time in which the same error of the same job raises one alert."
+        timedelta(hours=1),
+        "Time in which jobs of one target that fail with one type of error raise one alert.",
     )
     maintenance_interval: Interval = interval(
         timedelta(minutes=1), "Time between two rounds of archiving and purging."
@@ -217,6 +249,11 @@ class Options:
     error_limit: Count = count(2000, "Characters of an error message that are kept.", at_least=100)
     traceback_limit: Count = size(
         16 * 1024, "Size of a traceback; of a longer one both ends are kept.", at_least=512
+    )
+    metric_labels: Count = count(
+        200,
+        "Targets, and queues, that metrics name; those beyond are counted together as `other`.",
+        at_least=1,
     )
     log_lines_per_run: Count = count(1000, "Log lines that are kept of one run; 0: none.")
     log_line_limit: Count = count(4000, "Characters of one log line that are kept.", at_least=80)
@@ -313,6 +350,18 @@ class Options:
         if heartbeat is None:
             heartbeat = usual if self.silence is None else min(usual, self.silence / ratio)
         return Liveness(heartbeat, self.silence if self.silence is not None else heartbeat * ratio)
+
+    def unwoken_poll_delay(self, *, own_strategy: bool = False) -> timedelta | None:
+        """
+        Longest delay between polls while no wakeups arrive; None: no limit but the strategy's (*own_strategy*: the user's).
+
+        A job that another process submits waits so long at most, so the default is shorter than `poll_delay_min`.
+        """
+        if self.poll_delay_unwoken is not None:
+            return self.poll_delay_unwoken
+        if own_strategy:
+            return None
+        return self.poll_delay_min if "poll_delay_min" in self.given else min(_s(0.5), self.poll_delay_min)
 
     def timeouts(self) -> Timeouts:
         """

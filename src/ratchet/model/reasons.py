@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from ratchet.model.cluster import PermitRecord
+from ratchet.model.cluster import NodeRecord, PermitRecord
 
 #: (code, text, until when); None: nobody knows.
 Reason: TypeAlias = tuple[str, str, datetime | None]
@@ -20,6 +20,8 @@ Reason: TypeAlias = tuple[str, str, datetime | None]
 NAMED_HOLDERS: Final = 3
 #: Parents that a reason names.
 NAMED_PARENTS: Final = 3
+#: Nodes that a reason names.
+NAMED_NODES: Final = 3
 
 
 # --- jobs that are not in the queue -------------------------------------------------------------
@@ -50,10 +52,8 @@ def waiting_signal(key: str, until: datetime | None) -> Reason:
     return "waiting_signal", f"it waits for the signal {key!r}", until
 
 
-def waiting_parent(parents: Sequence[UUID] | None = None) -> Reason:
-    """It is WAITING for *parents*, or where there are none for its batch; None: the store does not say for which."""
-    if parents is None:
-        return "waiting_parent", "it waits for other jobs to end", None
+def waiting_parent(parents: Sequence[UUID]) -> Reason:
+    """It is WAITING for *parents*, or where there are none for its batch."""
     named = ", ".join(str(parent_id) for parent_id in parents[:NAMED_PARENTS]) or "its batch"
     return "waiting_parent", f"it waits for {named}", None
 
@@ -82,9 +82,11 @@ def of_due_time(due_at: datetime, held_until: datetime | None, now: datetime) ->
     return found
 
 
-def queue_paused(queue: str) -> Reason:
-    """Its queue is paused."""
-    return "queue_paused", f"the queue {queue!r} is paused; resume it", None
+def queue_paused(queue: str, until: datetime | None = None) -> Reason:
+    """Its queue is paused; None: until somebody resumes it."""
+    if until is None:
+        return "queue_paused", f"the queue {queue!r} is paused; resume it", None
+    return "queue_paused", f"the queue {queue!r} is paused until {until.isoformat()}", until
 
 
 def parked(target: str) -> Reason:
@@ -125,3 +127,58 @@ def rate_limited(resource: str, until: datetime | None) -> Reason:
 def locked() -> Reason:
     """An open transaction has changed the job, and claims pass it by."""
     return "running", "another transaction is changing the job", None
+
+
+# --- what the cluster lacks ---------------------------------------------------------------------
+
+
+def no_nodes(silent: int = 0, draining: int = 0) -> Reason:
+    """No node takes jobs; some may be *silent* or *draining*."""
+    rest = [f"{count} {word}" for count, word in ((silent, "silent"), (draining, "draining")) if count]
+    others = f" ({', '.join(rest)})" if rest else ""
+    text = f"no node is running jobs{others}; start one with: ratchet worker package.module:scheduler"
+    return "no_nodes", text, None
+
+
+def no_node_for_queue(queue: str, nodes: Sequence[NodeRecord]) -> Reason:
+    """All of these *nodes* take jobs of other queues only."""
+    served = sorted({name for node in nodes for name in node.about.queues or ()})
+    text = f"no node serves the queue {queue!r}; those that run serve {listed(served)}"
+    return "no_node_for_queue", text, None
+
+
+def lane_down(lane: str, nodes: Sequence[NodeRecord]) -> Reason:
+    """No node that serves its queue runs jobs of its lane."""
+    said = [f"{node.node_id} ({node.about.down.get(lane, 'it has no such lane')})" for node in nodes]
+    return "lane_down", f"no node runs {lane} jobs now: {listed(said, NAMED_NODES)}", None
+
+
+def slots_full(lane: str, slots: int, since: datetime, fillers: Sequence[str]) -> Reason:
+    """All *slots* of its lane, on every node that serves its queue, have been taken since *since*, by *fillers*."""
+    taken = f", by {listed(fillers, NAMED_HOLDERS)}" if fillers else ""
+    which = f"the only slot for {lane} jobs has" if slots == 1 else f"all {slots} slots for {lane} jobs have"
+    text = f"{which} been taken since {since.isoformat()}{taken}"
+    return "slots_full", text, None
+
+
+def read_only(error: object) -> Reason:
+    """The database takes no writes, so no job can be claimed."""
+    return "read_only", f"jobs cannot be claimed: {error}", None
+
+
+def code_still_running(holder: str) -> Reason:
+    """A permit is held by the code of a run that is over for the store."""
+    return "still_running", f"a permit is held by code that has not ended: {holder}", None
+
+
+def unreadable(detail: str) -> Reason:
+    """What is stored of the job cannot be read."""
+    return "unreadable", f"what is stored of it cannot be read: {detail}", None
+
+
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names in a row; after *most* of them, "and others"."""
+    if not names:
+        return "none"
+    named = ", ".join(names[:most])
+    return f"{named} and others" if most is not None and len(names) > most else named

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -20,9 +21,10 @@ from ratchet.model.composition import (
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
 
-#: Overlap: what a fire time does while an earlier run of the schedule has not ended. The third is QUEUE.
+#: Overlap: what a fire time does while an earlier run of the schedule has not ended.
 ALLOW: Final = "ALLOW"
 SKIP: Final = "SKIP"
+QUEUE: Final = "QUEUE"
 
 #: Why a fire time has no run.
 OVERLAP: Final = "overlap"
@@ -32,6 +34,17 @@ DUPLICATE: Final = "duplicate"
 #: Runs of a schedule that a store looks at to find one that has not ended; with more queued runs than this,
 #: the newest is among them.
 LATEST_RUNS: Final = 200
+
+
+_MISFIRE: Final = re.compile(r"skip|fire_once|catch_up:\d{1,6}")
+
+
+def check_words(spec: ScheduleSpec) -> None:
+    """ValueError where a stored schedule has a word that this version does not know; a newer one may have written it."""
+    if not _MISFIRE.fullmatch(spec.misfire):
+        raise ValueError(f"misfire is {spec.misfire!r}")
+    if spec.overlap not in (ALLOW, SKIP, QUEUE):
+        raise ValueError(f"overlap is {spec.overlap!r}")
 
 
 # --- declarations -------------------------------------------------------------------------------

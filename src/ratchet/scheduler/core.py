@@ -8,25 +8,29 @@ parts of it that exist only once they are used.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
+from ratchet.config import resolve_drain, resolve_url
 from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob, RatchetError, SchemaOutOfDate, StoreError
+from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, SchemaOutOfDate, StoreError
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.options import Options
+from ratchet.model.process import process_name
+from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler.importing import import_modules, module_names
 from ratchet.scheduler.parts import Parts
@@ -34,8 +38,10 @@ from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
+from ratchet.spi.meters import Meters
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
+from ratchet.spi.surrounding_transaction import SurroundingTransaction
 
 if TYPE_CHECKING:
     from ratchet.aio import AwaitableResults
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
     from ratchet.engine.events import EventBus
     from ratchet.engine.node import Node
     from ratchet.engine.service import Service
+    from ratchet.engine.started_runs import StartedRuns
 
 logger = logging.getLogger("ratchet")
 
@@ -50,11 +57,17 @@ logger = logging.getLogger("ratchet")
 RESAMPLE_AFTER = 600.0
 
 
+#: Who removes schedules that are no longer declared.
+UNDECLARED_LEASE = "undeclared-schedules"
+UNDECLARED_TTL = timedelta(seconds=30)
+
+
 class LazyStore:
     """Opens the store at the first use, and checks or makes its schema once."""
 
     def __init__(self, open_store: Callable[[], JobStore], clock: Clock) -> None:
-        self._open_store = open_store
+        #: Makes the store; may be another one until the first use.
+        self.open_store = open_store
         self._clock = clock
         self._lock = threading.RLock()
         self._sampled_at: float | None = None
@@ -68,7 +81,7 @@ class LazyStore:
         """The store, whether or not its schema is right."""
         with self._lock:
             if self.opened is None:
-                self.opened = self._open_store()
+                self.opened = self.open_store()
             return self.opened
 
     def check(self, *, auto_migrate: bool) -> JobStore:
@@ -194,21 +207,26 @@ class Core:
     declare jobs must be cheap to import.
     """
 
+    #: True if jobs run when the caller says so, and no node has to be alive.
+    driven_by_hand = False
+    #: Finds the framework's transaction around the caller; None: there is no such framework.
+    surrounding: SurroundingTransaction | None = None
+
     def __init__(
         self,
         *,
-        open_store: Callable[[], JobStore],
+        open_store: Callable[[], JobStore] | None,
         options: Options,
         parts: Parts,
         clock: Clock | None = None,
         ids: IdSource = new_id,
         alert: Callable[[JobDeadLettered], None] | None = None,
-        url: str | None = None,
     ) -> None:
-        #: Where the store is; None if it was passed as an object. It may hold credentials: never print it.
-        self.url = url
+        #: Where the store is; None if it was passed as an object, or not named yet. It may hold credentials: never print it.
+        self.url: str | None = None
         #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
+        self.started_runs: StartedRuns | None = None
         #: Modules that are imported before this process becomes a node.
         self.imports: tuple[str, ...] = ()
         #: The options in force.
@@ -218,16 +236,22 @@ class Core:
         self.targets: InvocationResolver = parts.targets
         #: On whose behalf the calling code submits.
         self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
+        if clock is not None and not (
+            callable(getattr(clock, "now", None)) and callable(getattr(clock, "monotonic", None))
+        ):
+            raise ConfigurationError(f"clock has the methods now() and monotonic(); {clock!r:.100} has not")
         self.clock: Clock = clock if clock is not None else DatabaseClock()
         #: Seconds since an arbitrary point.
         self.monotonic: Callable[[], float] = self.clock.monotonic
-        self._lazy = LazyStore(open_store, self.clock)
+        self._lazy = LazyStore(open_store or self._open_default, self.clock)
         #: The database's time, as last sampled; before the store is first used, this machine's.
         self.now: Callable[[], datetime] = self._lazy.now
         #: Makes job ids.
         self.ids = ids
         self._alert = alert
         self.middleware: list[Middleware] = []
+        #: Where the measurements of the next node go.
+        self.meters: list[Meters] = list(parts.meters)
         self.recurrences: list[Recurrence] = []
         self._events = Dispatcher(options.event_queue_size, parts.executor)
         #: Whether somebody listens for a kind of event.
@@ -237,10 +261,43 @@ class Core:
         self._limits: dict[str, int] = {}
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
+        self._started_in = 0  # the process that was started as a node
         self._still_running: Node | None = None  # stopped, but some code of its jobs has not ended
         self._cluster: ClusterCoordinator | None = None
+        self._drain: timedelta | None = None  # what the environment says, read at the start
 
     # --- the store ---
+
+    def use_store(self, url: str, options: Options) -> None:
+        """Name the store, before anything has used it."""
+        from ratchet.stores import open_store
+
+        opened = open_store(url, options)
+        with self._lock:
+            if self._lazy.opened is not None or self.running:
+                raise ConfigurationError(
+                    f"this scheduler has used its store already ({self.store_name}); configure it before anything is "
+                    f"submitted, asked or started"
+                )
+            self.url, self.options = url, options
+            self._events.queue_size = options.event_queue_size
+            self.parts.follow(options)
+            self._lazy.open_store = lambda: opened
+
+    def _open_default(self) -> JobStore:
+        """Nobody has named the store until its first use."""
+        from ratchet.stores import open_store
+
+        self.url = resolve_url()
+        return open_store(self.url, self.options)
+
+    @property
+    def store_name(self) -> str:
+        """What kind of store it is, for people; nothing is opened for it."""
+        opened = self._lazy.opened
+        if opened is None and self.url is None:
+            return "no store yet"
+        return self.raw_store.name if opened is None else opened.name
 
     @property
     def raw_store(self) -> JobStore:
@@ -270,7 +327,11 @@ class Core:
 
     def allow_type(self, module: str, qualname: str) -> bool:
         """True if a stored value of this class may be restored here."""
-        return self.parts.policy.allows(f"{module}:{qualname}")
+        allows = self.parts.policy.allows
+        if allows(f"{module}:{qualname}"):
+            return True
+        # a script may be allowed under its own name or as __main__, as for targets
+        return module == importable_name(MAIN) and allows(f"{MAIN}:{qualname}")
 
     def sanitized(self, text: str) -> str:
         """*text* without secrets, as it may be stored."""
@@ -425,6 +486,7 @@ class Core:
             resilience=parts.resilience(self.store, self.clock, self._breaker_moved),
             executor=parts.executor,
             polling=parts.polling,
+            own_polling=parts.own_polling,
             cluster=self.cluster,
             middleware=self.middleware,
             allow_type=self.allow_type,
@@ -432,6 +494,8 @@ class Core:
             notice=lambda job_ids: None if self._waiter is None else self._waiter.notice(job_ids),
             alert=self._alert,
             supervised=self.supervised,
+            started_runs=self.started_runs,
+            meters=tuple(self.meters),
         )
 
     def import_modules(self) -> None:
@@ -450,7 +514,14 @@ class Core:
         """Become a node; `RatchetError` if it is one already. What a start that fails has begun is undone."""
         with self._life:
             if self._node is not None:
-                raise RatchetError("this scheduler is already running; stop() it before it is started again")
+                raise RatchetError(
+                    "this scheduler is already running; stop() it before it is started again"
+                    if self._started_in == os.getpid()
+                    else f"this process was forked from process {self._started_in}, in which this scheduler runs, and cannot "
+                    f"run it too; start it after the fork, or make another Scheduler here"
+                )
+            self._started_in = os.getpid()
+            self._drain = resolve_drain()
             self.parts.registry.is_closed = False
             self.import_modules()
             self.parts.require_something_allowed()
@@ -474,9 +545,14 @@ class Core:
         node.start()
         return node
 
+    @property
+    def drain_time(self) -> timedelta:
+        """How long running jobs get to finish, if a stop does not say."""
+        return self.options.drain_timeout if self._drain is None else self._drain
+
     def stop(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
         """Stop being a node; True if every run has ended. Pending events are delivered first."""
-        limit = None if timeout is None else to_timedelta(timeout, "the timeout").total_seconds()
+        limit = self.drain_time if timeout is None else to_timedelta(timeout, "the timeout")
         with self._life:
             node, ended = self._node, True
             if node is not None:
@@ -509,10 +585,32 @@ class Core:
         declared = {recurrence.store(self).name for recurrence in self.recurrences}
         if not self.options.remove_undeclared:
             return
-        for record in self.store.schedules():
-            if record.spec.declared and record.spec.name not in declared:
-                logger.info("schedule %s is not in the code any more and is removed", record.spec.name)
-                self.store.remove_schedule(record.spec.name)
+        undeclared = [
+            record.spec.name
+            for record in self.store.schedules()
+            if record.spec.declared and record.spec.name not in declared
+        ]
+        if undeclared:
+            self._remove_undeclared(undeclared)
+
+    def _remove_undeclared(self, names: Sequence[str]) -> None:
+        """Remove schedules while this process holds the lease for it; another that holds it does the same."""
+        token = self.ids()
+
+        def holds_lease() -> bool:
+            return self.store.acquire_lock(
+                UNDECLARED_LEASE, holder=process_name(), token=token, ttl=UNDECLARED_TTL, now=self.now()
+            )
+
+        try:
+            for name in names:
+                if not holds_lease():  # taken for the first one, renewed for the others
+                    logger.info("another process removes the schedules that are not in the code any more")
+                    return
+                logger.info("schedule %s is not in the code any more and is removed", name)
+                self.store.remove_schedule(name)
+        finally:
+            self.store.release_lock(UNDECLARED_LEASE, token=token)
 
     def _call_hooks(self, name: str, hooks: Sequence[Any]) -> None:
         for hook in hooks:

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ratchet.api.listeners import as_middleware, checked_event, checked_listener
-from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Timing
-from ratchet.api.submit.steps import Step
+from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, RunOptions, Timing
 from ratchet.api.targets import declaration_of
 from ratchet.api.targets.declarations import Declaration, DeclaredJob, JobDecorator
 from ratchet.model.durations import Duration
@@ -16,6 +15,7 @@ from ratchet.model.events import Event
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.importing import discover
+from ratchet.spi.meters import Meters
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,6 +120,12 @@ class DeclaringVerbs:
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
         jitter: Duration = 0,
+        priority: Priority | None = None,
+        tags: Sequence[str] = (),
+        queue: str | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,
+        business_key: str | None = None,
         **kwargs: Any,
     ) -> Callable[[F], F]:
         """
@@ -127,6 +133,14 @@ class DeclaringVerbs:
 
         *args* and *kwargs* are the arguments of each run. See `schedule_recurring`.
         """
+        options = RunOptions(
+            priority=priority,
+            tags=tags,
+            queue=queue,
+            max_retries=max_retries,
+            timeout=timeout,
+            business_key=business_key,
+        )
         timing = Timing.of(
             expression,
             zone=zone,
@@ -144,7 +158,7 @@ class DeclaringVerbs:
             elif not self._core.parts.registry.declares(function):
                 # It is to run here as well, with the options that another scheduler was told; it stays that one's.
                 self._core.parts.registry.declare(function, declared)
-            step = Step(function, args, kwargs)
+            step = options.step(function, args, kwargs)
             self._core.recurrences.append(Recurrence(name, timing, step, declared=True))
             return function
 
@@ -160,6 +174,14 @@ class DeclaringVerbs:
             return listener
 
         return listen
+
+    def add_meters(self, meters: Meters) -> None:
+        """Send the measurements of nodes that start from now on to *meters* too."""
+        self._core.meters.append(meters)
+
+    def off(self, listener: Callable[..., object]) -> bool:
+        """Call *listener* no more, whatever it was listening for; False if it was not listening."""
+        return self._core.bus.unsubscribe(checked_listener(listener))
 
     def around(self, function: F) -> F:
         """Run each job inside this context manager: ``def session(ctx): ...; yield; ...``. The first one is outermost."""

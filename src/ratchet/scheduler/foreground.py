@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from ratchet.model.durations import Duration
 from ratchet.scheduler.core import Core
 
 logger = logging.getLogger("ratchet")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: Seconds that interrupted jobs get to end after a second signal.
+LAST_WAIT = 5.0
 
 
 class Foreground:
@@ -25,34 +28,35 @@ class Foreground:
         self._asked = threading.Event()
         self._hurried = threading.Event()
 
-    def run(self) -> bool:
+    def run(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
         """Start, wait for SIGTERM or SIGINT (or `leave`), drain, stop; True if every run has ended."""
         with self._listening():
             self._core.start()
             # With a timeout: the main thread handles signals only between two waits.
             while not self._asked.wait(0.5):
                 pass
-            return self._stop()
+            return self._stop(drain=drain, timeout=timeout)
 
     def leave(self) -> None:
         """Ask `run` to return; from any thread."""
         self._asked.set()
 
-    def _stop(self) -> bool:
+    def _stop(self, *, drain: bool, timeout: Duration | None) -> bool:
         ended: list[bool] = []
         stopping = threading.Thread(
-            target=lambda: ended.append(self._core.stop()), name="ratchet-stop", daemon=True
+            target=lambda: ended.append(self._core.stop(drain=drain, timeout=timeout)),
+            name="ratchet-stop",
+            daemon=True,
         )
         stopping.start()
         while stopping.is_alive() and not self._hurried.is_set():
             stopping.join(0.1)
         if self._hurried.is_set() and stopping.is_alive():
-            logger.warning("a second signal arrived: running jobs are not waited for")
+            logger.warning("a second signal arrived: running jobs are interrupted and handed back")
             node = self._core.node
             if node is not None:
-                for run in node.assembly.coordinator.held():
-                    node.cancel_local(run.job_id)
-            stopping.join(5.0)
+                node.hurry()
+            stopping.join(LAST_WAIT)
         return bool(ended and ended[0])
 
     def _signaled(self, number: int, frame: FrameType | None) -> None:

@@ -34,6 +34,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
+from ratchet.spi.meters import Meters
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -57,6 +58,7 @@ class Replacements:
     polling_strategy: PollingStrategy | None = None
     principal_provider: PrincipalProvider | None = None
     lifecycle_hooks: Sequence[LifecycleHook] = ()
+    meters: Meters | None = None
     clock: Clock | None = None
 
 
@@ -89,7 +91,15 @@ class Parts:
         )
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
+        self.meters: tuple[Meters, ...] = () if given.meters is None else (given.meters,)
+        self._given_polling = given.polling_strategy
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
+        #: The strategy is the user's: it alone says how long a poller rests.
+        self.own_polling = given.polling_strategy is not None
+
+    def follow(self, options: Options) -> None:
+        """Go by *options* from now on."""
+        self.polling = _polling(self._given_polling, options)
 
     def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
         """What stands between the jobs of a node and the services they depend on."""
@@ -122,12 +132,11 @@ def _guarded(given: ClusterCoordinator | None) -> ClusterCoordinator | None:
 
 
 def _polling(given: PollingStrategy | None, options: Options) -> Callable[[], PollingStrategy]:
-    shortest = max(options.poll_delay_min, options.poll_delay_burst)
     pace = PollingPace(
-        burst=options.poll_delay_burst,
-        shortest=shortest,
-        longest=max(options.poll_delay_max, shortest),
-        deep_idle=max(options.poll_delay_idle, options.poll_delay_max, shortest),
+        burst=min(options.poll_delay_burst, options.poll_delay_min),
+        shortest=options.poll_delay_min,
+        longest=options.poll_delay_max,
+        deep_idle=max(options.poll_delay_idle, options.poll_delay_max),
         deep_idle_after=options.poll_idle_after,
     )
     if given is None:

@@ -11,7 +11,7 @@ from ratchet.api.backend import Backend
 from ratchet.api.controls import Controls
 from ratchet.api.observe.health import Health, health_of
 from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
-from ratchet.config import resolve_allow, resolve_options, resolve_url
+from ratchet.config import named_url, resolve_allow, resolve_options, resolve_url
 from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
@@ -28,6 +28,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
+from ratchet.spi.meters import Meters
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -84,9 +85,18 @@ class Views:
         """Finds batches."""
         return Batches(self._core)
 
-    def health(self) -> Health:
-        """Whether the store answers and jobs are being run; never raises because of the store."""
-        return health_of(self._core)
+    def health(
+        self, max_wait: Duration | None = None, max_dead_letters: int | None = None, min_nodes: int = 1
+    ) -> Health:
+        """
+        Whether jobs can be stored and work that is due flows; never raises because of the store.
+
+        Also not well: a due job has waited for longer than *max_wait*, there are more dead letters than
+        *max_dead_letters*, or fewer than *min_nodes* nodes take jobs.
+        """
+        return health_of(
+            self._core, max_wait=max_wait, max_dead_letters=max_dead_letters, min_nodes=min_nodes
+        )
 
 
 class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
@@ -117,6 +127,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         polling_strategy: PollingStrategy | None = None,
         principal_provider: PrincipalProvider | None = None,
         lifecycle_hooks: Sequence[LifecycleHook] = (),
+        meters: Meters | None = None,
         clock: Clock | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
@@ -134,11 +145,12 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             polling_strategy=polling_strategy,
             principal_provider=principal_provider,
             lifecycle_hooks=lifecycle_hooks,
+            meters=meters,
             clock=clock,
         )
         settings = resolve_options(options)
         self._core = self._make_core(
-            store if store is not None else resolve_url(url),
+            store if store is not None else url or named_url(),
             settings,
             Parts(replacements, resolve_allow(allow) if target_policy is None else allow or (), settings),
             clock,
@@ -149,21 +161,31 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
 
     def _make_core(
         self,
-        store: JobStore | str,
+        store: JobStore | str | None,
         options: Options,
         parts: Parts,
         clock: Clock | None,
         alert: Callable[[JobDeadLettered], None] | None,
     ) -> Core:
+        core = Core(
+            open_store=None if store is None or isinstance(store, str) else lambda: store,
+            options=options,
+            parts=parts,
+            clock=clock,
+            alert=alert,
+        )
         if isinstance(store, str):
-            from ratchet.stores import open_store
+            core.use_store(store, options)
+        return core
 
-            opened = open_store(store, options)
-        else:
-            opened = store
-        url = store if isinstance(store, str) else None
-        return Core(
-            open_store=lambda: opened, options=options, parts=parts, clock=clock, alert=alert, url=url
+    def configure(self, url: str | None = None, *, options: Options | None = None) -> None:
+        """
+        Name the store, and the options, of a scheduler that was made without: when your application knows its settings.
+
+        Jobs may have been declared before. Once something was submitted, asked or started, it is a `ConfigurationError`.
+        """
+        self._core.use_store(
+            resolve_url(url), self._core.options if options is None else resolve_options(options)
         )
 
     @property
@@ -205,16 +227,21 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         """
         Stop running jobs; True if every run has ended. Idempotent; pending events are delivered first.
 
-        With *drain* running jobs get *timeout* (`Options.drain_timeout`) to finish; what has not
-        finished is interrupted and handed back, which costs it no attempt.
+        With *drain* running jobs get *timeout* to finish; what has not finished is interrupted and handed
+        back, which costs it no attempt. Without *timeout*, the environment variable ``RATCHET_DRAIN`` says how
+        long, then `Options.drain_timeout`.
         """
         return self._core.stop(drain=drain, timeout=timeout)
 
-    def run(self) -> bool:
-        """Run jobs in the foreground until SIGTERM or SIGINT, then drain; True if every run has ended."""
+    def run(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
+        """
+        Run jobs in the foreground until SIGTERM or SIGINT, then stop; True if every run has ended.
+
+        *drain* and *timeout* are those of ``stop()``. A second signal does not wait for running jobs.
+        """
         from ratchet.scheduler.foreground import Foreground
 
-        return Foreground(self._core).run()
+        return Foreground(self._core).run(drain=drain, timeout=timeout)
 
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""
@@ -230,4 +257,4 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         self.stop()
 
     def __repr__(self) -> str:
-        return f"Scheduler({self._core.raw_store.name}{', running' if self.running else ''})"
+        return f"Scheduler({self._core.store_name}{', running' if self.running else ''})"

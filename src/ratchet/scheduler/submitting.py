@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple, Unpack, overload
 
 from ratchet.api.batches.builders import BatchBuilder, StreamingBatchBuilder
-from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.recurring import FIRE_ONCE, Misfire, Overlap, Recurrence, Schedule, Timing
+from ratchet.api.recurring import (
+    FIRE_ONCE,
+    Misfire,
+    Overlap,
+    Recurrence,
+    RunOptions,
+    Schedule,
+    ScheduleOptions,
+    Timing,
+)
 from ratchet.api.submit.builders import GraphDraft, JobBuilder
 from ratchet.api.submit.bulk import send_many, submit_together
+from ratchet.api.submit.forms import ArgumentMissing, PlainT
 from ratchet.api.submit.immediate import submit_now
 from ratchet.api.submit.joins import Join, JoinBuilder
+from ratchet.api.submit.sending import joined_transaction
 from ratchet.api.submit.steps import Step
 from ratchet.model.durations import Duration
+from ratchet.model.status import Priority
 from ratchet.scheduler.core import Core
 
 P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
 
@@ -28,16 +40,24 @@ class SubmittingVerbs:
     _core: Core
 
     @overload
-    def enqueue(
+    def enqueue(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobBuilder[R]: ...
     @overload
-    def enqueue(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobBuilder[R]: ...
+    def enqueue(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    @overload
+    def enqueue(
+        self, target: Callable[Concatenate[PlainT, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
     @overload
     def enqueue(
         self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobBuilder[R]: ...
-    def enqueue(self, target: Any, /, *args: Any, **kwargs: Any) -> JobBuilder[Any]:
+    def enqueue(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> JobBuilder[Any]:
         """
         A builder for a job that calls ``target(*args, **kwargs)``; nothing is stored before ``submit()``.
 
@@ -56,21 +76,29 @@ class SubmittingVerbs:
         return JobBuilder(self._core, self._core.parts.registry.named(name), args, kwargs)
 
     @overload
-    def enqueue_now(
+    def enqueue_now(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle[R]: ...
     @overload
-    def enqueue_now(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+    def enqueue_now(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]: ...
+    @overload
+    def enqueue_now(
+        self, target: Callable[Concatenate[PlainT, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
     @overload
     def enqueue_now(
         self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle[R]: ...
-    def enqueue_now(self, target: Any, /, *args: Any, **kwargs: Any) -> JobHandle[Any]:
+    def enqueue_now(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> JobHandle[Any]:
         """Store a job that is due at once, and return its handle."""
         return submit_now(self._core, target, args, kwargs)
 
     @overload
-    def schedule(
+    def schedule(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self,
         when: Duration | datetime,
         target: Callable[P, Coroutine[Any, Any, R]],
@@ -79,9 +107,18 @@ class SubmittingVerbs:
         **kwargs: P.kwargs,
     ) -> JobBuilder[R]: ...
     @overload
-    def schedule(
+    def schedule(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self, when: Duration | datetime, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobBuilder[R]: ...
+    @overload
+    def schedule(
+        self,
+        when: Duration | datetime,
+        target: Callable[Concatenate[PlainT, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> ArgumentMissing: ...
     @overload
     def schedule(
         self,
@@ -91,7 +128,7 @@ class SubmittingVerbs:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> JobBuilder[R]: ...
-    def schedule(
+    def schedule(  # type: ignore[misc]  # one form is an error for type checkers only
         self, when: Duration | datetime, target: Any, /, *args: Any, **kwargs: Any
     ) -> JobBuilder[Any]:
         """A builder for a job that is due after a delay, or at a time."""
@@ -111,7 +148,7 @@ class SubmittingVerbs:
         All are checked before the first is stored.
         """
         specs = send_many(self._core, Step(target, (), {}), arguments, within=within)
-        joined = within is not None or enlisted_connection(self._core.store) is not None
+        joined = joined_transaction(self._core, within) is not None
         return [JobHandle(self._core, spec.job_id, target=spec.target, uncommitted=joined) for spec in specs]
 
     def submit_all(
@@ -132,7 +169,51 @@ class SubmittingVerbs:
         """A builder for a batch whose items are read while the first already run."""
         return StreamingBatchBuilder(self._core, name)
 
+    @overload
     def schedule_recurring(
+        self,
+        expression: str | timedelta,
+        target: Callable[[], Any],
+        /,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule: ...
+    @overload
+    def schedule_recurring(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self,
+        expression: str | timedelta,
+        target: Callable[[*Ts], Any],
+        /,
+        *args: *Ts,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule: ...
+    @overload
+    def schedule_recurring(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self,
+        expression: str | timedelta,
+        target: Callable[P, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Schedule: ...
+    @overload
+    def schedule_recurring(
+        self,
+        expression: str | timedelta,
+        target: Callable[[PlainT, *Ts], Any],
+        /,
+        *args: *Ts,
+        **options: Unpack[ScheduleOptions],
+    ) -> ArgumentMissing: ...
+    @overload
+    def schedule_recurring(
+        self,
+        expression: str | timedelta,
+        target: Callable[[Any, *Ts], Any],
+        /,
+        *args: *Ts,
+        **options: Unpack[ScheduleOptions],
+    ) -> Schedule: ...
+    def schedule_recurring(  # type: ignore[misc]  # what is no option is an argument of the target
         self,
         expression: str | timedelta,
         target: Callable[..., Any],
@@ -145,14 +226,32 @@ class SubmittingVerbs:
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
         jitter: Duration = 0,
+        priority: Priority | None = None,
+        tags: Sequence[str] = (),
+        queue: str | None = None,
+        max_retries: int | None = None,
+        timeout: Duration | None = None,
+        business_key: str | None = None,
+        within: object | None = None,
         **kwargs: Any,
     ) -> Schedule:
         """
-        Run *target* by a timetable: cron with five fields, six with seconds first, or an interval.
+        Run *target* by a timetable: a cron expression, or an interval.
 
         The same *name* (else the target's) changes the schedule that is there. A *zone* decides what a
-        cron time means. Arguments named like the keywords here go into ``call(target, ...)``.
+        cron time means. From *priority* to *business_key*, the keywords say what each run is like, where that differs from
+        what the target declares; while a run holds the *business_key*, fire times are skipped. With *within*, the
+        schedule is stored when your transaction commits. Arguments named like the keywords here go into
+        ``call(target, ...)``.
         """
+        options = RunOptions(
+            priority=priority,
+            tags=tags,
+            queue=queue,
+            max_retries=max_retries,
+            timeout=timeout,
+            business_key=business_key,
+        )
         timing = Timing.of(
             expression,
             zone=zone,
@@ -162,4 +261,4 @@ class SubmittingVerbs:
             ends_at=ends_at,
             jitter=jitter,
         )
-        return Recurrence(name, timing, Step(target, args, kwargs)).store(self._core)
+        return Recurrence(name, timing, options.step(target, args, kwargs)).store(self._core, within)

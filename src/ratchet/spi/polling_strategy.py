@@ -38,7 +38,11 @@ class PollingStrategy(Protocol):
     """
 
     def next_delay(self, observation: PollObservation) -> timedelta:
-        """How long to rest after the poll just *observed*; a wakeup may cut the rest short."""
+        """
+        How long to rest after the poll just *observed*, a full one too.
+
+        A wakeup, a lane that needs more jobs, and a job that is due cut the rest short.
+        """
         ...
 
     def woken(self) -> None:

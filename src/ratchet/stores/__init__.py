@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ratchet.model.errors import MissingDriver
-from ratchet.model.store_url import StoreUrl
+from ratchet.stores.places import DEFAULT_FILE, DEFAULT_URL, file_of, file_url, trial_room
 
 if TYPE_CHECKING:
     from ratchet.model.options import Options
@@ -27,13 +26,6 @@ def open_store(url: str, options: Options | None = None) -> JobStore:
     return open_sql_store(url, options)
 
 
-def file_of(url: str) -> Path | None:
-    """The file in which the store of a URL keeps its jobs; None: it has a server, or keeps them in memory."""
-    parts = StoreUrl.of(url) if "://" in url else None
-    path = parts.path if parts is not None and parts.scheme == "sqlite" else ""
-    return Path(path) if path and path != ":memory:" else None
-
-
 def _open_mongo_store(url: str, options: Options | None) -> JobStore:
     if find_spec("pymongo") is None:
         raise MissingDriver(
@@ -44,4 +36,4 @@ def _open_mongo_store(url: str, options: Options | None) -> JobStore:
     return MongoStore(url, options)
 
 
-__all__ = ["file_of", "open_store"]
+__all__ = ["DEFAULT_FILE", "DEFAULT_URL", "file_of", "file_url", "open_store", "trial_room"]

@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec.structs import astuple
 
 from ratchet.model.clock import require_aware
-from ratchet.model.composition import BatchSpec, Edge, EdgeKind
+from ratchet.model.composition import BatchRecord, BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import (
     KEY_LIMIT,
@@ -131,4 +131,13 @@ def require_new(job_id: UUID, spec: JobSpec, answer: Insertion) -> None:
         raise InvalidJob(
             f"job {job_id} cannot be replaced by {spec.job_id}: one of its keys stands for job "
             f"{answer.job_id}, so that nothing new would be stored"
+        )
+
+
+def require_sealed(batch: BatchRecord) -> None:
+    """`InvalidJob` for a batch that others may still add children to while the caller's transaction is open."""
+    if not batch.sealed:
+        raise InvalidJob(
+            f"batch {batch.batch_id} still gets items, so it cannot be canceled in your transaction (within=): items that are "
+            f"added before your commit would go on; cancel it without within="
         )

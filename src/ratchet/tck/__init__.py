@@ -5,7 +5,7 @@ Write a `Harness` for the store. Then either of these lines runs every contract 
 ends with "N of N contracts, S skipped" and a reason for each skip::
 
     ratchet tck pkg.module:Harness
-    pytest --pyargs ratchet.tck --ratchet-harness pkg.module:Harness
+    pytest -p ratchet.tck.plugin --pyargs ratchet.tck --ratchet-harness pkg.module:Harness
 
 The contracts are in `ratchet.tck.contracts`, `runner` is the entry, and `steps` holds the steps that
 contracts are written in. The kit imports only `ratchet.model` and `ratchet.spi`, and needs pytest and

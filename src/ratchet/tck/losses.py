@@ -160,6 +160,10 @@ def _release_permits(harness: Harness, old: JobClaim) -> bool:
     return harness.store.release_permits([old]) > 0
 
 
+def _mark_started(harness: Harness, old: JobClaim) -> bool:
+    return harness.store.mark_started([old], now=harness.now) > 0
+
+
 def _bodies(harness: Harness, old: JobClaim) -> bool:
     return harness.store.bodies([old]) != {}
 
@@ -180,6 +184,7 @@ ATTEMPTS: dict[str, Callable[[Harness, JobClaim], bool]] = {
         _state,
         _settle,
         _release_permits,
+        _mark_started,
         _bodies,
     )
 }

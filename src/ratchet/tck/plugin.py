@@ -1,7 +1,7 @@
 """
 The pytest option that names a harness; the kit is loaded only when it is given.
 
-pytest loads this module wherever Ratchet is installed, so it is small and defines no fixtures.
+``ratchet tck`` loads this module, and so does ``pytest -p ratchet.tck.plugin``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from ratchet.model.alerts import cause_of
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobClaim
 from ratchet.model.cluster import NodeSpec, Rescue
 from ratchet.model.composition import (
@@ -167,9 +168,11 @@ class Steps:
         """The decision to succeed."""
         return Succeed(result=result)
 
-    def failure(self, message: str = "card declined", *, error_hash: str = "a" * 64) -> Fail:
-        """The decision to fail for good."""
-        return Fail(error=self.error(message), reason="retries exhausted", error_hash=error_hash)
+    def failure(self, message: str = "card declined", *, error_hash: str | None = None) -> Fail:
+        """The decision to fail for good; the hash is that of the usual target."""
+        error = self.error(message)
+        cause = error_hash or cause_of(self.spec().target, error.type)
+        return Fail(error=error, reason="retries exhausted", error_hash=cause)
 
     def another_try(self, at: datetime | None = None) -> Retry:
         """The decision to retry, at once unless *at* is given."""
@@ -347,10 +350,15 @@ class Steps:
         """A node's beat counter."""
         return next(node.beat for node in self.store.nodes() if node.node_id == node_id)
 
-    def rescue(self, node_id: str = NODE, *, max_crashes: int = 3) -> Rescue:
-        """Declare a node dead, with its current beat as the last one seen."""
+    def rescue(self, node_id: str = NODE, *, max_crashes: int = 3, **known: Any) -> Rescue:
+        """Declare a node dead, with its current beat as the last one seen; *known* of how it died."""
         rescue = self.store.rescue(
-            node_id, seen_beat=self.beat_of(node_id), by="rescuer", max_crashes=max_crashes, now=self.now
+            node_id,
+            seen_beat=self.beat_of(node_id),
+            by="rescuer",
+            max_crashes=max_crashes,
+            now=self.now,
+            **known,
         )
         assert rescue is not None
         return rescue

@@ -21,7 +21,7 @@ from ratchet.model.options import Options
 from ratchet.model.status import JobStatus
 from ratchet.stores import open_store
 from ratchet.stores.mongo.errors import SubmissionAborted, TransactionAborted
-from ratchet.stores.mongo.schema import ALL_NAMES, CLAIM_INDEX, Names, Schema, Step
+from ratchet.stores.mongo.schema import ALL_NAMES, CLAIM_INDEX, STEPS, Names, Schema, Step
 from ratchet.stores.mongo.store import MongoStore
 from tests.services.mongodb import MongoDB
 from tests.stores.mongo_store import MongoSteps, opened
@@ -107,7 +107,7 @@ class TestSchema:
         """A start that was killed before it recorded its step is simply done again."""
         steps.collections[Names.VERSION].delete_many({})
         steps.collections[Names.JOBS].drop_index(CLAIM_INDEX)
-        assert steps.another().migrate() == ["V001__initial"]
+        assert steps.another().migrate() == [step.name for step in STEPS]
         assert CLAIM_INDEX in steps.collections[Names.JOBS].index_information()
 
     def test_two_at_once(self, mongodb_url: str) -> None:
@@ -116,7 +116,7 @@ class TestSchema:
 
         stores = [MongoStore(mongodb_url) for _ in range(3)]
         recorded = at_once(*(store.migrate for store in stores))
-        assert sorted(recorded) == [[], [], ["V001__initial"]]
+        assert sorted(name for names in recorded for name in names) == [step.name for step in STEPS]
         for store in stores:
             store.check_schema()
             store.close()
@@ -127,6 +127,15 @@ class TestSchema:
         newer = steps.another()
         with pytest.raises(SchemaTooNew, match="V999__tomorrow"):
             newer.counts()
+
+    def test_a_newer_one_that_serves_this_version(self, steps: MongoSteps) -> None:
+        """A step of a newer version that says that it serves the code of this one is no obstacle."""
+        version = STEPS[-1].version
+        steps.collections[Names.VERSION].insert_one({"_id": "V999__tomorrow", "serves": version})
+        steps.another().counts()
+        steps.collections[Names.VERSION].insert_one({"_id": "V998__later", "serves": version + 1})
+        with pytest.raises(SchemaTooNew, match="V998__later"):
+            steps.another().counts()
 
     def test_an_older_one_is_told(self, steps: MongoSteps) -> None:
         """A step that is missing is named."""

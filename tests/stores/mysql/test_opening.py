@@ -24,6 +24,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.mysql.connections import Address, Connections
 from ratchet.stores.sql.dialects.mysql.errors import MysqlConstraints, meaning
 from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, ReadOnlyServer
+from ratchet.stores.sql.migrations import migrations_of
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.services.mariadb import MariaDB
 from tests.stores.backlog import NOW, claim, insert, spread
@@ -92,7 +93,12 @@ class TestOpening:
         address = Address.of("mysql://us%40er:p%2Fw@db.host:33/shop?ssl_ca=/ca.pem&ssl_verify_identity=true")
         assert (address.host, address.port, address.database) == ("db.host", 33, "shop")
         assert (address.user, address.password) == ("us@er", "p/w")
-        assert address.options == {"ssl_ca": "/ca.pem", "ssl_verify_identity": True}
+        assert (address.tls.ca, address.tls.verify_cert, address.tls.verify_identity) == (
+            "/ca.pem",
+            True,
+            True,
+        )
+        assert address.options == {}
         assert "p/w" not in f"{address} {address!r}"
 
     def test_a_server_that_is_not_there(self) -> None:
@@ -114,7 +120,7 @@ class TestOpening:
         other = urlsplit(mariadb_server.create_database()).path.strip("/")
         mariadb_server._execute(f"DROP DATABASE `{other}`")
         with closing(open_store(mysql_url, Options(schema=other))) as store:
-            assert store.migrate() == ["V001__initial"]
+            assert store.migrate() == [migration.name for migration in migrations_of("mysql")]
             assert store.pause_queue("q", now=NOW)
             assert len(insert(store, spread(3))) == len(claim(store)) == 3
             assert [queue.name for queue in store.queues()] == ["q", "q0"]

@@ -16,7 +16,7 @@ import pytest
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import HandBack, Reschedule
 from ratchet.model.job import StreamKey
-from ratchet.model.status import Lane
+from ratchet.model.status import Lane, Priority
 from ratchet.stores.sql.dialects.postgresql import scan_start
 from ratchet.stores.sql.dialects.postgresql.scan_start import BEGINNING, ScanStarts
 from ratchet.stores.sql.store import SqlStore
@@ -130,6 +130,13 @@ def rescheduled_by_hand(shop: Shop, claim: JobClaim) -> None:
     assert shop.store.reschedule(claim.job_id, shop.after(hours=-2), now=shop.now)
 
 
+def given_another_priority(shop: Shop, claim: JobClaim) -> None:
+    handed_back(shop, claim)
+    assert shop.store.set_priority(claim.job_id, Priority.LOWEST, now=shop.now)
+    assert shop.next_of_other(boost_interval=None) != claim.job_id
+    assert shop.store.set_priority(claim.job_id, Priority.NORMAL, now=shop.now)
+
+
 def held_back_and_settled(shop: Shop, claim: JobClaim) -> None:
     shop.end(claim, Reschedule(at=shop.after(hours=-2)), lingers=True)
     shop.next_of_other()
@@ -144,7 +151,7 @@ def held_back_and_lost(shop: Shop, claim: JobClaim) -> None:
 
 BACK: list[Callable[[Shop, JobClaim], None]] = [
     handed_back, answer_lost, rescued, said_goodbye, decided_back, tried_again_in_the_past, rescheduled_by_its_run,
-    paused_and_resumed, rescheduled_by_hand, held_back_and_settled, held_back_and_lost,
+    paused_and_resumed, rescheduled_by_hand, given_another_priority, held_back_and_settled, held_back_and_lost,
 ]  # fmt: skip
 
 

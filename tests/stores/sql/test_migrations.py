@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
+from ratchet.model.breaker import BreakerState
+from ratchet.model.cluster import NodeState
+from ratchet.model.composition import EdgeKind, EdgeState
 from ratchet.model.errors import SchemaChanged, SchemaOutOfDate, SchemaTooNew, StoreError
 from ratchet.model.options import Options
+from ratchet.model.status import BackoffPolicy, JobStatus, JobType
 from ratchet.stores.sql.database import Database
 from ratchet.stores.sql.migrations import Migration, SchemaMigrator, clean_install, migrations_of
 from ratchet.stores.sql.store import open_store
@@ -134,6 +139,7 @@ class TestMigrate:
 STOPPED_IN_THE_MIDDLE = """
 import os, sys
 from ratchet.model.options import Options
+from ratchet.model.status import BackoffPolicy, JobStatus, JobType
 from ratchet.stores.sql.database import Database
 from ratchet.stores.sql.migrations import SchemaMigrator
 from ratchet.stores.sql.urls import dialect_of
@@ -195,6 +201,83 @@ class TestProcesses:
                 assert output.split() == [
                     migration.name for migration in migrations_of(url.partition(":")[0])
                 ]
+
+
+class TestOlderCode:
+    """A schema of a newer version, met by the code of this one."""
+
+    def test_it_works_where_the_script_says_so(self, database: Database) -> None:
+        """A script that serves this version's code is accepted; one that serves newer code only, or none, is refused."""
+        known = migrations_of(database.dialect.name)
+        ours = SchemaMigrator(database, known)
+        serving = Migration(
+            "V901__served", f"-- serves: V{known[-1].version:03d}\nCREATE TABLE scheduler_one (a integer);"
+        )
+        SchemaMigrator(database, [*known, serving]).migrate()
+        ours.check()
+        assert ours.migrate() == []
+        demanding = Migration("V902__demanding", "-- serves: V901\nCREATE TABLE scheduler_two (a integer);")
+        SchemaMigrator(database, [*known, serving, demanding]).migrate()
+        for action in (ours.migrate, ours.check):
+            with pytest.raises(SchemaTooNew, match=r"has V902__demanding, which") as refused:
+                action()
+            assert "V901" not in str(refused.value)
+
+    def test_every_script_after_the_first_says_whom_it_serves(self) -> None:
+        """Whoever adds a script decides it: without the line, older nodes cannot start beside newer ones."""
+        for name in ("sqlite", "postgresql", "mysql"):
+            first, *later = migrations_of(name)
+            assert first.serves is None
+            assert all(migration.serves for migration in later), name
+
+
+class TestChecks:
+    """Values that no version writes are refused where they are written, and bad rows do not stop an upgrade."""
+
+    BAD = (
+        "UPDATE scheduler_job_queue SET job_type = 'NONSENSE'",
+        "UPDATE scheduler_job_queue SET priority = 99",
+        "UPDATE scheduler_job_queue SET timeout_us = -1",
+    )
+
+    def test_they_admit_what_the_model_has(self) -> None:
+        """The words in the scripts are the members of the enums: a new member needs a script that widens the check."""
+        for name in ("sqlite", "postgresql", "mysql"):
+            text = "".join(migration.text for migration in migrations_of(name)[1:])
+            for enum in (JobType, EdgeKind, EdgeState, BreakerState, NodeState):
+                assert all(f"'{member.value}'" in text for member in enum), (name, enum)
+        text = "".join(migration.text for migration in migrations_of("postgresql")[1:])
+        for words in (JobStatus, BackoffPolicy):
+            assert all(f"'{member.value}'" in text for member in words), words
+
+    def test_they_refuse_what_cannot_be_read(self, database: Database) -> None:
+        """A statement by hand that would write such a value fails, and the row stays as it was."""
+        SchemaMigrator(database).migrate()
+        database.run(lambda session: session.execute(PLANTED, {"kind": "SINGLE", "id": uuid4()}))
+        for bad in self.BAD:
+            with pytest.raises(StoreError):
+                database.run(lambda session, bad=bad: session.execute(bad))
+        kept = "SELECT job_type, priority, timeout_us FROM scheduler_job_queue"
+        assert database.read(lambda session: session.rows(kept)) == [("SINGLE", 2, None)]
+
+    def test_a_row_that_is_bad_already(self, database: Database) -> None:
+        """The upgrade goes through; that row can still be claimed, ended and mended, and the other checks hold."""
+        first, *later = migrations_of(database.dialect.name)
+        SchemaMigrator(database, [first]).migrate()
+        database.run(lambda session: session.execute(PLANTED, {"kind": "NONSENSE", "id": uuid4()}))
+        SchemaMigrator(database, [first, *later]).migrate()
+        running = "UPDATE scheduler_job_queue SET status = 'RUNNING', attempts = 1"
+        assert database.run(lambda session: session.execute(running)) == 1
+        with pytest.raises(StoreError):
+            database.run(lambda session: session.execute(self.BAD[1]))
+        mended = "UPDATE scheduler_job_queue SET job_type = 'SINGLE'"
+        assert database.run(lambda session: session.execute(mended)) == 1
+
+
+PLANTED = """
+    INSERT INTO scheduler_job_queue (job_id, stream_id, priority, status, job_type, scheduled_time)
+    SELECT :id, 1, 2, 'PENDING', :kind, {clock}
+"""
 
 
 class TestCleanInstall:
@@ -268,7 +351,8 @@ CATALOG = (
          FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1, 2""",
     "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
     "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1",
-    "SELECT script, checksum FROM ratchet_schema_version",
+    "SELECT script, checksum, serves FROM ratchet_schema_version ORDER BY 1",
+    "SELECT conname, conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'c' ORDER BY 1, 2",
 )
 COLUMNS_POSTGRESQL = """
     SELECT table_name, column_name, CAST(ordinal_position AS {int}) AS n FROM information_schema.columns
@@ -306,7 +390,7 @@ class TestFirstUse:
         """Two installations share a database in two schemas; one of them is made on the way."""
         stores = [open_store(postgresql_url, Options(schema=name)) for name in ("one", 'T"wo')]
         for store in stores:
-            assert store.migrate() == ["V001__initial"]
+            assert store.migrate() == [migration.name for migration in migrations_of("postgresql")]
             store.check_schema()
         assert stores[0].pause_queue("q", now=stores[0].database_time())
         assert [record.paused for record in stores[0].queues()] == [True]
@@ -319,5 +403,9 @@ class TestFirstUse:
 
 def test_the_scripts_are_in_the_package() -> None:
     """They are found as package resources, which is what a wheel ships."""
-    for name in ("sqlite", "postgresql", "mysql"):
-        assert [migration.version for migration in migrations_of(name)] == [1]
+    versions = {
+        name: [migration.version for migration in migrations_of(name)]
+        for name in ("sqlite", "postgresql", "mysql")
+    }
+    assert versions["sqlite"] == versions["postgresql"] == versions["mysql"]
+    assert versions["sqlite"] == list(range(1, len(versions["sqlite"]) + 1))

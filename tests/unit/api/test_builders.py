@@ -292,7 +292,7 @@ class TestRefusals:
             (lambda b: b.with_queue("a "), "no space at its ends"),
             (lambda b: b.with_resource("breaker:bank"), "circuit breakers' own"),
             (lambda b: b.with_concurrency_key("breaker:bank", limit=1), "circuit breakers' own"),
-            (lambda b: b.with_resource(None), "resource must be text"),
+            (lambda b: b.with_resource(7), "resource must be text"),
             (lambda b: b.with_param("", 1), "param must not be empty"),
             (lambda b: b.with_concurrency_key("k", limit=0), "at least 1"),
             (lambda b: b.with_no_retry_for(int), "exception classes"),

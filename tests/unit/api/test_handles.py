@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -250,6 +251,24 @@ class TestVerbs:
         scheduler.cancel_job(handle.id)
         assert not scheduler.reschedule_job(handle.id, 5)
 
+    def test_set_priority(self, scheduler: ManualScheduler) -> None:
+        """By id and by handle, sync and awaited, until the job has ended; what is no priority is refused."""
+        handle = scheduler.schedule(3600, charge, 1).submit()
+        assert scheduler.set_priority(handle.id, Priority.HIGH)
+        assert handle.job().priority is Priority.HIGH
+        assert handle.set_priority(Priority.LOWEST)
+        assert handle.job().priority is Priority.LOWEST
+        assert asyncio.run(scheduler.aio.set_priority(handle.id, Priority.CRITICAL))
+        assert handle.job().priority is Priority.CRITICAL
+        assert asyncio.run(handle.aio.set_priority(Priority.LOW))
+        assert handle.job().priority is Priority.LOW
+        wrong: Any
+        for wrong in ("high", 5, -1, None, True):
+            with pytest.raises(InvalidJob, match="a priority is one of LOWEST, LOW, NORMAL, HIGH, CRITICAL"):
+                scheduler.set_priority(handle.id, wrong)
+        handle.cancel()
+        assert not handle.set_priority(Priority.HIGH)
+
     @pytest.mark.parametrize("identity", ["nonsense", 7, None, object()])
     def test_an_id_that_is_none(self, scheduler: ManualScheduler, identity: Any) -> None:
         """Whatever is not an id is refused as such."""
@@ -367,6 +386,30 @@ class TestQueries:
         assert (letter.job_id, letter.attempts, len(letter.alerts)) == (handle.id, 1, 1)
         assert "kaput" in (letter.error or "")
         assert [entry.job_id for entry in scheduler.dead_letters.alerts()] == [handle.id]
+
+    def test_a_queue_opens_by_itself(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """Nothing starts before the time, health takes it as intended, and from then on the queue counts as open."""
+        handle = scheduler.enqueue(charge, 1).with_queue("emails").submit()
+        until = clock.now() + timedelta(hours=2)
+        assert scheduler.queues.pause("emails", until=timedelta(hours=2))
+        assert not scheduler.queues.pause("emails", until=until)
+        scheduler.drain()
+        assert [(reason.code, reason.until) for reason in handle.explain()] == [("queue_paused", until)]
+        health = scheduler.health()
+        assert (health.ok, [one.code for one in health.waiting]) == (True, ["queue_reopens"])
+        clock.advance(timedelta(hours=2))
+        (queue,) = scheduler.queues.list()
+        assert (queue.paused, queue.paused_until) == (False, None)
+        scheduler.drain()
+        assert handle.status() is JobStatus.SUCCEEDED
+        assert asyncio.run(scheduler.aio.queues.pause("emails", until=5))
+        for wrong, message in (
+            (clock.now(), "a time that is to come"),
+            (datetime(2026, 1, 1), "without a time zone"),
+            (-1, "until"),
+        ):
+            with pytest.raises(InvalidJob, match=message):
+                scheduler.queues.pause("emails", until=wrong)
 
     def test_queues_and_limits(self, scheduler: ManualScheduler) -> None:
         """A paused queue lets nothing start and says so; limits are listed and removed."""

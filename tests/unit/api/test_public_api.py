@@ -48,6 +48,7 @@ PROMISED = [
     "DeadLetter",
     "Page",
     "JobHandle",
+    "SortBy",
     "BusinessKeyBusy",
     "JobNotFound",
     "JobFailedError",
@@ -67,6 +68,16 @@ PROMISED = [
     "JobTimedOut",
     "JobCallbackFailed",
     "BatchCompleted",
+    "JobSignaled",
+    "JobSignalTimedOut",
+    "BranchTaken",
+    "BatchProgressed",
+    "JobsRetried",
+    "JobsCanceled",
+    "NodeJoined",
+    "NodeLost",
+    "BreakerOpened",
+    "BreakerClosed",
     "Reason",
     "JobContext",
     "JobInterrupted",
@@ -92,7 +103,7 @@ PROMISED = [
 MEMBERS = {
     Scheduler: """
         job enqueue enqueue_now schedule enqueue_many submit_all handle migrate
-        cancel_job pause_job resume_job retry_job retry_jobs cancel_jobs replace reschedule_job explain
+        cancel_job pause_job resume_job retry_job retry_jobs cancel_jobs replace reschedule_job set_priority explain
         jobs dead_letters nodes health on around join enqueue_batch streaming_batch schedule_recurring recurring signal
         schedules limits breakers queues start stop run close aio __enter__ __exit__
     """,
@@ -102,7 +113,7 @@ MEMBERS = {
         then when when_result then_on_success then_on_failure branch await_signal with_concurrency_key with_fairness_key
     """,
     ratchet.JobHandle: """
-        id status result wait job progress cancel pause resume retry explain duplicate steps last graph aio
+        id status result wait job progress cancel pause resume retry set_priority explain duplicate steps last graph aio
     """,
     ratchet.JobContext: """
         current job_id attempt params param logger node_id signal progress state save check_canceled transaction
@@ -133,30 +144,39 @@ FIELDS = {
     ratchet.Job: """
         id target args kwargs status type priority queue tags params created_at scheduled_at started_at finished_at
         expires_at attempts max_retries crashes error error_type result progress node_id business_key idempotency_key
-        parent_id batch_id schedule superseded_by canceled_reason caller
+        parent_id batch_id schedule superseded_by canceled_reason caller updated_at
     """,
     ratchet.Execution: "attempt node_id started_at finished_at duration queue_wait status error traceback counted",
     ratchet.LogLine: "at level logger message attempt",
     ratchet.DeadLetter: "job_id target error reason attempts failed_at alerts",
-    ratchet.JobEvent: "job_id target status attempt priority business_key node_id at",
+    ratchet.DeadLetterGroup: "target error_type message count first_at last_at sample",
+    ratchet.JobEvent: "job_id target status attempt priority business_key node_id at type schedule",
     ratchet.JobFailed: "error will_retry",
     ratchet.JobRetrying: "error scheduled_at",
     ratchet.JobDeadLettered: "error reason attempts",
     ratchet.JobCanceled: "previous reason",
     ratchet.JobTimedOut: "timeout",
+    ratchet.JobsRetried: "filter count",
+    ratchet.JobsCanceled: "filter count",
     ratchet.BatchContext: "batch_id total_items completed_items failed_items canceled_items is_complete",
     ratchet.Signal: "key payload approved reason delivered_at",
 }
 
 FACADES = {
     "jobs": "get find count counts executions logs delete",
-    "dead_letters": "find",
+    "dead_letters": "find summary purge",
     "nodes": "list",
     "schedules": "get list",
     "limits": "set set_rate list remove",
     "breakers": "list open reset",
     "queues": "list pause resume",
 }
+
+
+def _fields_of(cls: type) -> list[str]:
+    if dataclasses.is_dataclass(cls):
+        return [field.name for field in dataclasses.fields(cls)]
+    return list(cls.__struct_fields__)  # type: ignore[attr-defined]
 
 
 class TestNames:
@@ -187,7 +207,7 @@ class TestNames:
     @pytest.mark.parametrize(("cls", "names"), [pytest.param(c, n, id=c.__name__) for c, n in FIELDS.items()])
     def test_fields(self, cls: Any, names: str) -> None:
         """Values carry the fields of the API page."""
-        assert set(names.split()) <= set(cls.__struct_fields__)
+        assert set(names.split()) <= set(_fields_of(cls))
 
     @pytest.mark.parametrize("facade", FACADES)
     def test_facades(self, facade: str) -> None:
@@ -209,7 +229,8 @@ class TestNames:
         """`JobFilter` takes every criterion of the API page."""
         wanted = """
             statuses tags targets queue types priorities business_key batch_id parent_id schedule node_id created_after
-            created_before scheduled_after scheduled_before error_contains include_archived
+            created_before scheduled_after scheduled_before error_contains include_archived caller superseded_by args parked
+            truncated
         """
         assert set(wanted.split()) == {field.name for field in dataclasses.fields(ratchet.JobFilter)}
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -33,12 +36,26 @@ GOOD = """
         def ship(self, order: int) -> int:
             return order
 
+        @scheduler.job
+        async def deliver(self, order: int) -> str:
+            return ""
+
+        @classmethod
+        def count(cls, order: int) -> int:
+            return order
+
     def is_slow(result: JobResult) -> bool:
         return True
 
     def report(values: list[Any]) -> None: ...
     def record(ctx: JobContext) -> None: ...
     def alert(ctx: JobContext, error: JobError) -> None: ...
+    def page(ctx: JobContext, error: JobError, order: int) -> None: ...
+    def keep(ctx: JobContext, order: int, *, by: str) -> None: ...
+    def slower(result: JobResult, limit: float) -> bool:
+        return True
+
+    def cleanup(what: str = "all") -> None: ...
 
     def use(orders: Orders) -> None:
         text: str = scheduler.enqueue_now(charge, 42).result(timeout=1)
@@ -57,6 +74,19 @@ GOOD = """
         scheduler.enqueue_batch("b").for_each([1, 2], Orders().process).then_on_batch_success(report, []).submit()
         scheduler.enqueue_many(charge, [(1,), (2,)])
         scheduler.retry_jobs(JobFilter(tags=["billing"]), limit=250)
+        bound: int = orders.ship.enqueue(3).submit().result()
+        delivered: str = orders.deliver.enqueue(3).submit().result()
+        declared: int = scheduler.enqueue(Orders.ship, 3).submit().result()
+        counted: int = scheduler.enqueue_now(Orders.count, 3).result()
+        scheduler.enqueue(charge, 1).on_failure(call(page, 7)).on_success(call(keep, 7, by="ann")).submit()
+        scheduler.enqueue(charge, 1).when(call(slower, 1.5), charge, 2).submit()
+        scheduler.enqueue(charge, 1).with_timeout(None).with_resource(None).with_tags(None, "x").submit()
+        scheduler.schedule_recurring("0 2 * * *", cleanup, "x", name="n", zone="UTC", tags=["a"], timeout=5).pause()
+        scheduler.schedule_recurring("0 2 * * *", cleanup, name="n").pause()
+        scheduler.schedule_recurring(timedelta(hours=1), charge, 1, currency="USD").pause()
+        scheduler.schedule_recurring("0 2 * * *", call(charge, 1, currency="USD"), name="n").pause()
+        scheduler.schedule_recurring("0 2 * * *", Orders.process, 1, name="n").pause()
+        scheduler.cancel_job("x", within=object())
 
     @scheduler.on(JobFailed)
     def failed(event: JobFailed) -> None: ...
@@ -70,6 +100,7 @@ GOOD = """
         done: bool = await scheduler.aio.cancel_job("x", reason="late") and await scheduler.aio.stop(drain=False)
         batch = await scheduler.enqueue_batch("b").for_each([1, 2], Orders().process).aio.submit()
         values: list[Any] = await batch.aio.results()
+        (await scheduler.aio.schedule_recurring("0 2 * * *", cleanup, "x", name="n")).pause()
 """
 
 BAD = {
@@ -86,10 +117,23 @@ BAD = {
     "charge.enqueue()": "call-arg",
     'charge("forty-two")': "arg-type",
     'scheduler.enqueue(charge, 1).then(charge, "forty-two")': "call-overload",
-    'call(charge, "forty-two")': "arg-type",
+    'call(charge, "forty-two")': "arg-type|call-overload",
     'scheduler.enqueue(charge, 1).with_timeout("5m")': "arg-type",
     "number: int = scheduler.enqueue_now(charge, 1).result()": "assignment",
     'scheduler.enqueue_batch("b").for_each(["x"], Orders().process)': "arg-type",
+    'scheduler.enqueue_batch("b").for_each(["x"], charge)': "arg-type",
+    "scheduler.enqueue_now(charge)": "unused-coroutine",
+    "scheduler.enqueue(charge).submit()": "attr-defined",
+    "scheduler.schedule(5, charge)": "unused-coroutine",
+    'Orders().ship.enqueue("x")': "arg-type",
+    "Orders().ship.enqueue()": "call-arg",
+    'call(page, "x")': "arg-type|call-overload",
+    'scheduler.schedule_recurring("0 2 * * *", charge, "x")': "arg-type|call-overload",
+    'scheduler.schedule_recurring("0 2 * * *", charge, "x", name="n")': "arg-type|call-overload",
+    'scheduler.schedule_recurring("0 2 * * *", charge, name="n")': "unused-coroutine",
+    'scheduler.schedule_recurring("0 2 * * *", charge, 1, 2, name="n")': "arg-type|call-arg|call-overload",
+    'scheduler.schedule_recurring("0 2 * * *", cleanup, name=5)': "call-overload",
+    'scheduler.schedule_recurring("0 2 * * *", cleanup, priority="high")': "call-overload",
 }
 
 
@@ -129,3 +173,32 @@ class TestTypes:
             if not re.search(rf"shop\.py:{line}: error: .*\[({kind})\]", output):
                 missing.append(statement)
         assert not missing, output
+
+    def problems(self, tmp_path: Path, code: str) -> dict[int, list[str]]:
+        """What Pyright says about *code*, by line."""
+        root = Path(__file__).parents[3]
+        (tmp_path / "shop.py").write_text(code)
+        settings = {
+            "include": ["shop.py"],
+            "extraPaths": [str(root / "src")],
+            "pythonVersion": f"{sys.version_info.major}.{sys.version_info.minor}",
+            "typeCheckingMode": "standard",
+        }
+        (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+        # Pyright as a wheel that brings its own interpreter for it: nothing is downloaded when it runs.
+        command = [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(tmp_path)]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        found: dict[int, list[str]] = {}
+        for problem in json.loads(answer.stdout)["generalDiagnostics"]:
+            if problem["severity"] == "error":
+                found.setdefault(problem["range"]["start"]["line"] + 1, []).append(problem["message"])
+        return found
+
+    def test_pyright_agrees(self, tmp_path: Path) -> None:
+        """It accepts all of the right code, and finds each of the misuses, on its own line."""
+        good = textwrap.dedent(GOOD) + "\n"
+        found = self.problems(tmp_path, good + "\n".join(BAD) + "\n")
+        first = len(good.splitlines()) + 1
+        assert {line: said for line, said in found.items() if line < first} == {}
+        passed = [statement for line, statement in enumerate(BAD, start=first) if line not in found]
+        assert passed == []

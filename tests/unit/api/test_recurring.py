@@ -135,7 +135,7 @@ class TestSchedules:
     @pytest.mark.parametrize(
         ("given", "says"),
         [
-            ({"expression": "every now and then"}, "not a duration"),
+            ({"expression": "every now and then"}, "as in 'every 30s'"),
             ({"expression": "61 * * * *"}, "not a cron expression"),
             ({"expression": ""}, "must not be empty"),
             ({"expression": timedelta(0)}, "longer than zero"),

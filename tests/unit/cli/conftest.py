@@ -20,6 +20,12 @@ from ratchet.scheduler import Scheduler
 from tests.unit.cli import errands
 
 
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as they need to be: pytest-xdist tells its workers a width."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'jobs.db'}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -13,9 +15,9 @@ from uuid import UUID
 import msgspec
 import pytest
 import typer
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
-from ratchet.cli.app import app
+from ratchet.cli.app import COMMANDS, app, app_for
 from ratchet.cli.commands.job_changes import CHUNK, in_chunks
 from ratchet.cli.output import ago, clean, plain
 from ratchet.config import shown_url
@@ -38,7 +40,7 @@ ALL = dict(commands())
 
 EXPECTED = """
 worker nodes health demo tck
-jobs list|jobs show|jobs cancel|jobs pause|jobs resume|jobs retry|jobs explain|jobs delete|jobs logs
+jobs run-now|jobs set-priority|jobs list|jobs show|jobs cancel|jobs pause|jobs resume|jobs retry|jobs explain|jobs delete|jobs logs
 dlq list|dlq retry|dlq alerts|queues list|queues pause|queues resume|limits list|limits set|limits remove
 breakers list|breakers open|breakers reset
 recurring list|recurring show|recurring pause|recurring resume|recurring trigger|recurring remove
@@ -52,6 +54,47 @@ def test_every_promised_command_exists() -> None:
     promised = {(name,) for name in first.split()}
     promised |= {tuple(name.split()) for line in others for name in line.split("|")}
     assert promised <= set(ALL)
+
+
+def test_the_list_of_commands_says_what_the_commands_say() -> None:
+    """The help of ``ratchet`` imports no command: its lines are those of the commands, in their order."""
+    everything = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # a group
+    assert list(COMMANDS) == list(everything)
+    for name, entry in COMMANDS.items():
+        assert (everything[name].help or "").strip().splitlines()[0] == entry.summary.splitlines()[0], name
+    shown = CliRunner().invoke(app_for(["--help"]), ["--help"])
+    assert shown.exit_code == 0
+    assert shown.stdout == CliRunner().invoke(app, ["--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--help"], ["ratchet.scheduler", "ratchet.cli.commands.jobs", "ratchet.defaults.error_sanitizer"]),
+        (["--version"], ["ratchet.scheduler", "ratchet.cli.commands.jobs"]),
+        (
+            ["jobs", "--help"],
+            ["ratchet.cli.worker.command", "ratchet.cli.demo.command", "ratchet.engine.node", "psycopg"],
+        ),
+        (
+            ["health", "--help"],
+            ["ratchet.cli.commands.jobs", "ratchet.stores.sql.store", "psycopg", "rich.progress"],
+        ),
+    ],
+    ids=lambda value: " ".join(value[:2]),
+)
+def test_a_command_imports_what_it_needs(words: list[str], absent: list[str]) -> None:
+    """One call of the command line costs mostly imports: no other command is among them, and no driver."""
+    code = (
+        "import sys\nfrom ratchet.cli import main\nsys.argv[1:] = sys.argv[1].split()\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint('LOADED', *sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, " ".join(words)], capture_output=True, text=True, check=True
+    )
+    loaded = set(ran.stdout.partition("LOADED ")[2].split())
+    assert loaded
+    assert not loaded & set(absent)
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,6 +34,7 @@ class BeatBook:
         self.released: list[str] = []
         self.away = False
         self.closed = False
+        self.woken: list[str] = []
         self.beaten = threading.Event()
 
     def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
@@ -46,6 +48,12 @@ class BeatBook:
         self._require()
         self.released.append(node_id)
         return 2
+
+    def coordinator(self) -> Any:
+        told = Mock()
+        told.notify_new_work.side_effect = lambda priority: self.woken.append("sent")
+        told.stop.side_effect = lambda: self.woken.append("flushed")
+        return told
 
     def database_time(self) -> datetime:
         return datetime.now(UTC)
@@ -130,3 +138,4 @@ def test_what_a_killed_child_held_is_handed_back() -> None:
     bench.heartbeats.release("b")
     bench.heartbeats.close()
     assert bench.book.released == ["a"]
+    assert bench.book.woken == ["sent", "flushed"], "and others are told, before this process ends"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
 
-from ratchet.model.status import JobStatus
+from ratchet.model.cluster import NodeChange, NodeSpec
+from ratchet.model.job import JobFilter
+from ratchet.model.options import Options
+from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler import Scheduler
+from ratchet.stores import open_store
+from tests.integration.raw_values import raw
+from tests.support.waiting import until
 from tests.unit.cli import errands
 from tests.unit.cli.conftest import CommandLine, World
 
@@ -31,6 +41,20 @@ def test_list_shows_every_job(ratchet: CommandLine, world: World) -> None:
     assert [job["id"] for job in found["jobs"]] == sorted((j["id"] for j in found["jobs"]), reverse=True)
 
 
+def test_a_row_that_cannot_be_read_is_shown(ratchet: CommandLine, scheduler: Scheduler, url: str) -> None:
+    """The list has it beside the others, `show` says which column cannot be read and what stands there, `explain` why it waits."""
+    sound, bad = (scheduler.enqueue_now(errands.greet, "ann").id for _ in range(2))
+    with closing(open_store(url, Options())) as store, raw(store) as rows:
+        assert rows.write("scheduler_job", bad, "backoff", "'LINEAR'")
+        assert rows.write("scheduler_job_queue", bad, "stream_id", "99")
+    listed = ratchet("jobs", "list").stdout
+    assert str(sound) in listed
+    assert str(bad) in listed
+    shown = ratchet("jobs", "show", bad).stdout
+    assert "backoff is 'LINEAR'" in shown
+    assert "stream_id is 99" in ratchet("jobs", "explain", bad).stdout
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -44,6 +68,11 @@ def test_list_shows_every_job(ratchet: CommandLine, world: World) -> None:
         (["--error", "broken"], {"failed"}),
         (["--since", "1h"], {"succeeded", "failed", "pending", "paused", "canceled"}),
         (["--until", "1h"], set()),
+        (["--parked"], set()),
+        (["--truncated"], set()),
+        (["--caller", "nobody"], set()),
+        (["--arg", "0=nothing of the kind"], set()),
+        (["--superseded-by", "0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11"], set()),
         (["--since", "2000-01-01T00:00", "--until", "2001-01-01T00:00:00+00:00"], set()),
     ],
 )
@@ -51,6 +80,17 @@ def test_list_filters(ratchet: CommandLine, world: World, words: list[str], expe
     """Each option restricts the list, and they combine with AND."""
     found = {job["id"] for job in ratchet.json("jobs", "list", *words)["jobs"]}
     assert found == {str(getattr(world, name)) for name in expected}
+
+
+def test_sorted_list(ratchet: CommandLine, world: World) -> None:
+    """By end, those that have not ended last; a word that is no sort is refused."""
+    jobs = ratchet.json("jobs", "list", "--sort", "finished")["jobs"]
+    ends = [job["finished_at"] for job in jobs]
+    ended = [end for end in ends if end is not None]
+    assert ends == sorted(ended, reverse=True) + [None] * (len(ends) - len(ended))
+    oldest = ratchet.json("jobs", "list", "--ascending")["jobs"]
+    assert [job["id"] for job in oldest] == sorted(job["id"] for job in oldest)
+    assert "size" in ratchet("jobs", "list", "--sort", "size", code=2).stderr
 
 
 def test_list_goes_on_where_it_ended(ratchet: CommandLine, world: World) -> None:
@@ -119,10 +159,32 @@ def test_explain_says_why_a_job_waits(ratchet: CommandLine, world: World) -> Non
 
 
 def test_explain_of_a_job_that_could_run(ratchet: CommandLine, scheduler: Scheduler) -> None:
-    """Nothing keeps it: only a node is missing."""
+    """Only a node is missing, and that is what it says; with a node that has room, nothing keeps the job."""
     handle = scheduler.enqueue_now(errands.greet, "eve")
+    (reason,) = ratchet.json("jobs", "explain", handle.id)["reasons"]
+    assert (reason["code"], reason["blockers"]) == ("no_nodes", [])
+    assert "start one" in ratchet("jobs", "explain", handle.id).stdout
+    now = datetime.now(UTC)
+    node = NodeSpec(
+        node_id="n1", name="n1", host="h", pid=7, version="1",
+        beat_interval=timedelta(seconds=1), silence=timedelta(minutes=1),
+        info='{"lanes": {"thread": 1, "async": 1, "process": 1}}',
+    )  # fmt: skip
+    scheduler.backend.store.register(node, now=now)
     assert "nothing keeps" in ratchet("jobs", "explain", handle.id).stdout
     assert ratchet.json("jobs", "explain", handle.id)["reasons"] == []
+    full = NodeChange(
+        beat_interval=timedelta(seconds=1),
+        silence=timedelta(minutes=1),
+        info='{"lanes": {"thread": 1}, "queues": ["emails"]}',
+    )
+    assert scheduler.backend.store.beat("n1", now=now, change=full).alive
+    (reason,) = ratchet.json("jobs", "explain", handle.id)["reasons"]
+    assert reason["code"] == "no_node_for_queue"
+    assert [(one["kind"], one["node_id"], one["pid"]) for one in reason["blockers"]] == [("node", "n1", 7)]
+    shown = ratchet("jobs", "explain", handle.id).stdout
+    assert "Held back by" in shown
+    assert "h:7" in shown
 
 
 def test_logs_of_a_job(ratchet: CommandLine, world: World) -> None:
@@ -146,8 +208,54 @@ def test_cancel_pause_resume_retry_delete(ratchet: CommandLine, world: World, sc
     assert statuses(scheduler, world.pending, world.paused) == [JobStatus.CANCELED, JobStatus.CANCELED]
     ratchet("jobs", "retry", world.failed)
     assert statuses(scheduler, world.failed) == [JobStatus.PENDING]
-    ratchet("jobs", "delete", world.succeeded)
+    ratchet("jobs", "delete", world.succeeded, "--yes")
     assert "there is no job" in ratchet("jobs", "show", world.succeeded, code=3).stderr
+
+
+def test_run_now_makes_a_job_due(ratchet: CommandLine, world: World, scheduler: Scheduler) -> None:
+    """A job of next hour is due now, and runs; one that is paused or has ended is refused, and keeps its time."""
+    due = scheduler.jobs.get(world.paused).scheduled_at
+    found = ratchet.json("jobs", "run-now", world.pending, world.paused, world.failed, code=1)
+    assert found["due_now"] == [str(world.pending)]
+    assert [text.partition(" ")[2] for text in found["refused"]] == [
+        "(PAUSED) is not PENDING; resume or retry it",
+        "(FAILED) is not PENDING; resume or retry it",
+    ]
+    assert scheduler.jobs.get(world.paused).scheduled_at == due
+    assert "not_due" not in {reason.code for reason in scheduler.explain(world.pending)}
+    with scheduler:
+        scheduler.handle(world.pending).wait(timeout=20)
+    assert statuses(scheduler, world.pending) == [JobStatus.SUCCEEDED]
+
+
+def test_set_priority_of_named_jobs(ratchet: CommandLine, world: World, scheduler: Scheduler) -> None:
+    """Those that have not started get it; the others are refused, and a word that is no priority is named."""
+    found = ratchet.json("jobs", "set-priority", world.pending, world.paused, world.failed, "high", code=1)
+    assert found["now_HIGH"] == [str(world.pending), str(world.paused)]
+    assert [text.partition(" ")[2] for text in found["refused"]] == [
+        "(FAILED) is not PENDING, PAUSED or WAITING"
+    ]
+    levels = [scheduler.jobs.get(one).priority for one in (world.pending, world.paused, world.failed)]
+    assert levels == [Priority.HIGH, Priority.HIGH, Priority.NORMAL]
+    assert "none of LOWEST" in ratchet("jobs", "set-priority", world.pending, "urgent", code=2).stderr
+
+
+def test_set_priority_of_all_that_match(ratchet: CommandLine, world: World, scheduler: Scheduler) -> None:
+    """Only looked at with --dry-run; never without a filter; jobs that have ended or have it already are not counted."""
+    target = scheduler.jobs.get(world.pending).target
+    waiting = [
+        record
+        for record in scheduler.jobs.find(JobFilter(targets=[target]))
+        if record.status in (JobStatus.PENDING, JobStatus.PAUSED, JobStatus.WAITING)
+    ]
+    found = ratchet.json("jobs", "set-priority", "low", "--target", target, "--dry-run")
+    assert found == {"would_change": len(waiting)}
+    assert scheduler.jobs.get(world.pending).priority is Priority.NORMAL
+    assert "would match every job" in ratchet("jobs", "set-priority", "low", "--yes", code=1).stderr
+    found = ratchet.json("jobs", "set-priority", "low", "--target", target, "--yes")
+    assert found == {"changed": len(waiting)}
+    assert {scheduler.jobs.get(one.id).priority for one in waiting} == {Priority.LOW}
+    assert ratchet.json("jobs", "set-priority", "low", "--target", target, "--yes") == {"changed": 0}
 
 
 @pytest.mark.parametrize(
@@ -188,11 +296,27 @@ def test_an_unknown_job_is_exit_code_3(ratchet: CommandLine, world: World, verb:
 
 @pytest.mark.parametrize("verb", ["show", "cancel", "logs"])
 def test_an_id_that_is_none_is_wrong_usage(ratchet: CommandLine, world: World, verb: str) -> None:
-    """A malformed or abbreviated id is exit code 2, and the message says what an id looks like."""
-    for word in ("nonsense", str(world.failed)[:8]):
-        assert "ids are UUIDs" in " ".join(
-            ratchet("jobs", verb, word, code=2).stderr.replace("│", " ").split()
-        )
+    """A malformed id is exit code 2, and the message says what an id looks like."""
+    assert "ids are UUIDs" in unframed(ratchet("jobs", verb, "nonsense", code=2).stderr)
+
+
+def unframed(text: str) -> str:
+    """What stands in the frame that usage errors are printed in, in one line."""
+    return " ".join(text.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("verb", ["show", "explain", "logs", "pause"])
+def test_an_id_may_be_abbreviated(
+    ratchet: CommandLine, world: World, scheduler: Scheduler, verb: str
+) -> None:
+    """The beginning of an id is enough, with or without dashes, if no other id begins so; archived jobs count."""
+    whole = str(world.pending)
+    ratchet("jobs", verb, whole[:-2])
+    ratchet("jobs", verb, whole.replace("-", "")[:-3])
+    assert "give more of it" in unframed(ratchet("jobs", verb, whole[:8], code=2).stderr)
+    assert "no job whose id begins with 00000" in ratchet("jobs", verb, "00000", code=3).stderr
+    first = min(job.id for job in scheduler.jobs.find())
+    assert "no job whose id begins" in ratchet("jobs", verb, f"{first.int - 2**90:032x}"[:20], code=3).stderr
 
 
 def test_bulk_retry_and_cancel(ratchet: CommandLine, scheduler: Scheduler) -> None:
@@ -202,7 +326,7 @@ def test_bulk_retry_and_cancel(ratchet: CommandLine, scheduler: Scheduler) -> No
     ):
         assert handle.status() is JobStatus.PENDING
         break
-    assert ratchet.json("jobs", "cancel", "--tag", "mass", "--limit", 10) == {"canceled": 10}
+    assert ratchet.json("jobs", "cancel", "--tag", "mass", "--limit", 10, "--yes") == {"canceled": 10}
     assert "canceled 590 jobs" in ratchet("jobs", "cancel", "--tag", "mass", "--yes").stdout
     assert scheduler.jobs.counts()[JobStatus.CANCELED] == 600
     assert ratchet.json("jobs", "cancel", "--tag", "mass") == {"canceled": 0}
@@ -211,7 +335,7 @@ def test_bulk_retry_and_cancel(ratchet: CommandLine, scheduler: Scheduler) -> No
 def test_bulk_retry_takes_failed_jobs_only(ratchet: CommandLine, world: World, scheduler: Scheduler) -> None:
     """A filter that matches other states too retries the failed ones."""
     assert ratchet.json("jobs", "retry", "--tag", "hello") == {"retried": 0}
-    assert ratchet.json("jobs", "retry", "--since", "1h") == {"retried": 1}
+    assert ratchet.json("jobs", "retry", "--since", "1h", "--yes") == {"retried": 1}
     assert statuses(scheduler, world.failed, world.canceled) == [JobStatus.PENDING, JobStatus.CANCELED]
 
 
@@ -219,6 +343,104 @@ def test_bulk_retry_takes_failed_jobs_only(ratchet: CommandLine, world: World, s
 def test_bulk_verbs_refuse_an_empty_filter(ratchet: CommandLine, world: World, verb: str) -> None:
     """Nothing named means everything: refused."""
     assert "would match every job" in ratchet("jobs", verb, code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("jobs", "delete", "--tag", "billing"),
+        ("jobs", "cancel", "--tag", "hello", "--status", "PENDING"),
+        ("jobs", "retry", "--tag", "billing"),
+        ("dlq", "retry", "--all"),
+    ],
+    ids=" ".join,
+)
+def test_what_destroys_needs_yes_where_nobody_can_be_asked(
+    ratchet: CommandLine, world: World, scheduler: Scheduler, words: tuple[str, ...]
+) -> None:
+    """Without a terminal and with --json: refused, with the way out, and nothing has changed. --dry-run asks nothing."""
+    scheduler.schedule(timedelta(hours=1), errands.greet, "eve").with_tags("hello").submit()
+    before = scheduler.jobs.counts()
+    refused = ratchet(*words, code=1).stderr
+    assert "without a terminal nobody can be asked" in refused
+    assert "--yes" in refused
+    assert "with --json" in ratchet(*words, "--json", code=1).stderr
+    [(would, count)] = ratchet.json(*words, "--dry-run").items()
+    assert would.startswith("would_")
+    assert count == 1
+    assert scheduler.jobs.counts() == before
+    assert list(ratchet.json(*words, "--yes").values()) == [1]
+    assert scheduler.jobs.counts() != before
+
+
+def test_delete_by_filter(ratchet: CommandLine, world: World, scheduler: Scheduler) -> None:
+    """All that match, more than fit in one piece, but for the limit; a state that is not there deletes nothing."""
+    scheduler.submit_all([scheduler.enqueue(errands.greet, str(n)).with_tags("mass") for n in range(300)])
+    assert ratchet.json("jobs", "delete", "--tag", "mass", "--status", "RUNNING", "--yes") == {"deleted": 0}
+    assert ratchet.json("jobs", "delete", "--tag", "mass", "--limit", 10, "--yes") == {"deleted": 10}
+    assert "deleted 290 jobs" in ratchet("jobs", "delete", "--tag", "mass", "--yes").stdout
+    assert scheduler.jobs.count() == 5
+
+
+def test_more_than_a_page_is_read_in_pages(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """A limit beyond 1000 is kept, and the cursor goes on behind it."""
+    scheduler.enqueue_many(errands.greet, [(str(n),) for n in range(1105)])
+    found = ratchet.json("jobs", "list", "--limit", 1100)
+    assert len(found["jobs"]) == 1100
+    rest = ratchet.json("jobs", "list", "--cursor", found["next_cursor"])
+    assert len({job["id"] for job in found["jobs"] + rest["jobs"]}) == 1105
+    assert len(ratchet.json("jobs", "list", "--limit", 5000)["jobs"]) == 1105
+
+
+@pytest.mark.parametrize("noun", ["jobs", "dlq"])
+def test_the_printed_cursor_can_be_pasted(ratchet: CommandLine, scheduler: Scheduler, noun: str) -> None:
+    """What stands behind ``more:`` are the words of the next command, on one line, however narrow the output is."""
+    scheduler.submit_all([scheduler.enqueue(errands.fail, f"broken {n}") for n in range(3)])
+    with scheduler:
+        until(lambda: scheduler.jobs.counts().get(JobStatus.FAILED, 0) == 3)
+    [more] = [line for line in ratchet(noun, "list", "--limit", 2).stdout.splitlines() if "more:" in line]
+    words = shlex.split(more.partition("more:")[2])
+    assert len(words) == 2
+    found = ratchet.json(noun, "list", *words)
+    assert len(found["jobs" if noun == "jobs" else "dead_letters"]) == 1
+
+
+def test_counts_obey_every_filter(ratchet: CommandLine, world: World) -> None:
+    """--counts counts what the list would show."""
+    everything = ratchet.json("jobs", "list", "--counts")
+    assert sum(everything.values()) == 5
+    for words in (
+        ["--tag", "hello"],
+        ["--status", "FAILED"],
+        ["--target", "fail"],
+        ["--since", "1h", "--error", "broken"],
+    ):
+        counted = ratchet.json("jobs", "list", "--counts", *words)
+        assert sum(counted.values()) == len(ratchet.json("jobs", "list", *words)["jobs"]) == 1, words
+
+
+def test_a_bare_function_name_is_a_target(ratchet: CommandLine, world: World) -> None:
+    """``--target greet`` means the functions of that name; one that nobody knows is wrong usage, with those that exist."""
+    assert len(ratchet.json("jobs", "list", "--target", "greet")["jobs"]) == 4
+    refused = unframed(ratchet("jobs", "list", "--target", "gret", code=2).stderr)
+    assert "no job of late has the target 'gret'" in refused
+    assert "errands:greet" in refused.replace(" ", "")
+    assert ratchet.json("jobs", "list", "--target", "shop.jobs:charge")["jobs"] == []
+
+
+def test_tables_are_as_wide_as_columns_says(
+    ratchet: CommandLine, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipe too; without COLUMNS nothing is cut."""
+    assert max(map(len, ratchet("jobs", "list").stdout.splitlines())) > 100
+    monkeypatch.setenv("COLUMNS", "70")
+    assert max(map(len, ratchet("jobs", "list").stdout.splitlines())) <= 70
+
+
+def test_times_name_their_zone(ratchet: CommandLine, world: World) -> None:
+    """A time that is read in a log of another machine is still that time."""
+    shown = ratchet("jobs", "show", world.succeeded).stdout
+    assert re.search(r"created\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d", shown)
 
 
 def test_ids_and_a_filter_exclude_each_other(ratchet: CommandLine, world: World) -> None:
@@ -241,7 +463,9 @@ def test_dead_letters_are_listed_with_their_alerts(ratchet: CommandLine, world: 
     assert str(world.failed) in ratchet("dlq", "alerts", "--since", "1h").stdout
 
 
-@pytest.mark.parametrize("words", [["--all"], ["--tag", "billing"], ["--error", "broken", "--yes"]])
+@pytest.mark.parametrize(
+    "words", [["--all", "--yes"], ["--tag", "billing", "--yes"], ["--error", "broken", "--yes"]]
+)
 def test_dead_letters_are_retried(
     ratchet: CommandLine, world: World, scheduler: Scheduler, words: list[str]
 ) -> None:
@@ -304,3 +528,15 @@ def test_submit_refuses_what_it_cannot_store(
     said = " ".join(ratchet("jobs", "submit", *words, code=2).output.replace("│", " ").split())
     assert message in said
     assert not list(scheduler.jobs.find())
+
+
+def test_dead_letters_by_cause_and_their_end(ratchet: CommandLine, world: World) -> None:
+    """Counted by target and error; purged by a filter or all of them, never by accident, and only counted with --dry-run."""
+    (group,) = ratchet.json("dlq", "summary")["groups"]
+    assert (group["count"], group["sample"]) == (1, str(world.failed))
+    assert "errands:fail" in ratchet("dlq", "summary").stdout
+    ratchet("dlq", "purge", code=2)
+    assert ratchet.json("dlq", "purge", "--tag", "nothing", "--yes") == {"deleted": 0}
+    assert ratchet.json("dlq", "purge", "--tag", "billing", "--dry-run") == {"would_delete": 1}
+    assert ratchet.json("dlq", "purge", "--all", "--yes") == {"deleted": 1}
+    assert ratchet.json("dlq", "summary")["groups"] == []

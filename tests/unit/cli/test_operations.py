@@ -12,9 +12,10 @@ from typer.testing import Result
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import NodeSpec
 from ratchet.model.identifiers import new_id
+from ratchet.model.status import Priority
 from ratchet.scheduler import Scheduler
 from tests.unit.cli import errands
-from tests.unit.cli.conftest import CommandLine
+from tests.unit.cli.conftest import CommandLine, World
 
 
 def test_nodes_are_listed(ratchet: CommandLine, scheduler: Scheduler) -> None:
@@ -53,6 +54,35 @@ def test_queues_are_paused_and_resumed(ratchet: CommandLine, scheduler: Schedule
     assert "resumed queue emails" in ratchet("queues", "resume", "emails").stdout
     assert "is not paused" in ratchet("queues", "resume", "emails", code=1).stderr
     assert "there is no queue" in ratchet("queues", "resume", "nowhere", code=3).stderr
+    refused = ratchet("queues", "pause", "nosuch", code=3).stderr
+    assert "there is no queue 'nosuch' yet, only: emails; with --new" in refused
+    assert ratchet.json("queues", "pause", "nosuch", "--new") == {"paused": "nosuch"}
+
+
+def test_queues_are_paused_until_a_time(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """A time or a duration, not both, and none that has passed; the list shows when the queue opens by itself."""
+    scheduler.enqueue(errands.greet, "ann").with_queue("emails").submit()
+    assert ratchet.json("queues", "pause", "emails", "--until", "2126-12-01T08:00+00:00") == {
+        "paused": "emails",
+        "until": "2126-12-01T08:00:00+00:00",
+    }
+    [emails] = ratchet.json("queues", "list")["queues"]
+    assert emails["paused_until"] == "2126-12-01T08:00:00+00:00"
+    twice = ratchet("queues", "pause", "emails", "--until", "2126-12-01T08:00+00:00", code=1).stderr
+    assert "already paused until then" in twice
+    before = scheduler.backend.now()
+    assert "until" in ratchet("queues", "pause", "emails", "--for", "2h").stdout
+    [queue] = scheduler.queues.list()
+    assert queue.paused_until is not None
+    assert before + timedelta(hours=2) <= queue.paused_until <= scheduler.backend.now() + timedelta(hours=2)
+    for wrong in (
+        ["--until", "soon"],
+        ["--for", "soon"],
+        ["--until", "2020-01-01T00:00"],
+        ["--for", "1h", "--until", "x"],
+    ):
+        assert ratchet("queues", "pause", "emails", *wrong, code=2).stderr
+    assert "resumed" in ratchet("queues", "resume", "emails").stdout
 
 
 def test_holders_of_permits_are_shown(ratchet: CommandLine, scheduler: Scheduler) -> None:
@@ -118,6 +148,34 @@ def test_schedules_are_shown_and_held(ratchet: CommandLine, scheduler: Scheduler
     assert "there are no schedules" in ratchet("recurring", "list").stdout
 
 
+def test_the_options_of_a_schedule_are_shown_and_its_tag_names_it(
+    ratchet: CommandLine, scheduler: Scheduler
+) -> None:
+    """What was said about the runs is in the list, in `show` and in JSON; --tag chooses schedules."""
+    scheduler.schedule_recurring(
+        "0 2 LW * ?",
+        errands.greet,
+        "ann",
+        name="a",
+        tags=["eu"],
+        queue="mail",
+        priority=Priority.HIGH,
+        timeout=90,
+    )
+    scheduler.schedule_recurring("0 2 * * *", errands.greet, "ann", name="b", max_retries=4, business_key="k")
+    shown = " ".join(ratchet("recurring", "show", "a").stdout.split())
+    assert "tags eu" in shown
+    assert "queue mail" in shown
+    (a, b) = ratchet.json("recurring", "list")["schedules"]
+    assert (a["tags"], a["queue"], a["priority"], a["timeout"]) == (["eu"], "mail", "HIGH", 90)
+    assert (b["max_retries"], b["business_key"]) == (4, "k")
+    assert [each["name"] for each in ratchet.json("recurring", "list", "--tag", "eu")["schedules"]] == ["a"]
+    assert "NAME" in ratchet("recurring", "remove", code=2).stderr
+    assert "no schedule has the tag" in ratchet("recurring", "remove", "--tag", "us").stdout
+    assert ratchet.json("recurring", "remove", "--tag", "eu") == {"removed": ["a"]}
+    assert [schedule.name for schedule in scheduler.schedules.list()] == ["b"]
+
+
 @pytest.mark.parametrize("verb", ["show", "pause", "resume", "trigger", "remove"])
 def test_an_unknown_schedule_is_exit_code_3(ratchet: CommandLine, scheduler: Scheduler, verb: str) -> None:
     """It is told apart from other errors."""
@@ -171,10 +229,27 @@ def test_there_is_no_ddl_for_an_unknown_dialect(bare: Callable[..., Result]) -> 
 # --- health
 
 
-def test_health_is_ok_without_overdue_jobs(ratchet: CommandLine, scheduler: Scheduler) -> None:
-    """An empty store is healthy although no node runs."""
-    assert ratchet.json("health")["ok"]
-    assert "ok" in ratchet("health").stdout
+def test_health_needs_a_node_unless_none_is_asked_for(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """Nobody would run the next job: not ok. With ``--min-nodes 0`` an empty store is healthy."""
+    assert [one["code"] for one in ratchet.json("health", code=4)["problems"]] == ["no_nodes"]
+    assert ratchet.json("health", "--min-nodes", "0")["ok"]
+    assert "ok" in ratchet("health", "--min-nodes", "0").stdout
+
+
+def test_health_goes_by_what_the_caller_allows(
+    ratchet: CommandLine, scheduler: Scheduler, world: World
+) -> None:
+    """Dead letters and waits beyond the limits are problems, and each says so; a bad duration is a usage error."""
+    scheduler.enqueue_now(errands.greet, "ann")
+    found = ratchet.json("health", "--max-dead-letters", "0", "--max-wait", "0", "--min-nodes", "2", code=4)
+    codes = {one["code"]: one for one in found["problems"]}
+    assert {"no_nodes", "dead_letters", "overdue"} <= codes.keys()
+    assert codes["dead_letters"]["count"] == found["dead_letters"] > 0
+    assert codes["dead_letters"]["since"]
+    shown = ratchet("health", "--max-dead-letters", "0", code=4).stdout
+    assert "dead_letters" in shown
+    assert "more than 0" in shown
+    assert "--max-wait" in ratchet("health", "--max-wait", "soon", code=2).stderr
 
 
 def test_overdue_jobs_without_a_node_are_unhealthy(ratchet: CommandLine, scheduler: Scheduler) -> None:

@@ -100,7 +100,7 @@ def test_the_module_is_the_command() -> None:
         (["worker"], 2, "Missing argument"),
         (["worker", "shop/jobs.py"], 1, "shop.jobs:scheduler"),
         (["worker", "shop.jobs", "--log-level", "LOUD"], 2, "DEBUG, INFO"),
-        (["worker", "shop.jobs", "--drain-timeout", "soon"], 2, "--drain-timeout"),
+        (["worker", "shop.jobs", "--drain", "soon"], 2, "--drain"),
         (["worker", "shop.jobs", "--processes", "0"], 2, "--processes"),
         (["worker", "no_such_package.jobs", "--reload"], 1, "cannot be found"),
     ],

@@ -38,6 +38,8 @@ class Cluster:
     look_takes: float = 0.0
     asked_for: list[Sequence[UUID] | None] = field(default_factory=list)
     beat_takes: float = 0.0
+    stray_nodes: list[str] = field(default_factory=list)
+    unknown: list[Any] = field(default_factory=list)
 
     def register(self, node: NodeSpec, *, now: datetime) -> None:
         self._require()
@@ -93,10 +95,10 @@ class Cluster:
     def strays(self) -> list[str]:
         self.looks += 1
         self.clock.advance(self.look_takes)
-        return []
+        return self.stray_nodes
 
     def hand_back_unknown(self, *_: Any, **__: Any) -> list[Any]:
-        return []
+        return self.unknown
 
     def _require(self) -> None:
         if self.away:
@@ -140,6 +142,7 @@ class Observer:
     def __init__(self, usual: Liveness = WORKER, slowest: timedelta | None = None) -> None:
         self.clock = ManualClock()
         self.runs = Runs()
+        self.told: list[str] = []
         self.cluster = Cluster(self.clock)
         identity = NodeIdentity(new_id, "observer")
         self.heartbeat = Heartbeat(
@@ -149,9 +152,15 @@ class Observer:
             clock=self.clock,
             pace=Pace(usual, slowest),
             version="0",
+            on_handed_back=lambda: self.told.append("lost answers"),
         )
         self.orphans = OrphanRecovery(
-            nodes=self.cluster, heartbeat=self.heartbeat, identity=identity, clock=self.clock, max_crashes=3
+            nodes=self.cluster,
+            heartbeat=self.heartbeat,
+            identity=identity,
+            clock=self.clock,
+            max_crashes=3,
+            on_handed_back=lambda: self.told.append("strays"),
         )
 
     def live(self, seconds: float, *, others: tuple[str, ...] = ()) -> None:
@@ -168,6 +177,20 @@ class Observer:
 
 
 class TestOrphanRecovery:
+    def test_what_is_taken_from_the_dead_wakes_everybody(self) -> None:
+        """Claims made after a node's end, and claims whose answer was lost, are due at once; nobody knows of them."""
+        observer = Observer()
+        observer.live(4)
+        assert observer.told == []
+        observer.cluster.stray_nodes, observer.cluster.unknown = ["gone"], [UUID(int=1)]
+        observer.live(30)
+        assert "strays" in observer.told
+        observer.told.clear()
+        observer.cluster.stray_nodes = []
+        observer.runs.has_lost = True
+        observer.live(2)
+        assert observer.told == ["lost answers"]
+
     def test_a_silent_node_is_rescued_within_eight_seconds(self) -> None:
         """Silence of five seconds, looked at every two."""
         observer = Observer()

@@ -185,6 +185,26 @@ class TestRest:
         stand.submit(50, resource="gateway")
         assert stand.poll() >= 2 * SECOND
 
+    def test_a_strategy_of_the_users_is_followed_after_full_batches(self) -> None:
+        """The stock strategy goes on at once after a full batch; another one rests as long as it says."""
+        stand = Stand(slots=2)
+        stand.submit(10)
+        stand.wake()
+        assert stand.poll() == timedelta()
+
+        class Patient(AdaptivePollingStrategy):
+            goes_on_after_full_batch = False
+
+            def next_delay(self, observation: PollObservation) -> timedelta:
+                return SECOND if observation.is_empty else 7 * SECOND
+
+        poller = stand.nodes[0].assembly.poller
+        stand.nodes[0].assembly.parts.polling = lambda: Patient()
+        patient = ManualNode(stand.nodes[0].assembly.parts, slots=2)
+        patient.register()
+        assert patient.assembly.poller is not poller
+        assert stand.poll(patient) == 7 * SECOND
+
 
 class TestNextDue:
     def test_only_lanes_that_may_have_something_are_asked(self) -> None:

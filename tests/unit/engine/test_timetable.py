@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise, takewhile
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -245,7 +246,19 @@ class TestCron:
         [
             ("", "UTC"),
             ("* * * *", "UTC"),
-            ("* * * * * * *", "UTC"),
+            ("* * * * * * * *", "UTC"),
+            ("0 0 0 1 1 * 1969", "UTC"),
+            ("0 0 0 1 1 * 2026-2025", "UTC"),
+            ("0 0 0 1 1 * x", "UTC"),
+            ("0 0 ? * ?", "UTC"),
+            ("? 0 * * *", "UTC"),
+            ("0 0 32W * *", "UTC"),
+            ("0 0 0W * *", "UTC"),
+            ("0 0 W * *", "UTC"),
+            ("0 0 L-31 * *", "UTC"),
+            ("0 0 * * L", "UTC"),
+            ("0 0 * * MON#6", "UTC"),
+            ("every 99999999999d", "UTC"),
             ("61 * * * *", "UTC"),
             ("60 * * * * *", "UTC"),
             ("*/0 * * * * *", "UTC"),
@@ -303,3 +316,148 @@ class TestRuns:
             "s",
             at("2026-01-01 00:30"),
         )
+
+
+@dataclass(frozen=True)
+class Fires:
+    """An expression and the days of 2026 to 2029 on which it fires first, read from a calendar."""
+
+    expression: str
+    expected: str
+    after: str = "2026-01-01"
+
+
+#: In 2026, January 1 is a Thursday. Saturdays that begin a month: August 1. Sundays that end one: May 31.
+FIELDS = [
+    # ? stands for any day, where the other field says which
+    Fires("0 0 ? * MON", "01-05 01-12 01-19"),
+    Fires("0 0 15 * ?", "01-15 02-15 03-15"),
+    Fires("0 0 12 ? * WED", "01-07 01-14 01-21"),
+    # the last day, and days before it
+    Fires("0 0 L * *", "01-31 02-28 03-31 04-30"),
+    Fires("0 0 L 2 ?", "2026-02-28 2027-02-28 2028-02-29"),
+    Fires("0 0 L-2 * *", "01-29 02-26 03-29"),
+    Fires("0 0 L-30 * ?", "03-01 05-01 07-01", after="2026-01-02"),
+    Fires("0 0 1,L-1 * ?", "01-30 02-01 02-27 03-01", after="2026-01-02"),
+    # the last weekday of the month
+    Fires("0 0 LW * ?", "01-30 02-27 03-31 04-30 05-29"),
+    # the weekday nearest to a day, in the same month
+    Fires("0 0 15W * ?", "01-15 02-16 03-16 04-15 05-15 06-15 07-15 08-14"),
+    Fires("0 0 1W 8 ?", "2026-08-03 2027-08-02 2028-08-01"),
+    Fires("0 0 31W 5 ?", "2026-05-29 2027-05-31 2028-05-31"),
+    Fires("0 0 31W * ?", "01-30 03-31 05-29 07-31"),
+    Fires("0 0 1W,15W * ?", "01-15 02-02 02-16 03-02", after="2026-01-02"),
+    Fires("0 0 10,15W 2 ?", "2026-02-10 2026-02-16 2027-02-10 2027-02-15"),
+    # weekdays by their number within the month; 0 and 7 are Sunday
+    Fires("0 0 * * 5#3", "01-16 02-20 03-20"),
+    Fires("0 0 ? * FRI#3", "01-16 02-20 03-20"),
+    Fires("0 0 ? * 7#1", "01-04 02-01 03-01"),
+    Fires("0 0 ? * MON#5", "03-30 06-29 08-31"),
+    Fires("0 0 ? * MON#1,MON#3", "01-05 01-19 02-02"),
+    # the last of its kind
+    Fires("0 0 * * 5L", "01-30 02-27 03-27"),
+    Fires("0 0 ? * FRIL", "01-30 02-27 03-27"),
+    Fires("0 0 ? * SUNL", "01-25 02-22 03-29"),
+    # years: at the end of seven fields, or of six if it cannot be a weekday
+    Fires("0 0 0 1 1 ? 2028", "2028-01-01"),
+    Fires("0 0 1 1 ? 2028-2030", "2028-01-01 2029-01-01 2030-01-01"),
+    Fires("0 0 0 29 2 ? 2026/2", "2028-02-29 2032-02-29"),
+    Fires("0 0 1 7 * 2027,2029", "2027-07-01 2029-07-01"),
+    Fires("0 0 0 1 1 ? *", "2027-01-01 2028-01-01"),
+    Fires("0 0 0 1 1 ? 2020", ""),
+    # names in any case, and both days with L and W in one expression
+    Fires("0 0 l jan,jul ?", "01-31 07-31"),
+    Fires("0 0 LW * fri", "01-02 01-09 01-16 01-23 01-30", after="2026-01-01"),
+]
+
+
+class TestFields:
+    @pytest.mark.parametrize("case", FIELDS, ids=lambda case: case.expression)
+    def test_days_and_years(self, case: Fires) -> None:
+        """Each expression fires on the days that the calendar says, at midnight or noon, and not between."""
+        after = at(case.after)
+        wanted = case.expected.split()
+        found = list(islice(CronTable(case.expression, "UTC").after(after), len(wanted) or 1))
+        shown = [f"{fire:%Y-%m-%d}" for fire in found]
+        assert shown == [day if len(day) > 5 else f"2026-{day}" for day in wanted]
+
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Santiago", "Australia/Lord_Howe"])
+    @pytest.mark.parametrize("fields", ["* * ?", "L * ?", "15W * ?", "? * FRI#3", "L-3,1W * MON"])
+    @pytest.mark.parametrize("times", ["30 2", "0 0", "*/30 *"])
+    def test_every_day_of_a_year(self, times: str, fields: str, zone: str) -> None:
+        """No day is missed or added, also where clocks change: each day of the year is asked by itself."""
+        day, _, weekday = fields.split()
+        table = CronTable(f"{times} {fields}", zone)
+        start, end = at("2026-01-01"), at("2027-01-01")
+        found = until(end, table.after(start))
+        days = {fire.astimezone(ZoneInfo(zone)).date() for fire in found}
+        assert found == sorted(set(found))
+        assert days <= {one for one in _days_of(2025, 2027) if _is_meant(one, day, weekday)}
+        expected = {one for one in _days_of(2026, 2026) if _is_meant(one, day, weekday)}
+        # the first and the last day may lie outside of the year in UTC
+        assert {one for one in expected if not _is_edge(one)} <= days
+
+    def test_the_days_when_clocks_change(self) -> None:
+        """The last Sunday of March at half past two does not exist in Berlin: the end of the gap stands for it."""
+        assert fires("30 2 ? 3 SUNL", "Europe/Berlin", "2026-01-01", 1) == ["03-29 01:00:00"]
+        assert fires("30 2 ? 10 SUNL", "Europe/Berlin", "2026-01-01", 1) == ["10-25 00:30:00"]
+        assert fires("30 2 ? 3 SUNL 2026", "Europe/Berlin", "2026-01-01", 2) == ["03-29 01:00:00"]
+
+    @pytest.mark.parametrize(
+        ("expression", "says"),
+        [
+            ("every day", "@daily"),
+            ("every night", "@daily"),
+            ("every hour", "every 1h"),
+            ("every minute", r"\* \* \* \* \*"),
+            ("every week", "@weekly"),
+            ("every month", "@monthly"),
+            ("every monday", "MON"),
+            ("every weekday at 9", "MON-FRI"),
+            ("Every Day", "@daily"),
+            ("every", "every 30s"),
+            ("every 5 bananas", "every 30s"),
+            ("daily", "'@daily'"),
+        ],
+    )
+    def test_words_are_answered_with_what_to_write(self, expression: str, says: str) -> None:
+        """Whoever writes English is told the expression."""
+        with pytest.raises(InvalidJob, match=says):
+            timetable(expression, "UTC", at("2026-01-01"))
+
+    def test_an_interval_beyond_the_calendar_ends(self) -> None:
+        """The year 9999 is the last one: an interval that leads beyond it fires no more."""
+        table = timetable("every 99999999d", "UTC", at("2026-01-01"))
+        assert list(table.after(at("2026-01-02"))) == []
+
+
+def _days_of(first: int, last: int) -> list[date]:
+    begin = date(first, 1, 1)
+    return [begin + timedelta(days=n) for n in range((date(last + 1, 1, 1) - begin).days)]
+
+
+def _is_edge(day: date) -> bool:
+    return (day.month, day.day) in ((1, 1), (12, 31))
+
+
+def _is_meant(day: date, days: str, weekday: str) -> bool:
+    """Read off the calendar, without cronsim: does this day match?"""
+    last = monthrange(day.year, day.month)[1]
+    by_day = any(_is_day(day, term, last) for term in days.split(","))
+    by_weekday = {"?": True, "MON": day.weekday() == 0, "FRI#3": day.weekday() == 4 and 15 <= day.day <= 21}[
+        weekday
+    ]
+    return by_day and by_weekday if "?" in (days, weekday) or "*" in (days, weekday) else by_day or by_weekday
+
+
+def _is_day(day: date, term: str, last: int) -> bool:
+    if term in ("*", "?"):
+        return True
+    if term == "L":
+        return day.day == last
+    if term.startswith("L-"):
+        return day.day == last - int(term[2:])
+    wanted = date(day.year, day.month, int(term.removesuffix("W")))
+    days = [date(day.year, day.month, number) for number in range(1, last + 1)]
+    weekdays = [one for one in days if one.weekday() < 5]
+    return day == min(weekdays, key=lambda one: (abs((one - wanted).days), one))

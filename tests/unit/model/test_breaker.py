@@ -150,3 +150,57 @@ class TestGuard:
     ) -> None:
         """What is recorded and not ignored; a stop or a postponement never."""
         assert guard.counts(error) is counts
+
+
+class Wrapped(Exception):
+    """An application's own error."""
+
+
+def _wrapped(inner: BaseException, *, explicit: bool, hidden: bool = False) -> BaseException:
+    try:
+        try:
+            raise inner
+        except BaseException as error:
+            if hidden:
+                raise Wrapped from None
+            if explicit:
+                raise Wrapped from error
+            raise Wrapped  # noqa: B904  # the error that is being handled is its context
+    except Wrapped as outer:
+        return outer
+
+
+class TestCauses:
+    RECORD = Guard(record=(ConnectionError,))
+    IGNORE = Guard(ignore=(LookupError,))
+
+    @pytest.mark.parametrize(
+        ("guard", "error", "counts"),
+        [
+            (RECORD, _wrapped(ConnectionError(), explicit=True), True),
+            (RECORD, _wrapped(ConnectionResetError(), explicit=False), True),
+            (RECORD, _wrapped(ConnectionError(), explicit=False, hidden=True), False),
+            (RECORD, _wrapped(ValueError(), explicit=True), False),
+            (RECORD, _wrapped(_wrapped(ConnectionError(), explicit=True), explicit=True), True),
+            (IGNORE, _wrapped(KeyError(), explicit=True), False),
+            (IGNORE, _wrapped(KeyError(), explicit=False), True),  # the service was called because of it
+            (IGNORE, _wrapped(_wrapped(KeyError(), explicit=True), explicit=True), False),
+            (IGNORE, _wrapped(_wrapped(KeyError(), explicit=True), explicit=False), True),
+            (IGNORE, _wrapped(ValueError(), explicit=True), True),
+            (
+                Guard(),
+                _wrapped(JobInterrupted("timeout"), explicit=True),
+                True,
+            ),  # a run that hung until its timeout
+            (Guard(), JobInterrupted("timeout"), False),
+        ],
+    )
+    def test_errors_behind_an_error(self, guard: Guard, error: BaseException, counts: bool) -> None:
+        """What an error was raised from decides as well; what was merely being handled can only be recorded."""
+        assert guard.counts(error) is counts
+
+    def test_a_circle_ends(self) -> None:
+        """Errors that refer to each other are asked once."""
+        one, two = ValueError(), KeyError()
+        one.__cause__, two.__cause__ = two, one
+        assert not self.RECORD.counts(one)

@@ -34,7 +34,6 @@ def test_a_permit_without_holders() -> None:
 def test_parents_are_named_where_the_store_knows_them() -> None:
     """Three at most; without any it is the batch."""
     parents = [UUID(int=number) for number in range(1, 5)]
-    assert reasons.waiting_parent()[1] == "it waits for other jobs to end"
     assert reasons.waiting_parent([])[1] == "it waits for its batch"
     assert reasons.waiting_parent(parents)[1] == f"it waits for {parents[0]}, {parents[1]}, {parents[2]}"
 

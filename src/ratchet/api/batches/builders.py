@@ -16,17 +16,18 @@ from ratchet.api.backend import Backend
 from ratchet.api.batches.handles import BatchHandle
 from ratchet.api.batches.open_batches import OpenBatch, SubmitterLease
 from ratchet.api.checks import count_of, fraction_of, text_of
-from ratchet.api.context import enlisted_connection
 from ratchet.api.submit.builders import StepDraft
 from ratchet.api.submit.bulk import CHUNK, specs_for
+from ratchet.api.submit.calls import Call, stored_callback
 from ratchet.api.submit.conditions import Condition
-from ratchet.api.submit.sending import send, wake
-from ratchet.api.submit.steps import Call, Follower, Step, Submission
+from ratchet.api.submit.sending import joined_transaction, send, wake
+from ratchet.api.submit.steps import Follower, Step, Submission
 from ratchet.api.threads import AwaitFace, awaited, in_thread, joining
+from ratchet.model.callbacks import RESERVED
 from ratchet.model.composition import BatchSpec
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobSpec
-from ratchet.model.payload import encode
+from ratchet.model.payload import encode, encode_value
 from ratchet.model.results import BatchContext
 from ratchet.model.status import JobStatus, JobType
 
@@ -57,8 +58,12 @@ class BatchDraft(StepDraft):
     def _label(self) -> str:
         return f"the batch {self._name_text!r}"
 
-    def on_progress(self, report: Callable[[BatchContext], Any]) -> Self:
-        """Call ``report(batch_context)``, an importable function, as items end; not once for each of them."""
+    def on_progress(self, report: Callable[[BatchContext], Any] | Call[Any]) -> Self:
+        """
+        Call ``report(batch_context)``, an importable function, as items end; not once for each of them.
+
+        ``call(report, x)``, or a lambda that is one call, hands on more: it is called as ``report(batch_context, x)``.
+        """
         with self._editing():
             self._progress = report
         return self
@@ -108,7 +113,7 @@ class BatchDraft(StepDraft):
 
     def then_when_batch(
         self,
-        predicate: Callable[[BatchContext], Any],
+        predicate: Callable[[BatchContext], Any] | Call[Any],
         target: Callable[..., Any],
         /,
         *args: Any,
@@ -145,12 +150,12 @@ class BatchDraft(StepDraft):
             if self._children.target is _nothing:
                 raise InvalidJob(f"the batch {self._name_text!r} has no items; say {self._wanted}")
             batch_id = self._parent.identified(self._backend)
-            joined = within if within is not None else enlisted_connection(self._backend.store)
+            joined = joined_transaction(self._backend, within)
             if self._pending is None:
                 self._pending = self._read(batch_id, None if joined is not None else self._first_chunk)
             submission, rest = self._pending
             if rest is None:
-                send(self._backend, submission, self._backend.now(), within=joined)
+                send(self._backend, submission, self._backend.now(), within=within)
             else:
                 self._store_in_chunks(batch_id, submission, rest)
         if self._spent is None:
@@ -184,6 +189,14 @@ class BatchDraft(StepDraft):
         now = self._backend.now()
         parent_id = self._parent.identified(self._backend)
         caller = self._backend.caller()
+        progress, arguments = self._progress_call()
+        params = None
+        if arguments is not None:
+            params = encode_value(
+                {RESERVED + "on_progress": arguments},
+                name="the arguments of on_progress",
+                limit=self._backend.options.payload_limit,
+            )
         parent = JobSpec(
             job_id=parent_id,
             target=BATCH_TARGET,
@@ -191,6 +204,7 @@ class BatchDraft(StepDraft):
             scheduled_at=now,
             status=JobStatus.WAITING,
             type=JobType.BATCH_PARENT,
+            params=params,
             caller=caller,
         )
         submission = Submission(limits=dict(self._children.limits))
@@ -200,7 +214,7 @@ class BatchDraft(StepDraft):
             parent=parent,
             total=len(items),
             sealed=sealed,
-            progress_target=self._progress_target(),
+            progress_target=progress,
         )
         for position, follower in enumerate(self._followers):
             submission.limits |= follower.step.limits
@@ -222,10 +236,8 @@ class BatchDraft(StepDraft):
             parent_id=self._parent.identified(self._backend),
         )
 
-    def _progress_target(self) -> str | None:
-        if self._progress is None:
-            return None
-        return self._backend.targets.describe(self._progress, (None,), {}).target
+    def _progress_call(self) -> tuple[str | None, str | None]:
+        return (None, None) if self._progress is None else stored_callback(self._backend, self._progress, 1)
 
     def _store_in_chunks(self, batch_id: UUID, submission: Submission, rest: Iterator[Any]) -> None:
         """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ratchet.api.backend import Backend
-from ratchet.api.checks import text_of
+from ratchet.api.checks import joining_transaction, text_of
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import batch_context, job_of
 from ratchet.api.submit.sending import announce_canceled, wake
@@ -53,19 +53,29 @@ class BatchHandle:
         """The job that waits for all items; what follows the batch follows this job."""
         return JobHandle(self._backend, self._record().parent_id)
 
-    def cancel(self, reason: str = "requested") -> bool:
-        """Cancel every item that has not ended, and the batch; False if it had ended."""
+    def cancel(self, reason: str = "requested", *, within: object | None = None) -> bool:
+        """
+        Cancel every item that has not ended, and the batch; False if it had ended.
+
+        *within*: in your transaction, all of it. A streaming batch that still gets items is refused there (`InvalidJob`).
+        """
         now = self._backend.now()
         canceled = self._backend.store.cancel_batch(
-            self.id, reason=self._backend.sanitized(text_of(reason, "the reason", limit=2000)), now=now
+            self.id,
+            reason=self._backend.sanitized(text_of(reason, "the reason", limit=2000)),
+            now=now,
+            **joining_transaction(within),
         )
-        announce_canceled(self._backend, canceled, now)
+        if within is None:
+            announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 
-    def retry_failed(self) -> int:
+    def retry_failed(self, *, within: object | None = None) -> int:
         """Run every FAILED item again; how many. A finished batch is open again until they have ended."""
-        count = self._backend.store.retry_failed(self.id, now=self._backend.now())
-        if count:
+        count = self._backend.store.retry_failed(
+            self.id, now=self._backend.now(), **joining_transaction(within)
+        )
+        if count and within is None:
             wake(self._backend)
         return count
 

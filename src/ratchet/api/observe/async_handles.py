@@ -56,6 +56,7 @@ class AsyncJobHandle(AwaitFace[JobHandle[R]]):
     pause = awaited(JobHandle[R].pause)
     resume = awaited(JobHandle[R].resume)
     retry = awaited(JobHandle[R].retry)
+    set_priority = awaited(JobHandle[R].set_priority)
 
 
 class AsyncBatchHandle(AwaitFace[BatchHandle]):

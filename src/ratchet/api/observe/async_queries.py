@@ -22,6 +22,7 @@ class AsyncJobs(AwaitFace[Jobs]):
     find = awaited(Jobs.find)
     count = awaited(Jobs.count)
     counts = awaited(Jobs.counts)
+    statistics = awaited(Jobs.statistics)
     executions = awaited(Jobs.executions)
     logs = awaited(Jobs.logs)
     delete = awaited(Jobs.delete)
@@ -32,6 +33,8 @@ class AsyncDeadLetters(AwaitFace[DeadLetters]):
     """`DeadLetters`, awaitable."""
 
     find = awaited(DeadLetters.find)
+    summary = awaited(DeadLetters.summary)
+    purge = awaited(DeadLetters.purge)
     alerts = awaited(DeadLetters.alerts)
 
 
@@ -73,6 +76,7 @@ class AsyncSchedules(AwaitFace[Schedules]):
 
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
+    remove = awaited(Schedules.remove)
 
 
 class AsyncBatches(AwaitFace[Batches]):

@@ -11,11 +11,12 @@ from ratchet.api.controls import Controls
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.api.observe.reasons import Reason
 from ratchet.api.observe.records import job_of
+from ratchet.model.callbacks import plain_target
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import JobCanceledError, JobFailedError, JobNotFound, RatchetError
 from ratchet.model.job import Job, JobResultRow, Progress
 from ratchet.model.payload import ParameterTypes, decode_result, truncation
-from ratchet.model.status import JobStatus, JobType
+from ratchet.model.status import JobStatus, JobType, Priority
 
 if TYPE_CHECKING:
     from ratchet.api.observe.async_handles import AsyncJobHandle
@@ -175,27 +176,31 @@ class JobHandle(Generic[R]):
         if target is None:
             return None
         try:
-            return self._backend.targets.resolve(target).parameters
+            return self._backend.targets.resolve(plain_target(target)).parameters
         except RatchetError:
             return None  # not a target of this process: only the policy decides what may be restored
 
     # --- changing ---
 
-    def cancel(self, reason: str = "requested") -> bool:
+    def cancel(self, reason: str = "requested", *, within: object | None = None) -> bool:
         """Cancel the job and what waits for it; False if it has ended."""
-        return Controls(self._backend).cancel(self.id, reason)
+        return Controls(self._backend).cancel(self.id, reason, within=within)
 
-    def pause(self) -> bool:
+    def pause(self, *, within: object | None = None) -> bool:
         """Take the job out of the queue until `resume`; False unless it is PENDING, FAILED or PAUSED."""
-        return Controls(self._backend).pause(self.id)
+        return Controls(self._backend).pause(self.id, within=within)
 
-    def resume(self) -> bool:
+    def resume(self, *, within: object | None = None) -> bool:
         """Put the paused job back to where it was; False if it was not paused."""
-        return Controls(self._backend).resume(self.id)
+        return Controls(self._backend).resume(self.id, within=within)
 
-    def retry(self) -> bool:
+    def retry(self, *, within: object | None = None) -> bool:
         """Run the FAILED job again, with all its attempts; False if it is in another state."""
-        return Controls(self._backend).retry(self.id)
+        return Controls(self._backend).retry(self.id, within=within)
+
+    def set_priority(self, priority: Priority, *, within: object | None = None) -> bool:
+        """Give the job another priority; False unless it is PENDING, PAUSED or WAITING."""
+        return Controls(self._backend).set_priority(self.id, priority, within=within)
 
     @property
     def aio(self) -> AsyncJobHandle[R]:

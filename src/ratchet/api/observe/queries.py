@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,11 +13,23 @@ import msgspec
 
 from ratchet.api.backend import Backend
 from ratchet.api.batches.handles import BatchHandle
-from ratchet.api.checks import count_of, id_of, moment_of, queue_of, resource_of, text_of
+from ratchet.api.checks import (
+    after,
+    count_of,
+    id_of,
+    members_of,
+    moment_of,
+    queue_of,
+    resource_of,
+    text_of,
+    texts_of,
+    within_ids,
+)
 from ratchet.api.observe.records import job_of
-from ratchet.api.recurring import Schedule, ScheduleNotFound
+from ratchet.api.recurring import Schedule, ScheduleNotFound, run_facts
 from ratchet.api.submit.sending import wake
 from ratchet.api.targets.breakers import SERVICE_LIMIT
+from ratchet.api.targets.names import NAME_LIMIT
 from ratchet.model.cluster import (
     BreakerRecord,
     LimitRecord,
@@ -28,23 +41,59 @@ from ratchet.model.cluster import (
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive
 from ratchet.model.events import BreakerClosed, BreakerOpened
-from ratchet.model.job import Alert, DeadLetter, Execution, Job, JobFilter, LogLine, Page
-from ratchet.model.status import JobStatus
+from ratchet.model.flow import SAMPLED, Statistics, statistics_of
+from ratchet.model.job import (
+    Alert,
+    DeadLetter,
+    DeadLetterGroup,
+    Execution,
+    Job,
+    JobFilter,
+    LogLine,
+    Page,
+    SortBy,
+)
+from ratchet.model.status import JobStatus, JobType, Priority
 
-_TIMES = ("created_after", "created_before", "scheduled_after", "scheduled_before")
+#: How each criterion of a `JobFilter` is checked.
+_CRITERIA: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("created_after", "created_before", "scheduled_after", "scheduled_before"), moment_of),
+    **dict.fromkeys(("queue", "business_key", "schedule", "node_id", "caller"), text_of),
+    **dict.fromkeys(("batch_id", "parent_id", "superseded_by"), lambda value, name: id_of(value)),
+    "error_contains": lambda value, name: text_of(value, name, limit=NAME_LIMIT),
+    "statuses": lambda value, name: members_of(JobStatus, value, name),
+    "types": lambda value, name: members_of(JobType, value, name),
+    "priorities": lambda value, name: members_of(Priority, value, name),
+    "tags": texts_of,
+    "targets": lambda value, name: texts_of(value, name, limit=NAME_LIMIT),
+}
 _MOST = 1000
+#: Dead letters that are deleted in one transaction.
+_PURGED_AT_ONCE = 100
 
 
 def checked_filter(where: JobFilter | None) -> JobFilter:
-    """*where* with its times in UTC; a naive one is refused."""
+    """*where*, checked: its times in UTC, where a naive one is refused, and each criterion of its type."""
     if where is None:
         return JobFilter()
     if not isinstance(where, JobFilter):
         raise InvalidJob(f"a search takes a JobFilter, not {where!r}")
-    times: dict[str, Any] = {
-        name: moment_of(value, name) for name in _TIMES if (value := getattr(where, name)) is not None
+    checked: dict[str, Any] = {
+        name: check(value, name)
+        for name, check in _CRITERIA.items()
+        if (value := getattr(where, name)) is not None
     }
-    return dataclasses.replace(where, **times) if times else where
+    return within_ids(dataclasses.replace(where, **checked) if checked else where)
+
+
+_NEWEST_FIRST = {"sort": SortBy.CREATED, "descending": True}
+
+
+def _sort_of(sort: Any) -> SortBy:
+    try:
+        return SortBy(sort)
+    except ValueError:
+        raise InvalidJob(f"sort is one of {', '.join(SortBy)}, not {sort!r}") from None
 
 
 def _page_size(limit: int) -> int:
@@ -70,10 +119,26 @@ class Jobs(Facade):
         return job_of(record, self._backend)
 
     def find(
-        self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
+        self,
+        where: JobFilter | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: SortBy = SortBy.CREATED,
+        descending: bool = True,
     ) -> Page[Job]:
-        """One page of matching jobs, newest first; pass ``page.next_cursor`` on for the next."""
-        page = self._backend.store.find(checked_filter(where), limit=_page_size(limit), cursor=cursor)
+        """
+        One page of matching jobs, newest first; pass ``page.next_cursor`` on, with the same sort, for the next.
+
+        By CREATED all jobs are listed. By anything else the newest 10,000 that match are, as they were when the first
+        page was read; jobs that lack it come last.
+        """
+        order = {"sort": _sort_of(sort), "descending": bool(descending)}
+        # A store of an older version knows no other order.
+        given: dict[str, Any] = {} if order == _NEWEST_FIRST else order
+        page = self._backend.store.find(
+            checked_filter(where), limit=_page_size(limit), cursor=cursor, **given
+        )
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
 
     def count(self, where: JobFilter | None = None) -> int:
@@ -83,6 +148,18 @@ class Jobs(Facade):
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs are in each state, archive not included."""
         return self._backend.store.counts()
+
+    def statistics(self, window: Duration = timedelta(hours=1)) -> Statistics:
+        """
+        What waits, runs and has run in each queue and of each target, with how long runs waited and took.
+
+        Runs that ended within *window* count. The cost is bounded: looked at are the runs of the newest jobs and the jobs
+        that wait or run, 10,000 of each at most (``sampled`` says whether that was too few).
+        """
+        length = to_timedelta(window, "the window", zero=False)
+        store, now = self._backend.store, self._backend.now()
+        runs, queued = store.run_samples(limit=SAMPLED), store.queued_samples(limit=SAMPLED)
+        return statistics_of(runs, queued, store.load(now=now), window=length, now=now)
 
     def executions(self, job_id: UUID | str, *, all: bool = False) -> list[Execution]:  # noqa: A002 - the contract's word
         """The runs of a job, oldest first; with *all* also those that counted as no attempt."""
@@ -107,8 +184,38 @@ class DeadLetters(Facade):
     def find(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetter]:
-        """One page of dead letters, latest failure first."""
-        return self._backend.store.dead_letters(checked_filter(where), limit=_page_size(limit), cursor=cursor)
+        """One page of dead letters, latest failure first. It cannot search by ``args``: ``jobs.find`` can."""
+        checked = checked_filter(where)
+        if checked.args:
+            raise InvalidJob(
+                "dead letters cannot be searched by args; use jobs.find(JobFilter(statuses=[JobStatus.FAILED], args=...))"
+            )
+        return self._backend.store.dead_letters(checked, limit=_page_size(limit), cursor=cursor)
+
+    def summary(self, where: JobFilter | None = None, *, limit: int = 100) -> list[DeadLetterGroup]:
+        """Dead letters by target and error type, most first: how many, since when, and the latest of each."""
+        checked = checked_filter(where)
+        if checked.args:
+            raise InvalidJob("dead letters cannot be counted by args; jobs.count can")
+        return self._backend.store.dead_letter_groups(checked, limit=_page_size(limit))
+
+    def purge(self, where: JobFilter, *, dry_run: bool = False) -> int:
+        """
+        Delete matching dead letters for good, oldest first; how many, or with *dry_run* how many it would be.
+
+        One that something unfinished needs stays: a batch or a join that is open. An empty filter is refused.
+        """
+        if not isinstance(where, JobFilter):
+            raise InvalidJob(f"purge takes a JobFilter, not {where!r}")
+        where.require_criterion("dead_letters.purge")
+        wanted, after, total = checked_filter(where), None, 0
+        while True:
+            deleted, after = self._backend.store.delete_dead_letters(
+                wanted, limit=_PURGED_AT_ONCE, after=after, dry_run=dry_run
+            )
+            total += deleted
+            if after is None:
+                return total
 
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
         """The latest alerts, newest first."""
@@ -154,11 +261,32 @@ class Queues(Facade):
 
     def list(self) -> list[QueueRecord]:
         """All queues that were ever used or paused, with what is in them."""
-        return self._backend.store.queues()
+        now = self._backend.now()
+        return [
+            msgspec.structs.replace(record, paused=False, paused_at=None, paused_until=None)
+            if record.paused and not record.is_paused(now)
+            else record
+            for record in self._backend.store.queues()
+        ]
 
-    def pause(self, name: str) -> bool:
-        """Let no job of this queue start, on any node; True if it was open."""
-        return self._backend.store.pause_queue(queue_of(name), now=self._backend.now())
+    def pause(self, name: str, *, until: datetime | Duration | None = None) -> bool:
+        """
+        Let no job of this queue start, on any node; True if that changed anything.
+
+        *until*: a time, or a duration from now; then the queue opens by itself. A paused queue is given another time.
+        """
+        queue, now = queue_of(name), self._backend.now()
+        if until is None:
+            return self._backend.store.pause_queue(queue, now=now)
+        at = moment_of(until, "until") if isinstance(until, datetime) else after(now, until, "until")
+        if at <= now:
+            raise InvalidJob(
+                f"a queue can be paused until a time that is to come, not until {at.isoformat()}"
+            )
+        paused = self._backend.store.pause_queue(queue, now=now, until=at)
+        if paused:
+            wake(self._backend)  # nodes wait for the time that they know
+        return paused
 
     def resume(self, name: str) -> bool:
         """Let its jobs start again; True if it was paused."""
@@ -261,9 +389,18 @@ class Schedules(Facade):
             raise ScheduleNotFound(name)
         return Schedule(self._backend, name)
 
-    def list(self) -> list[Schedule]:
-        """All schedules by name."""
-        return [Schedule(self._backend, record.spec.name) for record in self._backend.store.schedules()]
+    def list(self, *, tag: str | None = None) -> list[Schedule]:
+        """All schedules by name; with *tag*, those whose runs have it."""
+        return [
+            Schedule(self._backend, record.spec.name)
+            for record in self._backend.store.schedules()
+            if tag is None or tag in run_facts(record.spec).get("tags", ())
+        ]
+
+    def remove(self, *, tag: str) -> int:
+        """Forget all schedules whose runs have this tag; how many. Runs that are there already stay."""
+        wanted = text_of(tag, "a tag")
+        return sum(schedule.remove() for schedule in self.list(tag=wanted))
 
 
 class Batches(Facade):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from ratchet.api.backend import Backend
+from ratchet.model.callbacks import given_params
 from ratchet.model.composition import BatchRecord
 from ratchet.model.errors import RatchetError
 from ratchet.model.job import Job, JobRecord
-from ratchet.model.payload import decode, decode_result, decode_value
+from ratchet.model.payload import decode, decode_result, decode_value, read_json
 from ratchet.model.results import BatchContext
+
+#: Characters that are shown of stored text that cannot be read.
+SHOWN = 1000
 
 
 class TruncatedResult(str):
@@ -38,7 +40,7 @@ def job_of(record: JobRecord, backend: Backend) -> Job:
         priority=record.priority,
         queue=record.stream.queue,
         tags=record.tags,
-        params=_value(record.params, backend) or {},
+        params=_params(record.params, backend),
         created_at=record.created_at,
         scheduled_at=record.scheduled_at,
         started_at=record.started_at,
@@ -66,13 +68,15 @@ def job_of(record: JobRecord, backend: Backend) -> Job:
         timeout=record.timeout,
         result_truncated=record.result_truncated,
         archived=record.archived,
+        updated_at=max(filter(None, (record.created_at, record.started_at, record.finished_at))),
+        unreadable=record.unreadable,
     )
 
 
 def _arguments(text: str, backend: Backend) -> tuple[tuple[Any, ...], dict[str, Any]]:
     try:
         return decode(text, allow_type=backend.allow_type, strict=False)
-    except RatchetError:
+    except Exception:
         raw = _raw(text)
     if isinstance(raw, dict) and isinstance(raw.get("args"), list) and isinstance(raw.get("kwargs"), dict):
         return tuple(raw["args"]), raw["kwargs"]
@@ -84,24 +88,33 @@ def _value(text: str | None, backend: Backend) -> Any:
         return None
     try:
         return decode_value(text, allow_type=backend.allow_type, strict=False)
-    except RatchetError:
+    except Exception:
         return _raw(text)
+
+
+def _params(text: str | None, backend: Backend) -> dict[str, Any]:
+    params = _value(text, backend) or {}
+    return given_params(params) if isinstance(params, dict) else params
 
 
 def _result(record: JobRecord, backend: Backend) -> Any:
     try:
         value = decode_result(record.result, allow_type=backend.allow_type, strict=False)
-    except RatchetError:
+    except Exception:
         value = _raw(record.result or "null")
     return TruncatedResult(value) if record.result_truncated else value
+
+
+# Whatever is wrong with one job's values, and whatever the code of a class says to its fields: the other jobs of the
+# page are shown, and this one too, with what is stored.
 
 
 def _raw(text: str) -> Any:
     """Stored JSON as it stands, or the text itself: a damaged job must still be readable by people."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+        return read_json(text)
+    except RatchetError:
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text):,} characters)"
 
 
 def batch_context(record: BatchRecord) -> BatchContext:

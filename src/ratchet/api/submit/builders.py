@@ -30,10 +30,12 @@ from ratchet.api.checks import (
     text_of,
 )
 from ratchet.api.observe.handles import JobHandle
+from ratchet.api.submit.calls import Call
 from ratchet.api.submit.conditions import Condition
 from ratchet.api.submit.sending import send
 from ratchet.api.submit.steps import Composition, Step, class_names
 from ratchet.api.threads import AwaitFace, awaited, joining
+from ratchet.model.callbacks import RESERVED
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, UnsubmittedJobWarning
 from ratchet.model.job import Insertion
@@ -123,14 +125,20 @@ def _caller() -> tuple[str, int]:
 
 
 class StepDraft(Draft):
-    """A draft with a step that ``with_…`` configures: the one named last."""
+    """
+    A draft with a step that ``with_…`` configures: the one named last.
+
+    What ``@scheduler.job`` declared is the default. Each ``with_…`` takes it back for this job too: ``with_timeout(None)``,
+    ``with_resource(None)``, ``with_queue(None)``, ``with_priority(None)``, ``with_tags(None)``, ``with_max_retries(0)``,
+    ``with_backoff(BackoffPolicy.NONE)``, ``with_no_retry_for()``.
+    """
 
     _step: Step
 
-    def with_priority(self, priority: Priority) -> Self:
-        """How urgent the job is, LOWEST to CRITICAL; while it waits its effective priority rises."""
+    def with_priority(self, priority: Priority | None) -> Self:
+        """How urgent the job is, LOWEST to CRITICAL; while it waits its effective priority rises. None: NORMAL."""
         with self._editing():
-            self._step.given["priority"] = priority_of(priority)
+            self._step.given["priority"] = Priority.NORMAL if priority is None else priority_of(priority)
         return self
 
     def with_max_retries(self, retries: int) -> Self:
@@ -140,15 +148,16 @@ class StepDraft(Draft):
         return self
 
     def with_backoff(self, policy: BackoffPolicy, base: Duration = 0, *, jitter: float = 0.0) -> Self:
-        """How long it waits before a retry: FIXED *base*, or EXPONENTIAL from *base* on; *jitter* spreads it."""
+        """How long it waits before a retry: FIXED *base*, or EXPONENTIAL from *base* on; *jitter* spreads it. NONE: not at all."""
         with self._editing():
             self._step.given |= backoff_settings(policy, base, jitter)
         return self
 
-    def with_timeout(self, timeout: Duration) -> Self:
-        """How long one run may take; after that it is stopped and fails."""
+    def with_timeout(self, timeout: Duration | None) -> Self:
+        """How long one run may take; after that it is stopped and fails. None: as long as it likes."""
         with self._editing():
-            self._step.given["timeout"] = to_timedelta(timeout, "the timeout", zero=False)
+            limit = None if timeout is None else to_timedelta(timeout, "the timeout", zero=False)
+            self._step.given["timeout"] = limit
         return self
 
     def with_expiry(self, expiry: Duration) -> Self:
@@ -157,28 +166,31 @@ class StepDraft(Draft):
             self._step.given["expiry"] = to_timedelta(expiry, "the expiry", zero=False)
         return self
 
-    def with_tags(self, *tags: str) -> Self:
-        """Words to find the job by, in addition to those it has."""
+    def with_tags(self, *tags: str | None) -> Self:
+        """Words to find the job by, in addition to those it has; None as the first takes those away."""
         with self._editing():
+            if tags and tags[0] is None:
+                tags = tags[1:]
+                self._step.given["tags"] = self._step.tags = ()
             self._step.tags = (*self._step.tags, *tags_of(tags))
         return self
 
     def with_param(self, name: str, value: Any) -> Self:
         """A value that is not an argument; the job reads it with ``ctx.param(name)``."""
         with self._editing():
-            self._step.params[text_of(name, "the name of a param")] = value
+            self._step.params[param_name(name)] = value
         return self
 
-    def with_resource(self, name: str) -> Self:
-        """What the job uses: ``scheduler.limits`` says how many may use it at once."""
+    def with_resource(self, name: str | None) -> Self:
+        """What the job uses: ``scheduler.limits`` says how many may use it at once. None: nothing that is limited."""
         with self._editing():
-            self._step.given["resource"] = resource_of(name)
+            self._step.given["resource"] = None if name is None else resource_of(name)
         return self
 
-    def with_queue(self, name: str) -> Self:
-        """The queue the job waits in; nodes may serve some queues only, and a queue can be paused."""
+    def with_queue(self, name: str | None) -> Self:
+        """The queue the job waits in; nodes may serve some queues only, and a queue can be paused. None: the default queue."""
         with self._editing():
-            self._step.given["queue"] = queue_of(name)
+            self._step.given["queue"] = None if name is None else queue_of(name)
         return self
 
     def with_concurrency_key(self, key: str, *, limit: int) -> Self:
@@ -196,22 +208,41 @@ class StepDraft(Draft):
         return self
 
     def with_no_retry_for(self, *errors: type[BaseException]) -> Self:
-        """Exceptions, with their subclasses, after which the job is not retried."""
+        """Exceptions, with their subclasses, after which the job is not retried; without any: every error is."""
         with self._editing():
             self._step.given["no_retry_for"] = class_names(exceptions_of(errors, "with_no_retry_for"))
         return self
 
     def on_success(self, callback: Callable[..., Any]) -> Self:
-        """Run ``callback(ctx)`` as a job of its own when the job has succeeded; importable, at least once."""
+        """
+        Run ``callback(ctx)`` as a job of its own when the job has succeeded; importable, at least once.
+
+        ``call(record, x)``, or a lambda that is one call, hands on more: it is called as ``record(ctx, x)``. RESULT
+        stands for what the job returned.
+        """
         with self._editing():
             self._step.given["on_success"] = callback
         return self
 
     def on_failure(self, callback: Callable[..., Any]) -> Self:
-        """Run ``callback(ctx, error)`` as a job of its own when the job has failed for good."""
+        """
+        Run ``callback(ctx, error)`` as a job of its own when the job has failed for good.
+
+        ``call(alert, x)``, or a lambda that is one call, hands on more: it is called as ``alert(ctx, error, x)``.
+        """
         with self._editing():
             self._step.given["on_failure"] = callback
         return self
+
+
+def param_name(name: object) -> str:
+    """*name* as the name of a param; some names are taken."""
+    text = text_of(name, "the name of a param")
+    if text.startswith(RESERVED):
+        raise InvalidJob(
+            f"names of params that begin with {RESERVED!r} are reserved; choose another than {text!r}"
+        )
+    return text
 
 
 def backoff_settings(policy: BackoffPolicy, base: Duration, jitter: float) -> dict[str, Any]:
@@ -384,7 +415,7 @@ class GraphDraft(StepDraft, Generic[R]):
 
     def when(
         self,
-        predicate: Callable[[JobResult], Any],
+        predicate: Callable[[JobResult], Any] | Call[Any],
         target: Callable[..., Any],
         /,
         *args: Any,
@@ -397,7 +428,7 @@ class GraphDraft(StepDraft, Generic[R]):
 
     def when_result(
         self,
-        predicate: Callable[[Any], Any],
+        predicate: Callable[[Any], Any] | Call[Any],
         target: Callable[..., Any],
         /,
         *args: Any,

@@ -11,17 +11,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from ratchet.api.backend import Backend
-from ratchet.api.context import enlisted_connection
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.builders import GraphDraft
-from ratchet.api.submit.sending import send
+from ratchet.api.submit.sending import joined_transaction, send
 from ratchet.api.submit.steps import (
     PLACEHOLDER,
     Step,
     Submission,
-    parameter_types,
     require_no_placeholders,
 )
+from ratchet.api.targets.registry import parameter_types
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import many_ids
 from ratchet.model.job import JobSpec
@@ -56,7 +55,7 @@ def send_many(
     parts = [
         Submission(specs[start : start + size], limits=step.limits) for start in range(0, len(specs), size)
     ]
-    joined = within is not None or enlisted_connection(store) is not None
+    joined = joined_transaction(backend, within) is not None
     if joined or len(parts) < HELPED_FROM or not store.capabilities.concurrent_writers:
         for part in parts:
             send(backend, part, backend.now(), within=within)

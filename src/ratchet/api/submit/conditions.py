@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.api.backend import Backend
+from ratchet.api.submit.calls import Call, stored_callback
 from ratchet.model.composition import Condition as StoredCondition
 from ratchet.model.composition import EdgeKind
 from ratchet.model.results import BatchContext, JobResult
@@ -18,7 +19,8 @@ class Condition:
     When a branch is taken; made by the class methods below.
 
     Predicates are importable functions under the target policy. They run on the worker before the
-    parent's completion is written; one that raises fails its branch, not the parent.
+    parent's completion is written; one that raises fails its branch, not the parent. ``call(is_above, 7)``
+    asks ``is_above(result, 7)``.
     """
 
     edge: EdgeKind
@@ -37,12 +39,12 @@ class Condition:
         return cls(EdgeKind.FAILURE)
 
     @classmethod
-    def custom(cls, predicate: Callable[[JobResult], Any]) -> Condition:
+    def custom(cls, predicate: Callable[[JobResult], Any] | Call[Any]) -> Condition:
         """Taken when ``predicate(job_result)`` is true, however the job ended."""
         return cls(EdgeKind.CONDITION, "job_result", predicate)
 
     @classmethod
-    def result(cls, predicate: Callable[[Any], Any]) -> Condition:
+    def result(cls, predicate: Callable[[Any], Any] | Call[Any]) -> Condition:
         """Taken when the job succeeded and ``predicate(result)`` is true."""
         return cls(EdgeKind.CONDITION, "result", predicate)
 
@@ -67,7 +69,7 @@ class Condition:
         return cls(EdgeKind.CONDITION, "failure_count", argument=str(int(at_least)))
 
     @classmethod
-    def batch(cls, predicate: Callable[[BatchContext], Any]) -> Condition:
+    def batch(cls, predicate: Callable[[BatchContext], Any] | Call[Any]) -> Condition:
         """Taken when ``predicate(batch_context)`` is true."""
         return cls(EdgeKind.CONDITION, "batch_predicate", predicate)
 
@@ -75,9 +77,9 @@ class Condition:
         """The condition as an edge keeps it; None where the edge's kind says it all."""
         if self.kind is None:
             return None
-        name = None
+        name, argument = None, self.argument
         if self.predicate is not None:
-            name = backend.targets.describe(self.predicate, (None,), {}).target
+            name, argument = stored_callback(backend, self.predicate, 1)
         return StoredCondition(
-            kind=self.kind, predicate=name, argument=self.argument, order=order, description=description
+            kind=self.kind, predicate=name, argument=argument, order=order, description=description
         )

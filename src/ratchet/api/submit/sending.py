@@ -22,7 +22,7 @@ from ratchet.api.submit.steps import Submission
 from ratchet.model.composition import Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreError, StoreUnavailable
-from ratchet.model.events import JobCanceled, JobSubmitted
+from ratchet.model.events import JobCanceled, JobSubmitted, facts_of
 from ratchet.model.job import Insertion, JobSpec
 from ratchet.model.status import Busy, JobStatus, Priority
 from ratchet.spi.shield import call_undisturbed, current_shield
@@ -46,13 +46,17 @@ def send(
     Store *submission*; one `Insertion` per spec.
 
     *within* is the caller's transaction, or else that of the ``ctx.transaction()`` block around the
-    caller. The commit is theirs then, so nothing is repeated and nobody is woken here.
+    caller, or else the one that the application's framework has open. The commit is theirs then, so nothing is repeated and
+    nobody is woken here; a framework says when it has committed.
     """
     if submission.edges:
         require_shallow(submission.edges, backend.options.chain_depth_limit)
     store = backend.store
     in_job = current_shield.get() is not None  # only then can there be a ctx.transaction() block
     joined = enlisted_connection(store) if within is None and in_job else within
+    around = backend.surrounding if joined is None else None
+    if around is not None:
+        joined = around.current()
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
     insert: Callable[[], list[Insertion]] = partial(
@@ -67,7 +71,10 @@ def send(
         insert = partial(call_undisturbed, insert)
     if joined is not None:
         submission.uncommitted = True
-        return insert()
+        insertions = insert()
+        if around is not None:
+            around.on_commit(partial(announce, backend, submission.specs, insertions, now))
+        return insertions
     try:
         insertions = with_retries(backend, insert)
     except BusinessKeyBusy as busy:
@@ -75,6 +82,16 @@ def send(
         raise
     announce(backend, submission.specs, insertions, now)
     return insertions
+
+
+def joined_transaction(backend: Backend, within: object | None) -> object | None:
+    """What a submission joins: *within*, else the transaction around the caller; None: it commits by itself."""
+    if within is not None:
+        return within
+    enlisted = enlisted_connection(backend.store)
+    if enlisted is not None or backend.surrounding is None:
+        return enlisted
+    return backend.surrounding.current()
 
 
 def require_shallow(edges: Sequence[Edge], limit: int) -> None:
@@ -159,6 +176,8 @@ def _submitted(spec: JobSpec, now: datetime) -> JobSubmitted:
         business_key=spec.business_key,
         node_id=None,
         at=now,
+        type=spec.type,
+        schedule=spec.schedule,
     )
 
 
@@ -190,14 +209,7 @@ def _publish_canceled(
         return
     backend.publish(
         JobCanceled(
-            job_id=job_id,
-            target=record.target,
-            status=JobStatus.CANCELED,
-            attempt=record.attempts,
-            priority=record.priority,
-            business_key=record.business_key,
-            node_id=record.node_id,
-            at=now,
+            **facts_of(record, JobStatus.CANCELED, now),
             previous=previous,
             reason=record.canceled_reason or "superseded",
         )

@@ -6,20 +6,22 @@ A `Step` is one job while it is being described, a `Composition` a first step wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import FunctionType
-from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after
-from ratchet.api.submit.capture import LAMBDA, capture
+from ratchet.api.submit.calls import Call, stored_callback, taken_apart
+from ratchet.api.submit.capture import LAMBDA
 from ratchet.api.submit.conditions import Condition
 from ratchet.api.targets.names import NamedTarget
-from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of
+from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of, parameter_types
+from ratchet.model.callbacks import RESERVED
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import DEFAULT_QUEUE, JobSpec, SignalWait, StreamKey
@@ -28,42 +30,8 @@ from ratchet.model.script import importable_name
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 from ratchet.spi.invocation_resolver import StoredCall
 
-P = ParamSpec("P")
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
 #: Every placeholder is stored under this tag.
 PLACEHOLDER: Final = '"$"'
-
-
-class Call(Generic[R_co]):
-    """A target and its arguments; accepted wherever a target is."""
-
-    __slots__ = ("args", "kwargs", "target")
-
-    def __init__(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.target = target
-        self.args = args
-        self.kwargs = kwargs
-
-    def __call__(self) -> R_co:
-        """Call the target here and now, as a function without arguments would be."""
-        result: R_co = self.target(*self.args, **self.kwargs)
-        return result
-
-    def __repr__(self) -> str:
-        name = getattr(self.target, "__qualname__", repr(self.target))
-        shown = [*map(repr, self.args), *(f"{key}={value!r}" for key, value in self.kwargs.items())]
-        return f"call({', '.join([name, *shown])})"
-
-
-def call(target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-    """
-    ``target(*args, **kwargs)`` as a value, checked by the type checker and not called.
-
-    For verbs that have keywords of their own: ``.when(is_slow, call(flag, order=7), order=1)``.
-    """
-    return Call(target, args, kwargs)
 
 
 class Step:
@@ -97,11 +65,9 @@ class Step:
 
     def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The function to store and its arguments; a lambda's variables are read now."""
-        target = self.target
-        if isinstance(target, FunctionType) and target.__name__ == LAMBDA and not (self.args or self.kwargs):
-            found = capture(target)
-            return found.function, found.args, found.kwargs
-        return target, self.args, self.kwargs
+        if isinstance(self.target, FunctionType) and self.target.__name__ == LAMBDA:
+            return taken_apart(self.target, self.args, self.kwargs)
+        return self.target, self.args, self.kwargs
 
     def identified(self, backend: Backend) -> UUID:
         """The id of the job that this step becomes."""
@@ -135,12 +101,22 @@ class Step:
         settings.update(self.given)
         if self.tags:
             settings["tags"] = tuple(dict.fromkeys((*settings.get("tags", ()), *self.tags)))
-        if self.params:
-            settings["params"] = encode_value(self.params, name="params", limit=backend.options.payload_limit)
-        for callback, arguments in (("on_success", (None,)), ("on_failure", (None, None))):
-            if (listener := settings.get(callback)) is not None:
-                settings[callback] = backend.targets.describe(listener, arguments, {}).target
+        params = self._call_backs(backend, settings)
+        if params:
+            settings["params"] = encode_value(params, name="params", limit=backend.options.payload_limit)
         return _with_stream(settings, lane, breaker_of(function))
+
+    def _call_backs(self, backend: Backend, settings: dict[str, Any]) -> dict[str, Any]:
+        """The params, with the arguments of the callbacks; their targets go into *settings*."""
+        params = self.params
+        for name, leading in (("on_success", 1), ("on_failure", 2)):
+            if settings.get(name) is not None:
+                settings[name], arguments = stored_callback(
+                    backend, settings[name], leading, takes_result=name == "on_success"
+                )
+                if arguments is not None:
+                    params = {**params, RESERVED + name: arguments}
+        return params
 
 
 class CheckedStep:
@@ -205,23 +181,6 @@ def require_no_placeholders(target: str, arguments: object) -> None:
             f"{placeholder} stands for {placeholder.stands_for}, but {target} is the first job here and follows "
             f"none; use it in .then(...), a branch or a join"
         )
-
-
-@lru_cache(maxsize=1024)
-def _types_of(function: Callable[..., Any]) -> ParameterTypes:
-    try:
-        return ParameterTypes.of(function)
-    except (TypeError, ValueError, NameError):
-        return ParameterTypes()
-
-
-def parameter_types(function: Any) -> ParameterTypes:
-    """
-    What *function*'s annotations mention.
-
-    At submit only the classes that they name matter, so a method's ``self`` does no harm here.
-    """
-    return _types_of(getattr(function, "__func__", function))
 
 
 class _Defaults(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import (
@@ -24,6 +24,7 @@ from ratchet.model.errors import DeclaredTwiceWarning, InvalidJob
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
@@ -50,7 +51,9 @@ class DeclaredJob(Protocol[P, R_co, T]):
     @overload
     def __get__(self, instance: None, owner: type, /) -> Self: ...
     @overload
-    def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., R_co]: ...
+    def __get__(
+        self: DeclaredJob[Concatenate[Any, Q], R_co, T], instance: object, owner: type | None = None, /
+    ) -> DeclaredJob[Q, R_co, T]: ...
 
 
 class JobDecorator(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import sys
 import types
@@ -11,7 +10,8 @@ from typing import Any
 
 from ratchet.api.targets.names import is_function
 from ratchet.model.errors import TargetNotFound
-from ratchet.model.script import MAIN, importable_name, is_script
+from ratchet.model.script import MAIN, importable_name
+from ratchet.model.stored_names import classes_along, imported_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,9 @@ class Found:
 
 
 def imported(target: str, module: str) -> types.ModuleType:
-    """
-    The module of *target*. Importing it runs its code, so ask the policy first.
-
-    The started script is never imported a second time: its code has run already, as ``__main__``.
-    """
-    if is_script(module) and MAIN in sys.modules:
-        return sys.modules[MAIN]
+    """The module of *target*. Importing it runs its code, so ask the policy first."""
     try:
-        # Also for a loaded module: another thread may be in the middle of importing it.
-        return importlib.import_module(module)
+        return imported_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(error.name + ".")):
             raise TargetNotFound(
@@ -107,23 +100,15 @@ def find_in_loaded(module: str, qualname: str) -> Found | None:
 
 
 def _find_in(module: types.ModuleType, qualname: str) -> Found | None:
-    """
-    Follow *qualname* through classes only, reading ``__dict__``.
-
-    ``getattr`` would run descriptors, and passing through an imported module would reach anything.
-    """
     *classes, attribute = qualname.split(".")
-    holder: type | None = None
-    for name in classes:
-        inner = vars(module).get(name) if holder is None else vars(holder).get(name)
-        if not isinstance(inner, type):
-            return None
-        holder = inner
-    if holder is None:
+    holders = classes_along(module, classes)
+    if holders is None:
+        return None
+    if not holders:
         if attribute not in vars(module):
             return None
         return Found(vars(module)[attribute], None, attribute)
-    for base in holder.__mro__:
+    for base in holders[-1].__mro__:
         if attribute in vars(base):
-            return Found(vars(base)[attribute], holder, attribute)
+            return Found(vars(base)[attribute], holders[-1], attribute)
     return None

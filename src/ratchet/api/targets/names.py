@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +11,13 @@ from typing import Any, Final
 
 from ratchet.api.submit.capture import is_lambda
 from ratchet.model.errors import InvalidTarget
-from ratchet.model.script import MAIN, importable_name
+from ratchet.model.script import importable_name
+from ratchet.model.stored_names import STORED, has_dunder
 
 #: The longest name a store keeps.
 NAME_LIMIT: Final = 500
 #: Where a qualified name passes through the inside of a function.
 LOCALS: Final = "<locals>"
-_NAME: Final = r"[^\W\d]\w*"
-#: ``module:qualname``, of plain names only.
-STORED: Final = re.compile(rf"({_NAME}(?:\.{_NAME})*):({_NAME}(?:\.{_NAME})*)")
 _BUILTINS: Final = (types.BuiltinFunctionType, types.BuiltinMethodType)
 
 
@@ -134,13 +131,6 @@ def require_plain(name: str, target: Any) -> None:
         raise InvalidTarget(
             f"{name[:60]}… is longer than {NAME_LIMIT} characters; declare it with @scheduler.job(name=…)"
         )
-
-
-def has_dunder(name: str) -> bool:
-    """True if *name* reaches into attributes that belong to Python."""
-    module, _, qualname = name.partition(":")
-    parts = qualname.split(".") + ([] if module == MAIN else module.split("."))
-    return any(part.startswith("__") for part in parts)
 
 
 def _shown(target: object) -> str:

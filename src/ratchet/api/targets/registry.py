@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -22,12 +23,10 @@ from ratchet.api.targets.lookup import Found, find, find_in_loaded, imported
 from ratchet.api.targets.names import (
     LOCALS,
     NAME_LIMIT,
-    STORED,
     NamedTarget,
     address,
     cache_key,
     default_name,
-    has_dunder,
     require_plain,
     require_storable,
 )
@@ -36,6 +35,7 @@ from ratchet.model.errors import InvalidJob, InvalidTarget, TargetNotAllowed, Ta
 from ratchet.model.payload import ParameterTypes
 from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import BackoffPolicy, Lane, Priority
+from ratchet.model.stored_names import STORED, has_dunder
 from ratchet.spi.invocation_resolver import Invocation, StoredCall
 from ratchet.spi.target_policy import TargetPolicy
 
@@ -275,6 +275,23 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
 
 
+@lru_cache(maxsize=1024)
+def _types_of(function: Callable[..., Any]) -> ParameterTypes:
+    try:
+        return ParameterTypes.of(function)
+    except (TypeError, ValueError, NameError):
+        return ParameterTypes()
+
+
+def parameter_types(function: Any) -> ParameterTypes:
+    """
+    What *function*'s annotations mention.
+
+    At submit only the classes that they name matter, so a method's ``self`` does no harm here.
+    """
+    return _types_of(getattr(function, "__func__", function))
+
+
 # --- the registry ----------------------------------------------------------------------------------
 
 
@@ -500,7 +517,11 @@ class TargetRegistry:
         if not STORED.fullmatch(target):
             return f"no job named {target!r} is declared here"
         if has_dunder(target) or not self._allows(target):
-            return f"it is not declared here, and the target policy does not allow it; {self._policy.hint(target)}"
+            module = target.partition(":")[0]
+            return (
+                f"the function is not declared here: import {module} (imports=[{module!r}], or --import {module}) if it "
+                f"declares it; and the target policy does not allow it without: {self._policy.hint(target)}"
+            )
         module, _, qualname = target.partition(":")
         if module in sys.modules and find_in_loaded(module, qualname) is None:
             return f"module {module!r} has no {qualname!r} here"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +15,7 @@ from ratchet.cli.exit_codes import Refused
 from ratchet.cli.output import Output
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
-from ratchet.stores import file_of
+from ratchet.stores import trial_room
 
 Jobs = Annotated[
     int, typer.Option("--jobs", min=100, help="How many jobs are submitted at once and drained.")
@@ -130,28 +128,13 @@ class Trial:
 @contextmanager
 def _empty_store(url: str | None) -> Iterator[Scheduler]:
     """A scheduler on a store that holds no jobs: a temporary one, or the named one if it is empty."""
-    found, options = given.store_url(url), Options(auto_migrate=True)
-    name = f"ratchet_bench_{uuid.uuid4().hex[:8]}"
-    if (file := file_of(found)) is not None:
-        with (
-            TemporaryDirectory(dir=file.absolute().parent, prefix=name) as folder,
-            _opened(f"sqlite:///{folder}/bench.db", options) as scheduler,
-        ):
-            yield scheduler
-    elif found.startswith("postgres"):
-        with _opened(found, options.replace(schema=name)) as scheduler:
-            try:
-                yield scheduler
-            finally:
-                with scheduler.store.begin() as connection:
-                    connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")  # type: ignore[attr-defined]
-    else:
-        with _opened(found, options) as scheduler:
-            if any(scheduler.jobs.counts().values()):
-                raise Refused(
-                    "this database holds jobs, and the bench would run among them; name an empty one"
-                )
-            yield scheduler
+    with (
+        trial_room(given.store_url(url), Options(auto_migrate=True)) as room,
+        _opened(room.url, room.options) as scheduler,
+    ):
+        if not room.is_own and any(scheduler.jobs.counts().values()):
+            raise Refused("this database holds jobs, and the bench would run among them; name an empty one")
+        yield scheduler
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import typer
 from ratchet.cli import parameters as given
 from ratchet.cli.output import Output
 from ratchet.cli.user_app import load_scheduler
+from ratchet.model.callbacks import plain_target
 from ratchet.model.errors import RatchetError, TargetNotAllowed, TargetNotFound
 from ratchet.model.job import JobFilter
 from ratchet.model.status import LIVE, JobType
@@ -85,7 +86,7 @@ def _targets(scheduler: Scheduler) -> Iterator[str]:
 def _problem(code: Scheduler, target: str) -> str | None:
     """Why the new code could not run *target*; None if it could."""
     try:
-        code.backend.targets.resolve(target)
+        code.backend.targets.resolve(plain_target(target))
     except TargetNotFound as error:
         return f"not found: {error}"
     except TargetNotAllowed as error:

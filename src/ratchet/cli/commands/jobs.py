@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+from collections.abc import Sequence
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 
+from ratchet.api.observe.reasons import Blocker, Reason
 from ratchet.cli import parameters as given
-from ratchet.cli.commands.job_changes import bulk_cancel, bulk_retry, confirmed, each, no_filter
+from ratchet.cli.commands.job_changes import (
+    bulk_cancel,
+    bulk_delete,
+    bulk_retry,
+    bulk_set_priority,
+    confirmed,
+    each,
+    jobs_of,
+    no_filter,
+    require_filter,
+)
 from ratchet.cli.commands.job_submission import submit
 from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output, ago
-from ratchet.model.job import Execution, Job, JobFilter
-from ratchet.model.status import JobStatus
+from ratchet.model.job import Execution, Job, JobFilter, SortBy
+from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler import Scheduler
 
 commands = typer.Typer(help="Look at jobs and change them.", no_args_is_help=True, epilog=EPILOG)
@@ -25,34 +40,49 @@ _SPARE = ("due", "queue", "priority", "created", "attempts", "error")
 
 @commands.command("list", epilog=EPILOG)
 @given.filtered(
-    "status tag target queue type priority key batch parent schedule node since until error archived"
+    "status tag target queue type priority key batch parent schedule node since until error caller superseded_by arg "
+    "parked truncated archived"
 )
 def list_(
     where: JobFilter,
-    limit: given.Limit = 50,
+    limit: given.Rows = 50,
     cursor: given.Cursor = None,
-    counts: Annotated[bool, typer.Option("--counts", help="Only how many jobs are in each state.")] = False,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="WORD", help="created, scheduled, finished or priority.")
+    ] = "created",
+    ascending: Annotated[bool, typer.Option("--ascending", help="Oldest, soonest or lowest first.")] = False,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Only how many of them are in each state.")
+    ] = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """List jobs, newest first."""
+    """List jobs, newest first unless --sort or --ascending say otherwise."""
     out = Output(as_json=json)
     with given.opened(url) as scheduler:
+        where = given.with_full_names(scheduler, where)
         if counts:
-            show_counts(scheduler, out)
+            show_counts(scheduler, where, out)
             return
-        page = scheduler.jobs.find(where, limit=limit, cursor=cursor)
+        order = (given.members(SortBy, [sort], "--sort") or [SortBy.CREATED])[0]
+        search = functools.partial(scheduler.jobs.find, sort=order, descending=not ascending)
+        found, following = given.pages(search, where, limit, cursor)
         if json:
-            out.document({"jobs": page.items, "next_cursor": page.next_cursor})
+            out.document({"jobs": found, "next_cursor": following})
             return
-        out.table(_COLUMNS, [_row(job, scheduler) for job in page], empty="no jobs match", spare=_SPARE)
-        if page.next_cursor is not None:
-            out.text(f"more: --cursor {page.next_cursor}", style="dim")
+        out.table(_COLUMNS, [_row(job, scheduler) for job in found], empty="no jobs match", spare=_SPARE)
+        out.more(following)
 
 
-def show_counts(scheduler: Scheduler, out: Output) -> None:
-    """How many jobs are in each state."""
-    found = scheduler.jobs.counts()
+def show_counts(scheduler: Scheduler, where: JobFilter, out: Output) -> None:
+    """How many of the matching jobs are in each state."""
+    if where.is_empty and not where.include_archived:
+        found = scheduler.jobs.counts()
+    else:
+        found = {
+            status: scheduler.jobs.count(dataclasses.replace(where, statuses=[status]))
+            for status in where.statuses or JobStatus
+        }
     if out.as_json:
         out.document(found)
     else:
@@ -84,8 +114,8 @@ def show(
     json: given.Json = False,
 ) -> None:
     """Show everything about one job: what it is, how its runs went, and why it waits."""
-    identity = given.identity(job_id)
     with given.opened(url) as scheduler:
+        identity = given.job_id(scheduler, job_id)
         job = scheduler.jobs.get(identity)
         runs = scheduler.jobs.executions(identity, all=True)
         reasons = [] if job.status.is_terminal else scheduler.explain(identity)
@@ -103,7 +133,7 @@ def show(
             out.text(str(graph))
         if reasons and job.status is not JobStatus.RUNNING:
             out.heading("Why it is not running")
-            out.table(("code", "text", "until"), reasons)
+            _show_reasons(out, reasons)
 
 
 def _show_job(out: Output, job: Job) -> None:
@@ -141,6 +171,7 @@ def _show_job(out: Output, job: Job) -> None:
             "error": job.error,
             "result": repr(job.result) if job.status is JobStatus.SUCCEEDED else None,
             "archived": job.archived or None,
+            "cannot be read": [f"{name} is {value}" for name, value in job.unreadable.items()] or None,
         }
     )
 
@@ -173,8 +204,8 @@ def _show_runs(out: Output, runs: list[Execution], *, traceback: bool) -> None:
 @commands.command(epilog=EPILOG)
 def explain(job_id: given.JobId, url: given.Url = None, json: given.Json = False) -> None:
     """Say why a job is not running."""
-    identity = given.identity(job_id)
     with given.opened(url) as scheduler:
+        identity = given.job_id(scheduler, job_id)
         job = scheduler.jobs.get(identity)
         reasons = [] if job.status.is_terminal else scheduler.explain(identity)
         out = Output(as_json=json)
@@ -185,7 +216,24 @@ def explain(job_id: given.JobId, url: given.Url = None, json: given.Json = False
         elif not reasons:
             out.text(f"nothing keeps {identity} from running: the next free node takes it")
         else:
-            out.table(("code", "text", "until"), reasons)
+            _show_reasons(out, reasons)
+
+
+def _show_reasons(out: Output, reasons: Sequence[Reason]) -> None:
+    """Why a job is not running, and who or what is behind it."""
+    out.table(("code", "text", "until"), [(reason.code, reason.text, reason.until) for reason in reasons])
+    blockers = [(reason.code, blocker) for reason in reasons for blocker in reason.blockers]
+    if blockers:
+        out.heading("Held back by")
+        out.table(
+            ("reason", "kind", "name", "node", "process", "since"),
+            [(code, one.kind, one.name, one.node_id, _process(one), one.since) for code, one in blockers],
+            spare=("process", "since", "node"),
+        )
+
+
+def _process(blocker: Blocker) -> str | None:
+    return None if blocker.pid is None else f"{blocker.host}:{blocker.pid}"
 
 
 @commands.command(epilog=EPILOG)
@@ -198,8 +246,8 @@ def logs(
     json: given.Json = False,
 ) -> None:
     """Show what a job logged while it ran."""
-    identity = given.identity(job_id)
     with given.opened(url) as scheduler:
+        identity = given.job_id(scheduler, job_id)
         scheduler.jobs.get(identity)
         lines = scheduler.jobs.logs(identity, limit=limit)
         out = Output(as_json=json)
@@ -233,6 +281,7 @@ def cancel(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Cancel at most this many jobs.", show_default=False)
     ] = None,
+    dry_run: given.DryRun = False,
     yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
@@ -243,7 +292,8 @@ def cancel(
             no_filter(where, "cancel")
             each(scheduler, job_ids, scheduler.cancel_job, "canceled", "has ended", Output(as_json=json))
         else:
-            bulk_cancel(scheduler, where, limit, yes=yes, out=Output(as_json=json))
+            where = given.with_full_names(scheduler, where)
+            bulk_cancel(scheduler, where, limit, yes=yes, dry_run=dry_run, out=Output(as_json=json))
 
 
 @commands.command(epilog=EPILOG)
@@ -260,6 +310,56 @@ def resume(job_ids: given.JobIds = None, url: given.Url = None, json: given.Json
         each(scheduler, job_ids, scheduler.resume_job, "resumed", "is not paused", Output(as_json=json))
 
 
+@commands.command("run-now", epilog=EPILOG)
+def run_now(job_ids: given.JobIds = None, url: given.Url = None, json: given.Json = False) -> None:
+    """Make pending jobs due now, instead of at their time or after the delay of a retry; gates and limits still hold."""
+    with given.opened(url) as scheduler:
+
+        def hurry(job_id: UUID) -> bool:
+            # A paused or waiting job would keep the new time and not run.
+            pending = scheduler.jobs.get(job_id).status is JobStatus.PENDING
+            return pending and scheduler.reschedule_job(job_id, scheduler.backend.now())
+
+        each(scheduler, job_ids, hurry, "due now", "is not PENDING; resume or retry it", Output(as_json=json))
+
+
+@commands.command("set-priority", epilog=EPILOG)
+@given.filtered("status tag target queue type priority key batch schedule since until")
+def set_priority(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[JOB_ID]... PRIORITY",
+            help=f"Ids of jobs, or their beginnings, and last {', '.join(Priority.__members__)}.",
+            show_default=False,
+        ),
+    ],
+    where: JobFilter = given.NO_FILTER,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Change at most this many jobs.", show_default=False)
+    ] = None,
+    dry_run: given.DryRun = False,
+    yes: given.Yes = False,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """Give jobs that have not started another priority: those named, or all that match the filter."""
+    *job_ids, word = words
+    chosen = given.member(Priority, word, "PRIORITY")
+    with given.opened(url) as scheduler:
+        out = Output(as_json=json)
+        if job_ids:
+            no_filter(where, "set-priority")
+
+            def change(job_id: UUID) -> bool:
+                return scheduler.set_priority(job_id, chosen)
+
+            each(scheduler, job_ids, change, f"now {chosen.name}", "is not PENDING, PAUSED or WAITING", out)
+        else:
+            where = given.with_full_names(scheduler, where)
+            bulk_set_priority(scheduler, where, chosen, limit, yes=yes, dry_run=dry_run, out=out)
+
+
 @commands.command(epilog=EPILOG)
 @given.filtered("tag target queue batch schedule since until error")
 def retry(
@@ -268,6 +368,7 @@ def retry(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Retry at most this many jobs.", show_default=False)
     ] = None,
+    dry_run: given.DryRun = False,
     yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
@@ -278,17 +379,33 @@ def retry(
             no_filter(where, "retry")
             each(scheduler, job_ids, scheduler.retry_job, "retried", "is not FAILED", Output(as_json=json))
         else:
-            where.require_criterion("ratchet jobs retry")
-            bulk_retry(scheduler, where, limit, yes=yes, out=Output(as_json=json))
+            require_filter(where, "retry")
+            where = given.with_full_names(scheduler, where)
+            bulk_retry(scheduler, where, limit, yes=yes, dry_run=dry_run, out=Output(as_json=json))
 
 
 @commands.command(epilog=EPILOG)
+@given.filtered("status tag target queue type key batch schedule since until error archived")
 def delete(
-    job_ids: given.JobIds = None, yes: given.Yes = False, url: given.Url = None, json: given.Json = False
+    job_ids: given.JobIds = None,
+    where: JobFilter = given.NO_FILTER,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Delete at most this many jobs.", show_default=False)
+    ] = None,
+    dry_run: given.DryRun = False,
+    yes: given.Yes = False,
+    url: given.Url = None,
+    json: given.Json = False,
 ) -> None:
-    """Remove jobs for good, with their history and logs; a running job is not removed."""
+    """Remove jobs for good, with their history and logs: those named, or all that match; a running job is not removed."""
     with given.opened(url) as scheduler:
         out = Output(as_json=json)
-        if job_ids and not confirmed(f"delete {len(job_ids)} jobs with their history", yes=yes, out=out):
-            return
-        each(scheduler, job_ids, scheduler.jobs.delete, "deleted", "is RUNNING; cancel it first", out)
+        if job_ids:
+            no_filter(where, "delete")
+            named = [str(scheduler.jobs.get(given.job_id(scheduler, text)).id) for text in job_ids]
+            if not confirmed(f"delete {jobs_of(len(named))} with their history", yes=yes, out=out):
+                return
+            each(scheduler, named, scheduler.jobs.delete, "deleted", "is RUNNING; cancel it first", out)
+        else:
+            where = given.with_full_names(scheduler, where)
+            bulk_delete(scheduler, where, limit, yes=yes, dry_run=dry_run, out=out)

@@ -50,6 +50,7 @@ def nodes(
                 "running",
                 "lanes",
                 "queues",
+                "tags",
                 "rescues",
                 "false",
                 "beat",
@@ -65,6 +66,7 @@ def nodes(
                     node.running,
                     ", ".join(f"{lane} {slots}" for lane, slots in node.about.lanes.items()) or None,
                     ", ".join(node.about.queues) if node.about.queues else "all",
+                    ", ".join(node.about.tags) or None,
                     node.about.rescues,
                     node.about.false_rescues,
                     ago(node.last_beat_at, now),
@@ -73,7 +75,7 @@ def nodes(
                 for node in found
             ],
             empty="no node is running; start one with: ratchet worker package.module:scheduler",
-            spare=("version", "queues", "lanes", "started", "rescues", "false", "host", "pid"),
+            spare=("tags", "version", "queues", "lanes", "started", "rescues", "false", "host", "pid"),
         )
 
 

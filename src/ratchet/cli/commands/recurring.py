@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 
-from ratchet.api.recurring import Schedule
+from ratchet.api.recurring import Schedule, run_facts
 from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import EPILOG, Refused
 from ratchet.cli.output import Output, ago
+from ratchet.model.composition import ScheduleSpec
+from ratchet.model.durations import format_duration
+from ratchet.model.job import DEFAULT_QUEUE
+from ratchet.model.status import Priority
 
 commands = typer.Typer(
     help="Recurring jobs: schedules and their runs; pause, trigger and remove them.",
@@ -21,17 +26,21 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name."
 
 
 @commands.command("list", epilog=EPILOG)
-def list_(url: given.Url = None, json: given.Json = False) -> None:
+def list_(
+    tag: Annotated[str | None, typer.Option("--tag", help="Only schedules whose runs have this tag.")] = None,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
     """List schedules and when each fires next."""
     with given.opened(url) as scheduler:
-        found = [schedule.record() for schedule in scheduler.schedules.list()]
+        found = [schedule.record() for schedule in scheduler.schedules.list(tag=tag)]
         out = Output(as_json=json)
         if json:
             out.document({"schedules": [_facts(record) for record in found]})
             return
         now = scheduler.backend.now()
         out.table(
-            ("name", "when", "zone", "target", "next", "last", "paused"),
+            ("name", "when", "zone", "target", "next", "last", "paused", "runs"),
             [
                 (
                     record.spec.name,
@@ -41,16 +50,33 @@ def list_(url: given.Url = None, json: given.Json = False) -> None:
                     ago(record.next_fire_at, now),
                     ago(record.last_fire_at, now),
                     record.paused,
+                    _runs(record.spec),
                 )
                 for record in found
             ],
             empty="there are no schedules",
-            spare=("last", "zone", "target"),
+            spare=("runs", "last", "zone", "target"),
         )
 
 
+def _runs(spec: ScheduleSpec) -> str:
+    """What is special about the runs of a schedule, in a few words."""
+    facts = run_facts(spec)
+    plain = {"priority": Priority.NORMAL, "queue": DEFAULT_QUEUE}
+    said = {name: value for name, value in facts.items() if value and value != plain.get(name)}
+    return ", ".join(f"{name}={_shown(value)}" for name, value in said.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, Priority):
+        return value.name
+    return "+".join(value) if isinstance(value, list) else str(value)
+
+
 def _facts(record: Any) -> dict[str, Any]:
-    """A schedule for machines; without the template of its jobs, which only the engine needs."""
+    """A schedule for machines; of the template of its jobs only what people have said about them."""
     spec = record.spec
     return {
         "name": spec.name,
@@ -62,6 +88,7 @@ def _facts(record: Any) -> dict[str, Any]:
         "starts_at": spec.starts_at,
         "ends_at": spec.ends_at,
         "jitter": spec.jitter,
+        **run_facts(spec),
         "declared": spec.declared,
         "paused": record.paused,
         "next_fire_at": record.next_fire_at,
@@ -130,8 +157,24 @@ def trigger(name: Name, url: given.Url = None, json: given.Json = False) -> None
 
 
 @commands.command(epilog=EPILOG)
-def remove(name: Name, url: given.Url = None, json: given.Json = False) -> None:
+def remove(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The schedule's name.", show_default=False)
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="Instead of NAME: all schedules whose runs have this tag.")
+    ] = None,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
     """Forget a schedule; its runs stay. A schedule that is declared in code comes back when a worker starts."""
+    if (name is None) == (tag is None):
+        raise typer.BadParameter("give the schedule's NAME, or --tag TAG for several")
     with given.opened(url) as scheduler:
-        scheduler.schedules.get(name).remove()
-        Output(as_json=json).say(f"removed {name}", removed=name)
+        if name is not None:
+            scheduler.schedules.get(name).remove()
+            Output(as_json=json).say(f"removed {name}", removed=name)
+            return
+        names = [schedule.name for schedule in scheduler.schedules.list(tag=tag) if schedule.remove()]
+        shown = f"removed {', '.join(names)}" if names else f"no schedule has the tag {tag!r}"
+        Output(as_json=json).say(shown, removed=names)

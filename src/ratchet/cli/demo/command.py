@@ -16,6 +16,7 @@ from ratchet.cli.exit_codes import ExitCode
 from ratchet.cli.output import Output, console
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
+from ratchet.stores import file_url
 
 
 def demo(
@@ -82,7 +83,7 @@ def _store_url(url: str | None) -> Iterator[str]:
         yield url
         return
     with tempfile.TemporaryDirectory(prefix="ratchet-demo-", ignore_cleanup_errors=True) as folder:
-        yield f"sqlite:///{Path(folder) / 'shop.db'}"
+        yield file_url(Path(folder) / "shop.db")
 
 
 @contextmanager

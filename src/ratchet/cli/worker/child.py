@@ -16,12 +16,12 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from ratchet.cli.user_app import AppNotUsable, load_scheduler
-from ratchet.cli.worker.logs import log_to_stderr
+from ratchet.cli.worker.logs import WorkerFormatter, log_to_stderr, warnings_logged
 from ratchet.cli.worker.messages import (
     ChildSettings,
     Drain,
@@ -33,18 +33,29 @@ from ratchet.cli.worker.messages import (
     Ready,
     Report,
     RescueNode,
+    WakeOthers,
     decode_command,
     encoded,
     given_options,
 )
 from ratchet.cli.worker.os_signals import release_interrupts
 from ratchet.config import URL_VARIABLE
+from ratchet.engine.assembly import lane_slots
 from ratchet.engine.node import Node, Phase
+from ratchet.engine.started_runs import StartedRuns
+from ratchet.engine.summary import Summary
 from ratchet.model.errors import RatchetError, StoreUnavailable
+from ratchet.model.options import Options
+from ratchet.model.status import Lane
 from ratchet.scheduler import Scheduler
 from ratchet.scheduler.core import Core
+from ratchet.spi.fault_log import FaultLog
+
+if TYPE_CHECKING:
+    from ratchet.cli.worker.snapshots import Recorder
 
 logger = logging.getLogger("ratchet.worker")
+faults = FaultLog(logger, logging.WARNING)
 
 #: Seconds between two signs of life.
 PULSE = 1.0
@@ -70,12 +81,18 @@ class WorkerChild:
         self._starting = False
         self._core: Core | None = None
         self._node: Node | None = None
+        self._formatter: WorkerFormatter | None = None
+        self._summary: Summary | None = None
+        self._recorder: Recorder | None = None
 
     # --- from import to exit
 
     def run(self) -> int:
         """Work until told to leave; the exit code."""
-        faulthandler.enable()
+        if self._settings.dump is None:
+            faulthandler.enable()
+        else:
+            faulthandler.enable(self._settings.dump)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         # Ctrl-C reaches the whole process group; the supervisor gets it too and decides. A handler that does
         # nothing, because programs that a job starts would inherit an ignored signal.
@@ -92,8 +109,12 @@ class WorkerChild:
         return self._finish(core)
 
     def _load(self) -> Scheduler:
-        scheduler = load_scheduler(self._app, self._settings.path)
-        log_to_stderr(self._settings.log_level, as_json=self._settings.log_json)
+        settings = self._settings
+        with warnings_logged(as_json=settings.log_json):
+            scheduler = load_scheduler(self._app, settings.path)
+        self._formatter = log_to_stderr(
+            settings.log_level, as_json=settings.log_json, verbose=settings.verbose
+        )
         return scheduler
 
     def _start(self, scheduler: Scheduler) -> Core:
@@ -105,18 +126,16 @@ class WorkerChild:
             raise AppNotUsable(
                 f"{self._app} names its store in its code, so --url cannot choose another; write Scheduler() there"
             )
-        changes = {
-            name: value
-            for name, value in (
-                ("concurrency", settings.concurrency),
-                ("queues", settings.queues),
-                ("drain_timeout", settings.drain_timeout),
-            )
-            if value is not None
-        }
-        core.reconfigure(**changes)
+        core.reconfigure(**self._changes(core.options))
         core.also_import(settings.imports)
         core.supervised = True
+        if settings.started is not None:
+            core.started_runs = StartedRuns(settings.started)
+            os.close(settings.started)  # programs that a job starts would inherit it
+        if settings.metrics is not None:
+            from ratchet.cli.worker.snapshots import Recorder
+
+            self._recorder = Recorder(scheduler, settings.metrics)
         self._starting = True
         if self._leave.is_set():
             _exit(EXIT_HANDED_BACK)
@@ -125,6 +144,8 @@ class WorkerChild:
         if node is None:
             raise RatchetError(f"{self._app} did not start")
         self._core, self._node = core, node
+        if self._formatter is not None:
+            self._formatter.node_id = node.node_id
         self._warn_of_unknown_queues(core)
         self._report(
             Ready(
@@ -132,12 +153,37 @@ class WorkerChild:
                 url=core.url or "",
                 options=given_options(core.options),
                 heartbeat=core.options.liveness(supervised=True).heartbeat.total_seconds(),
-                drain_timeout=core.options.drain_timeout.total_seconds(),
+                drain_timeout=core.drain_time.total_seconds(),
+                slots={
+                    str(lane): count for lane, count in lane_slots(core.options, os.cpu_count() or 1).items()
+                },
                 shared=core.url is not None and core.store.capabilities.several_processes,
             )
         )
         os.set_blocking(settings.status, False)  # from here on, a report that nobody reads is dropped
         return core
+
+    def _changes(self, options: Options) -> dict[str, Any]:
+        """
+        The options that the command line has set.
+
+        ``--concurrency`` alone limits each kind of job: whoever gives one number means all of them.
+        """
+        settings = self._settings
+        given = {
+            "concurrency": settings.concurrency,
+            "async_concurrency": settings.async_concurrency,
+            "process_concurrency": settings.process_concurrency,
+            "queues": settings.queues,
+            "drain_timeout": settings.drain_timeout,
+        }
+        if settings.concurrency is not None:
+            if settings.async_concurrency is None:
+                given["async_concurrency"] = settings.concurrency
+            if settings.process_concurrency is None:
+                processes = lane_slots(options, os.cpu_count() or 1)[Lane.PROCESS]
+                given["process_concurrency"] = min(settings.concurrency, processes)
+        return {name: value for name, value in given.items() if value is not None}
 
     @staticmethod
     def _warn_of_unknown_queues(core: Core) -> None:
@@ -157,10 +203,32 @@ class WorkerChild:
         """Report until told to leave. The main thread does nothing else, so it handles signals at once."""
         node = self._node
         limit = core.options.stuck_thread_limit
-        while node is not None and not self._leave.wait(PULSE):
-            self._report(Pulse(node_id=node.node_id, overdue=self._overdue(node, core)))
+        if node is None:
+            return
+        self._summary = summary = Summary(node.assembly)
+        report = node.assembly.lane_report
+        self._record()
+        while not self._leave.wait(PULSE):
+            summary.run_once()
+            self._report(
+                Pulse(
+                    node_id=node.node_id,
+                    overdue=self._overdue(node, core),
+                    dead=report.dead(),
+                    claims_fail=report.claims_fail(),
+                )
+            )
+            self._record()
             if node.stuck >= limit:
                 self.leave(f"{node.stuck} threads ignored their interruption", announce=True)
+
+    def _record(self) -> None:
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write()
+        except Exception as error:  # a collector of the application, or a full disk
+            faults.note("the metrics of this process could not be written", error)
 
     def _overdue(self, node: Node, core: Core) -> float:
         """How many seconds the poll loop is late; an idle loop may wait for long."""
@@ -175,6 +243,8 @@ class WorkerChild:
         logger.info("leaving: %s", self._reason)
         threading.Thread(target=self._pulse_while_leaving, name="ratchet-pulse", daemon=True).start()
         ended = core.stop(drain=True, timeout=self._timeout)
+        if self._summary is not None:
+            self._summary.last_words()
         stuck = self._node.stuck if self._node is not None else 0
         if not ended or stuck:
             self._release()
@@ -193,7 +263,7 @@ class WorkerChild:
         if core is None or node is None:
             return
         try:
-            core.store.deregister(node.node_id, now=core.now())
+            node.release()
         except RatchetError as error:
             logger.warning("what was running could not be handed back (%s); others will notice", error)
 
@@ -225,20 +295,29 @@ class WorkerChild:
                 match decode_command(line):
                     case Drain(timeout=timeout):
                         self.leave("the supervisor said so", timeout=timeout)
-                    case RescueNode(node_id=node_id):
-                        self._rescue(node_id)
+                    case RescueNode() as rescue:
+                        self._rescue(rescue)
+                    case WakeOthers():
+                        self._wake_others()
                     case Quit():
                         self._release()
                         _exit(EXIT_HANDED_BACK)
         self.leave("the supervisor is gone")
 
-    def _rescue(self, node_id: str) -> None:
+    def _wake_others(self) -> None:
+        if self._node is not None:
+            self._node.assembly.wake_all()
+
+    def _rescue(self, rescue: RescueNode) -> None:
         if self._node is None or self._core is None:
             return
+        started = None if rescue.started is None else {int(number, 16) for number in rescue.started}
         try:
-            self._node.assembly.orphans.rescue_ended(node_id, self._core.now())
+            self._node.assembly.orphans.rescue_ended(
+                rescue.node_id, self._core.now(), seen=rescue.seen, started=started
+            )
         except RatchetError as error:
-            logger.warning("node %s was not rescued yet (%s); its silence will tell", node_id, error)
+            logger.warning("node %s was not rescued yet (%s); its silence will tell", rescue.node_id, error)
 
     def _report(self, report: Report) -> None:
         try:

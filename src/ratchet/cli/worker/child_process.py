@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from tempfile import TemporaryFile
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -20,10 +21,18 @@ from ratchet.cli.worker.messages import (
     Pulse,
     Ready,
     Report,
+    RescueNode,
     decode_report,
     encoded,
 )
 from ratchet.cli.worker.os_signals import interrupts_held
+from ratchet.engine.started_runs import read_started, shared_memory
+
+#: So many runs fit into one message, whatever the reader does. If more had begun, their claims tell what had.
+RUNS_TOLD = 1000
+
+#: The stacks of more threads than fit into this are cut off.
+DUMP_LIMIT = 256 * 1024
 
 
 class Spawn(Protocol):
@@ -46,7 +55,7 @@ def spawn_worker(app: str, environment: Mapping[str, str]) -> Spawn:
         with interrupts_held():
             return subprocess.Popen(
                 arguments,
-                pass_fds=(settings.status, settings.control),
+                pass_fds=settings.descriptors,
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment},
             )
@@ -68,8 +77,18 @@ class ChildProcess:
         self._monotonic = monotonic
         status, status_end = os.pipe()
         control_end, control = os.pipe()
+        self._started_runs: int | None = shared_memory()
         try:
-            self._process = spawn(msgspec.structs.replace(settings, status=status_end, control=control_end))
+            self._dump: BinaryIO | None = TemporaryFile(prefix="ratchet-")  # noqa: SIM115  # closed by `close`
+            self._process = spawn(
+                msgspec.structs.replace(
+                    settings,
+                    status=status_end,
+                    control=control_end,
+                    dump=self._dump.fileno(),
+                    started=self._started_runs,
+                )
+            )
         finally:
             # Only the child may hold its ends of the pipes: a pipe ends when the other side is gone.
             os.close(status_end)
@@ -84,6 +103,7 @@ class ChildProcess:
         self.failure: Failed | None = None
         self.node_id: str | None = None
         self.overdue = 0.0
+        self.pulse: Pulse | None = None  # the last one
         self.stopped = False  # by SIGSTOP
         self.exit_code: int | None = None  # negative: the signal that killed it
         self.leaving = False  # it was told to leave, or said that it leaves
@@ -132,7 +152,7 @@ class ChildProcess:
             case Ready():
                 self.ready, self.ready_at, self.node_id = report, self._monotonic(), report.node_id
             case Pulse():
-                self.node_id, self.overdue = report.node_id, report.overdue
+                self.node_id, self.overdue, self.pulse = report.node_id, report.overdue, report
             case Failed():
                 self.failure = report
             case _:
@@ -175,6 +195,32 @@ class ChildProcess:
             os.close(self._control)
             os.close(self.status)
             self._control = None
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
+        if self._started_runs is not None:
+            os.close(self._started_runs)
+            self._started_runs = None
+
+    def last_stacks(self) -> str | None:
+        """Where each thread was when the process was killed, as far as it could still write that down."""
+        if self._dump is None:
+            return None
+        self._dump.seek(0)
+        return self._dump.read(DUMP_LIMIT).decode(errors="replace").strip() or None
+
+    def obituary(self) -> RescueNode | None:
+        """What is known about the end of its node, for whoever rescues it; None if it had no node."""
+        if self.node_id is None:
+            return None
+        started = None if self._started_runs is None else read_started(self._started_runs)
+        if started is not None and len(started) > RUNS_TOLD:
+            started = None
+        return RescueNode(
+            node_id=self.node_id,
+            seen=self.describe_end(),
+            started=None if started is None else [f"{number:x}" for number in sorted(started)],
+        )
 
     def describe_end(self) -> str:
         """How the process ended, for people."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ratchet.cli.user_app import split_app
 from ratchet.cli.worker.child_process import ChildProcess, spawn_worker
-from ratchet.cli.worker.logs import LEVELS, log_to_stderr
+from ratchet.cli.worker.logs import FORMATS, LEVELS, log_to_stderr
 from ratchet.cli.worker.messages import ChildSettings
 from ratchet.cli.worker.source_watch import SourceWatch, sources_of
 from ratchet.cli.worker.supervisor import Supervisor
-from ratchet.config import URL_VARIABLE
+from ratchet.config import DRAIN_VARIABLE, URL_VARIABLE
 from ratchet.model.durations import parse_duration
 from ratchet.model.errors import ConfigurationError
 from ratchet.scheduler.importing import module_names
+
+if TYPE_CHECKING:
+    from ratchet.cli.worker.probes import Probes
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -39,7 +42,26 @@ def worker(
             "--concurrency",
             "-c",
             min=1,
-            help="How many jobs run at once in threads, per process.",
+            help="How many jobs run at once, per process: so many in threads, so many `async def` jobs, and no more "
+            "than so many in processes of their own. Default: what the app's options say (20, 200, one per core).",
+            show_default=False,
+        ),
+    ] = None,
+    async_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--async-concurrency",
+            min=1,
+            help="How many `async def` jobs run at once, per process, if not as many as --concurrency.",
+            show_default=False,
+        ),
+    ] = None,
+    process_concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--process-concurrency",
+            min=1,
+            help="How many jobs of the process lane run at once, per process.",
             show_default=False,
         ),
     ] = None,
@@ -71,12 +93,16 @@ def worker(
             "--reload", help="Restart when a .py file of the app's package changes; for development."
         ),
     ] = False,
-    drain_timeout: Annotated[
+    drain: Annotated[
         str | None,
         typer.Option(
+            "--drain",
             "--drain-timeout",
             metavar="DURATION",
-            help="How long running jobs may take to finish when the worker stops (30s).",
+            envvar=DRAIN_VARIABLE,
+            help="How long running jobs may take to finish when the worker stops; what has not finished is handed "
+            "back. Default: the app's option drain_timeout (30s). Give less than whoever stops the worker "
+            "waits before it kills.",
             show_default=False,
         ),
     ] = None,
@@ -90,6 +116,33 @@ def worker(
         ),
     ] = "2m",
     log_level: Annotated[str, typer.Option("--log-level", help=", ".join(LEVELS))] = "INFO",
+    log_format: Annotated[
+        str | None,
+        typer.Option(
+            "--log-format",
+            help="text, or json: one object per line, with job_id, target, attempt, error_type and node.",
+            show_default=False,
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Log a line for each job that succeeds, too.")
+    ] = False,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Serve /live, /ready and /metrics here; only a port means loopback.",
+            show_default=False,
+        ),
+    ] = None,
+    store_metrics: Annotated[
+        bool,
+        typer.Option(
+            "--store-metrics",
+            help="With --http: /metrics also has what the store knows of the whole cluster.",
+        ),
+    ] = False,
     url: Annotated[
         str | None,
         typer.Option(
@@ -99,7 +152,7 @@ def worker(
             help=f"The store, for an app that does not name one in its code; default: ${URL_VARIABLE}.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Log JSON objects, one per line.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="The same as --log-format json.")] = False,
 ) -> None:
     """
     Run jobs until told to stop.
@@ -112,9 +165,11 @@ def worker(
     level = log_level.upper()
     if level not in LEVELS:
         raise typer.BadParameter(f"{log_level!r} is none of {', '.join(LEVELS)}", param_hint="--log-level")
-    log_to_stderr(level, as_json=json)
+    as_json = _is_json(log_format, json)
+    log_to_stderr(level, as_json=as_json)
     silence = _seconds(unresponsive_after, "--unresponsive-after")
-    drain = None if drain_timeout is None else _seconds(drain_timeout, "--drain-timeout")
+    drain_seconds = None if drain is None else _seconds(drain, "--drain")
+    probes = None if http is None else _probes(http, store_metrics)
     here = str(Path.cwd())
     settings = ChildSettings(
         status=-1,
@@ -122,22 +177,43 @@ def worker(
         path=here,
         store_named=url is not None,
         concurrency=concurrency,
+        async_concurrency=async_concurrency,
+        process_concurrency=process_concurrency,
         queues=None if queues is None else [name.strip() for name in queues.split(",") if name.strip()],
         imports=list(module_names(imports or ())),
-        drain_timeout=drain,
+        drain_timeout=drain_seconds,
         log_level=level,
-        log_json=json,
+        log_json=as_json,
+        verbose=verbose,
+        metrics=None if probes is None else probes.folder,
     )
     spawn = spawn_worker(app, {} if url is None else {URL_VARIABLE: url})
     supervisor = Supervisor(
         lambda: ChildProcess(spawn, settings),
         processes=processes,
         unresponsive_after=silence or None,
-        drain_timeout=drain,
+        drain_timeout=drain_seconds,
         sources=_sources(app, here) if reload else None,
+        probes=probes,
     )
     logger.info("starting %d %s for %s", processes, "process" if processes == 1 else "processes", app)
     sys.exit(supervisor.run())
+
+
+def _probes(http: str, store_metrics: bool) -> Probes:
+    from ratchet.cli.worker.probes import Probes
+
+    return Probes(http, store_metrics=store_metrics)
+
+
+def _is_json(log_format: str | None, json: bool) -> bool:
+    if log_format is None:
+        return json
+    if log_format not in FORMATS:
+        raise typer.BadParameter(f"{log_format!r} is none of {', '.join(FORMATS)}", param_hint="--log-format")
+    if json and log_format != "json":
+        raise typer.BadParameter(f"{log_format} and --json contradict each other", param_hint="--log-format")
+    return log_format == "json"
 
 
 def _seconds(text: str, option: str) -> float:

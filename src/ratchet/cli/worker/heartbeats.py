@@ -11,6 +11,7 @@ from ratchet.cli.worker.messages import Ready
 from ratchet.model.clock import DatabaseClock
 from ratchet.model.errors import RatchetError
 from ratchet.model.options import Options
+from ratchet.model.status import Priority
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
 
@@ -87,6 +88,15 @@ class Heartbeats:
             return
         if back:
             logger.info("%d jobs of node %s were handed back", back, node_id)
+            self._wake_others(self._store)
+
+    @staticmethod
+    def _wake_others(store: JobStore) -> None:
+        """Other nodes may be free. A coordinator of the app's own is out of reach here: its children wake by that."""
+        coordinator = store.coordinator()
+        if coordinator is not None:
+            coordinator.notify_new_work(Priority.NORMAL)
+            coordinator.stop()
 
     def close(self) -> None:
         """End the thread and free the connections."""

@@ -22,11 +22,25 @@ class ChildSettings(Struct, frozen=True, kw_only=True):
     path: str  # where the app is imported from
     store_named: bool = False  # RATCHET_URL was set from --url
     concurrency: int | None = None
+    async_concurrency: int | None = None
+    process_concurrency: int | None = None
     queues: list[str] | None = None
     imports: list[str] = []
     drain_timeout: float | None = None
     log_level: str = "INFO"
     log_json: bool = False
+    verbose: bool = False
+    metrics: str | None = None  # the folder for snapshots of the metrics; None: nothing is measured
+    dump: int | None = (
+        None  # the file descriptor to which the stacks of all threads are written if it is killed
+    )
+    started: int | None = None  # the one of the memory in which the child writes what runs (`StartedRuns`)
+
+    @property
+    def descriptors(self) -> list[int]:
+        """What the child inherits."""
+        given = (self.status, self.control, self.dump, self.started)
+        return [descriptor for descriptor in given if descriptor is not None]
 
 
 # --- from the child
@@ -40,14 +54,22 @@ class Ready(Struct, frozen=True, kw_only=True, tag=True):
     options: dict[str, Any]
     heartbeat: float
     drain_timeout: float
+    slots: dict[str, int] = {}  # how many jobs may run at once, by lane
     shared: bool = True  # the store can be reached from another process
 
 
 class Pulse(Struct, frozen=True, kw_only=True, tag=True):
-    """A sign of life: the child can run Python. ``overdue``: how many seconds its poll loop is late."""
+    """
+    A sign of life: the child can run Python.
+
+    ``overdue``: how many seconds its poll loop is late. ``dead``: the lanes that will run nothing any more, and why;
+    ``claims_fail``: it cannot claim now, because its database is away, for instance.
+    """
 
     node_id: str
     overdue: float = 0.0
+    dead: dict[str, str] = {}
+    claims_fail: bool = False
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
@@ -77,13 +99,23 @@ class Quit(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RescueNode(Struct, frozen=True, kw_only=True, tag=True):
-    """The process of this node has certainly ended: requeue its jobs without waiting for its silence."""
+    """
+    The process of this node has certainly ended: requeue its jobs without waiting for its silence.
+
+    ``seen`` is how it ended, ``started`` the numbers of the runs that it had begun, in hex; None: not known.
+    """
 
     node_id: str
+    seen: str | None = None
+    started: list[str] | None = None
+
+
+class WakeOthers(Struct, frozen=True, kw_only=True, tag=True):
+    """Jobs of a process that was killed were handed back: wake this node and all others."""
 
 
 Report: TypeAlias = Ready | Pulse | Failed | Leaving
-Command: TypeAlias = Drain | Quit | RescueNode
+Command: TypeAlias = Drain | Quit | RescueNode | WakeOthers
 
 _reports = msgspec.json.Decoder(Report)
 _commands = msgspec.json.Decoder(Command)

@@ -12,15 +12,22 @@ import selectors
 import signal
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from ratchet.cli.worker.child_process import ChildProcess, nodes_to_beat_for
 from ratchet.cli.worker.child_slot import LONGEST_PAUSE, ChildSlot
 from ratchet.cli.worker.heartbeats import Heartbeats
-from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, RescueNode
+from ratchet.cli.worker.messages import Drain, Failed, Leaving, Quit, Ready, Report, RescueNode, WakeOthers
 from ratchet.cli.worker.os_signals import SignalInbox
 from ratchet.cli.worker.source_watch import SourceWatch
 from ratchet.config import shown_url
+from ratchet.model.durations import format_duration
+from ratchet.model.status import Lane
+
+if TYPE_CHECKING:
+    from ratchet.cli.worker.probes import Probes
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -36,6 +43,8 @@ ABORT_MARGIN = 2.0
 RELOAD_DRAIN = 5.0
 #: How long the first child may wait for a database that is away.
 FIRST_START_LIMIT = 60.0
+#: A supervisor, or a poll loop, that has stood still for so many seconds is told by the probes.
+STALLED = 30.0
 #: A second Ctrl-C within this time is the same one, sent by the terminal and again by a wrapper.
 SAME_KEYSTROKE = 0.3
 
@@ -46,6 +55,13 @@ class Phase(Enum):
     RUNNING = "running"
     DRAINING = "draining"
     QUITTING = "quitting"
+
+
+class Condition(NamedTuple):
+    """What keeps a worker from being alive, and what more keeps it from being ready; both empty if all is well."""
+
+    faults: list[str]
+    missing: list[str]
 
 
 class Supervisor:
@@ -59,6 +75,7 @@ class Supervisor:
         unresponsive_after: float | None = 120.0,
         drain_timeout: float | None = None,
         sources: SourceWatch | None = None,
+        probes: Probes | None = None,
         heartbeats: Callable[[Callable[[], list[str]]], Heartbeats] = Heartbeats,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +84,7 @@ class Supervisor:
         self._unresponsive_after = unresponsive_after
         self._drain_timeout = drain_timeout
         self._sources = sources
+        self._probes = probes
         self._monotonic = monotonic
         self._heartbeats = heartbeats(lambda: nodes_to_beat_for(self._children()))
         self._phase = Phase.RUNNING
@@ -75,7 +93,7 @@ class Supervisor:
         self._started_at = self._looped_at = self._looked_at = monotonic()
         self._interrupted_at: float | None = None
         self._to_renew: list[ChildSlot] = []
-        self._to_rescue: list[str] = []
+        self._to_rescue: list[RescueNode] = []
         self._said: set[str] = set()
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
@@ -85,6 +103,8 @@ class Supervisor:
     def run(self) -> int:
         """Work until told to stop, or until it is clear that no child can start."""
         self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
+        if self._probes is not None:
+            logger.info("probes and metrics on %s", self._probes.start(self.condition))
         with self._signals.open():
             try:
                 while not self._is_over():
@@ -96,6 +116,8 @@ class Supervisor:
                     child.close()
                 self._heartbeats.close()
                 self._selector.close()
+                if self._probes is not None:
+                    self._probes.close()
         logger.info("stopped")
         return self._exit_code
 
@@ -106,12 +128,46 @@ class Supervisor:
             self._obey(number, now)
         for child in self._children():
             self._attend(child, now)
+        if self._probes is not None:
+            self._probes.snapshots.living = [
+                (slot.number, child.pid) for slot in self._slots for child in slot.children
+            ]
         if self._phase is Phase.RUNNING:
             self._reload(now)
             self._renew_next()
             self._fill(now)
             self._rescue_dead()
         self._enforce(now)
+
+    def condition(self) -> Condition:
+        """How the worker is, for its probes; asked from their thread, so it only reads."""
+        now = self._monotonic()
+        faults, missing = [], []
+        if now - self._looped_at > STALLED:
+            faults.append(
+                f"the supervisor has not looked after its processes for {now - self._looped_at:.0f} s"
+            )
+        if self._phase is not Phase.RUNNING:
+            missing.append("it is stopping")
+        for slot in self._slots:
+            child = slot.current
+            if child is None or child.ready is None or not child.is_running:
+                missing.append(f"process {slot.number} is not ready")
+                continue
+            if child.given_up:
+                faults.append(f"process {slot.number} shows no sign of life")
+            if child.stopped:
+                missing.append(f"process {slot.number} is stopped")
+            if child.overdue > STALLED:
+                missing.append(f"process {slot.number} has not looked for jobs for {child.overdue:.0f} s")
+            if child.pulse is not None:
+                faults += [
+                    f"process {slot.number}: {lane} jobs do not run: {why}"
+                    for lane, why in child.pulse.dead.items()
+                ]
+                if child.pulse.claims_fail:
+                    missing.append(f"process {slot.number} cannot claim jobs; the log says why")
+        return Condition(faults, missing)
 
     def _is_over(self) -> bool:
         return self._phase is not Phase.RUNNING and not self._children()
@@ -165,7 +221,20 @@ class Supervisor:
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
         self._said.clear()
-        logger.info("process %d is ready as node %s on %s", child.pid, ready.node_id, shown_url(ready.url))
+        logger.info(
+            "process %d is ready as node %s on %s: at most %d threads, %d coroutines and %d processes run jobs; "
+            "when it stops, they have %s to finish",
+            child.pid,
+            ready.node_id,
+            shown_url(ready.url),
+            *(ready.slots.get(lane, 0) for lane in Lane),
+            format_duration(timedelta(seconds=self._drain_limit(child))),
+        )
+        if self._probes is not None:
+            try:
+                self._probes.store_is(ready.url, ready.options)
+            except Exception as error:
+                logger.error("the metrics of the store cannot be served: %s", error)
         try:
             self._heartbeats.start(ready)
         except Exception as error:
@@ -179,29 +248,46 @@ class Supervisor:
     def _forget(self, child: ChildProcess, now: float) -> None:
         """A child has ended: close its pipes, take care of the jobs it held, and plan its replacement."""
         self._unwatch(child)
+        stacks = child.last_stacks()
+        if stacks is not None:
+            self._log_stacks(child, stacks)
+        obituary = child.obituary()
         child.close()
+        if self._probes is not None:
+            self._probes.snapshots.forget(child.pid)
         slot = self._slot_of(child)
         if child.leaving or self._phase is not Phase.RUNNING:
             if child.given_up and child.node_id is not None:
                 self._heartbeats.release(child.node_id)
-            elif child.exit_code != 0 and child.node_id is not None:
-                self._to_rescue.append(child.node_id)
+                for other in self._children():
+                    other.tell(WakeOthers())
+            elif child.exit_code != 0 and obituary is not None:
+                self._to_rescue.append(obituary)
             if child in self._leaving:
                 self._leaving.remove(child)
             elif slot is not None:
                 self._remove(slot, child, now)
         elif slot is not None:
             slot.lost(child, now)
+            if obituary is not None:
+                self._to_rescue.append(obituary)
             self._note_loss(slot, child, now)
 
+    @staticmethod
+    def _log_stacks(child: ChildProcess, stacks: str) -> None:
+        record = logger.makeRecord(
+            logger.name, logging.ERROR, "", 0, "process %d %s; its threads were here:",
+            (child.pid, child.describe_end()), None,
+        )  # fmt: skip
+        record.exc_text, record.node_id = stacks, child.node_id
+        logger.handle(record)
+
     def _note_loss(self, slot: ChildSlot, child: ChildProcess, now: float) -> None:
-        """A child has ended by itself: say so, and have its jobs rescued."""
+        """A child has ended by itself: say so."""
         if child.failure is not None:
             self._note_failure(child.failure, now)
         else:
             logger.error("process %d %s; it is replaced", child.pid, child.describe_end())
-        if child.node_id is not None:
-            self._to_rescue.append(child.node_id)
         if slot.restart_at is not None and slot.restart_at > now and slot.current is None:
             logger.warning("the next process is started in %.1f s", slot.restart_at - now)
 
@@ -210,7 +296,7 @@ class Supervisor:
         for child in self._children():
             if child.ready is not None and child.is_running and not (child.stopped or child.leaving):
                 while self._to_rescue:
-                    child.tell(RescueNode(node_id=self._to_rescue.pop(0)))
+                    child.tell(self._to_rescue.pop(0))
                 return
 
     @staticmethod

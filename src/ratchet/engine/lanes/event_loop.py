@@ -26,6 +26,9 @@ faults = FaultLog(logger)
 #: Seconds that the loop's thread has to begin.
 START_LIMIT = 30.0
 
+#: An event loop that does not answer for so many seconds counts as down.
+BLOCKED_LIMIT = 10.0
+
 #: How many coroutines are started in one turn of the loop. Short ones end before the next ones begin, so that few
 #: exist at a time and the garbage collector is not triggered by them.
 AT_ONCE = 25
@@ -114,6 +117,16 @@ class EventLoopLane(SlotLane):
         if self._running.pop(id(run), None) is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._fill)
 
+    @property
+    def down(self) -> str | None:
+        thread = self._thread
+        if thread is not None and not thread.is_alive():
+            return "the thread of its event loop has ended"
+        answered_at = self._answered_at
+        if self._asked and answered_at is not None and self._clock.monotonic() - answered_at > BLOCKED_LIMIT:
+            return f"its event loop has been blocked for over {BLOCKED_LIMIT:g} s; async jobs must not block"
+        return None
+
     def stop(self, timeout: float) -> None:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
@@ -195,12 +208,23 @@ class EventLoopLane(SlotLane):
             self._on_room()
 
     async def _outcome(self, run: Run) -> Outcome:
+        if self._clock.monotonic() > run.trusted_until:
+            refused = await self._confirm(run)
+            if refused is not None:
+                return refused
         with entered(run):
             prepared = self._task.prepare(run)
             if not isinstance(prepared, Prepared):
                 return prepared
             self._on_started(run)
             return await self._task.invoke_async(run, prepared)
+
+    async def _confirm(self, run: Run) -> Outcome | None:
+        """Ask the store about a run that has waited for long, without holding up the loop; None: it may start."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._task.confirm, run)
+        except BaseException as error:  # interrupted meanwhile
+            return self._task.outcome_of_error(run, error)
 
     def _cancel(self, run: Run) -> None:
         task = run.handle

@@ -48,6 +48,9 @@ class InlineLane:
     def wanted(self) -> int:
         return max(0, self.slots - len(self._waiting))
 
+    def free(self) -> int:
+        return self.slots - len(self._waiting)
+
     def withdraw(self, before: float) -> list[Run]:
         older = [run for run in self._waiting if run.accepted < before]
         self._waiting = deque(run for run in self._waiting if run.accepted >= before)
@@ -64,6 +67,10 @@ class InlineLane:
 
     def replace(self, run: Run) -> None:
         """Never needed: the one thread there is runs the job."""
+
+    @property
+    def down(self) -> str | None:
+        return None
 
     @property
     def stuck(self) -> int:

@@ -36,6 +36,10 @@ class JobLane(Protocol):
         """How many more jobs to claim now: free slots and what will be started soon."""
         ...
 
+    def free(self) -> int:
+        """How many slots are neither taken nor waited for; negative if more runs wait than can start."""
+        ...
+
     def withdraw(self, before: float) -> list[Run]:
         """Give back runs that were accepted before *before* (monotonic) and have not started."""
         ...
@@ -59,6 +63,11 @@ class JobLane(Protocol):
     @property
     def stuck(self) -> int:
         """Slots that were given up and whose code still runs."""
+        ...
+
+    @property
+    def down(self) -> str | None:
+        """Why it runs nothing any more; None while it works."""
         ...
 
     def stop(self, timeout: float) -> None:

@@ -15,13 +15,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.api.context import JobContext, JobTransaction, current_run, entered
+from ratchet.api.listeners import as_middleware
 from ratchet.model.composition import Signal
 from ratchet.model.errors import JobInterrupted, RatchetError, RetryLater
 
@@ -44,9 +45,11 @@ class Call:
     node_id: str
     target: str
     batch_id: UUID | None = None
+    caller: str | None = None
     parent_id: UUID | None = None
     params: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
+    around: tuple[tuple[str, str], ...] = ()  # middleware, outermost first: module and qualified name
 
 
 class RemoteRun:
@@ -60,6 +63,7 @@ class RemoteRun:
         self.node_id = call.node_id
         self.target = call.target
         self.batch_id = call.batch_id
+        self.caller = call.caller
         self.parent_id = call.parent_id
         self.context = JobContext(self)
 
@@ -68,8 +72,9 @@ class RemoteRun:
         return self._call.params
 
     def signal(self) -> Signal | None:
-        """Not sent to the child: jobs that wait for signals read them in the thread or async lane."""
-        return None
+        """The signal that released the job."""
+        released_by: Signal | None = self._ask("signal", None)
+        return released_by
 
     def load_state(self) -> dict[str, Any]:
         """The checkpoint of an earlier attempt."""
@@ -153,11 +158,18 @@ def _end_with_parent(parent: int) -> None:
 
 def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
     run = RemoteRun(call, ask)
+    value = None  # what is returned if middleware swallows an exception
     with entered(run):
         try:
-            value = _target(call)(*call.args, **call.kwargs)
-            if call.is_coroutine:
-                value = asyncio.run(value)
+            # Middleware is imported first: its module may set up what the target's module needs.
+            around = [as_middleware(_found(module, qualname)) for module, qualname in call.around]
+            function = _target(call)
+            with ExitStack() as stack:
+                for middleware in around:
+                    stack.enter_context(middleware(run.context))
+                value = function(*call.args, **call.kwargs)
+                if call.is_coroutine:
+                    value = asyncio.run(value)
         except RetryLater as later:
             return "postponed", (later.delay, later.count, later.reason)
         except JobInterrupted as error:
@@ -168,13 +180,18 @@ def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
 
 
 def _target(call: Call) -> Callable[..., Any]:
-    found: Any = importlib.import_module(call.module)
-    for name in call.qualname.split("."):
-        found = getattr(found, name)
+    found: Any = _found(call.module, call.qualname)
     if call.method is not None:
         found = getattr(found(), call.method)
     function: Callable[..., Any] = found
     return function
+
+
+def _found(module: str, qualname: str) -> Any:
+    found: Any = importlib.import_module(module)
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    return found
 
 
 def _send(pipe: Connection, answer: tuple[str, Any]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
@@ -16,7 +18,7 @@ from ratchet.api.context import entered
 from ratchet.engine.lanes.process_child import Call, serve
 from ratchet.engine.lanes.slots import Prefetch, SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
-from ratchet.engine.task import Prepared
+from ratchet.engine.task import Middleware, Prepared
 from ratchet.model.decision import Crashed, Interrupted, Outcome, Postponed, Raised, Returned
 from ratchet.model.errors import JobInterrupted
 from ratchet.model.status import Lane
@@ -70,6 +72,12 @@ class ProcessLane(SlotLane):
     def replace(self, run: Run) -> None:
         """Its child was killed: the leader notices and starts another."""
 
+    @property
+    def down(self) -> str | None:
+        with self._lock:
+            alive = any(leader.is_alive() for leader in self._leaders)
+            return "the threads that lead its processes have ended" if self._leaders and not alive else None
+
     def stop(self, timeout: float) -> None:
         with self._lock:
             leaders, self._leaders = self._leaders, []
@@ -112,9 +120,36 @@ class ProcessLane(SlotLane):
             run.handle = child
             self._on_started(run)
             try:
-                return self._guarded(run, prepared, child)
+                return self._surrounded(run, prepared, child)
             finally:
                 run.handle = None
+
+    def _surrounded(self, run: Run, prepared: Prepared, child: Child) -> Outcome:
+        """
+        What the child did, inside the middleware that it cannot have.
+
+        Middleware that is found by its name runs in the child, around the function. What has none, such as a closure
+        or a method, runs here and sees what the function did as a result or an exception.
+        """
+        outcome: Outcome = Returned()
+        ended = JobInterrupted("the run has ended without a result")
+        try:
+            with ExitStack() as stack:
+                for middleware in self._task.middleware:
+                    if name_of(middleware) is None:
+                        stack.enter_context(middleware(run.context))
+                outcome = self._guarded(run, prepared, child)
+                if isinstance(outcome, Raised):
+                    raise outcome.error
+                if not isinstance(outcome, Returned):
+                    raise ended
+        except BaseException as error:
+            if error is ended or (isinstance(outcome, Raised) and error is outcome.error):
+                return outcome
+            return self._task.outcome_of_error(run, error)
+        # Middleware that swallows an exception has made a success of it, as in the other lanes; but no run that was
+        # stopped or has died can be one.
+        return Returned() if isinstance(outcome, Raised) else outcome
 
     def _guarded(self, run: Run, prepared: Prepared, child: Child) -> Outcome:
         """What the child did. The circuit breaker sees it as a result or an exception, as in the other lanes."""
@@ -136,8 +171,7 @@ class ProcessLane(SlotLane):
             return outcome or self._task.outcome_of_error(run, error)
         return outcome or Returned()
 
-    @staticmethod
-    def _call(run: Run, prepared: Prepared) -> Call:
+    def _call(self, run: Run, prepared: Prepared) -> Call:
         invocation = prepared.invocation
         function = invocation.function
         return Call(
@@ -153,9 +187,11 @@ class ProcessLane(SlotLane):
             node_id=run.node_id,
             target=run.target,
             batch_id=run.batch_id,
+            caller=run.caller,
             parent_id=run.parent_id,
             params=run.context.params,
             state=run.load_state(),
+            around=tuple(name for each in self._task.middleware if (name := name_of(each)) is not None),
         )
 
     def _serve(self, run: Run, message: tuple[str, Any]) -> Any:
@@ -171,6 +207,8 @@ class ProcessLane(SlotLane):
             case "log":
                 name, level, text = content
                 logging.getLogger(name).log(level, "%s", text)
+            case "signal":
+                return run.signal()
             case "interruption":
                 return run.interruption()
         return None
@@ -193,6 +231,18 @@ class ProcessLane(SlotLane):
             case "interrupted":
                 return Interrupted(content)
         return Crashed(str(content))
+
+
+def name_of(middleware: Middleware) -> tuple[str, str] | None:
+    """Module and qualified name by which another process finds this very function; None if it cannot."""
+    function = getattr(middleware, "__wrapped__", middleware)  # as it was given to ``around``
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str):
+        return None
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return (module, qualname) if found is function else None
 
 
 class Child:

@@ -56,6 +56,9 @@ class SlotLane:
     def wanted(self) -> int:
         return self._prefetch.wanted(self._buffer, self.slots, len(self._running), self._clock.monotonic())
 
+    def free(self) -> int:
+        return self.slots - len(self._running) - len(self._buffer)
+
     def withdraw(self, before: float) -> list[Run]:
         return self._buffer.take_older(before)
 
@@ -68,6 +71,10 @@ class SlotLane:
     @property
     def stuck(self) -> int:
         return self._stuck
+
+    @property
+    def down(self) -> str | None:
+        return None
 
 
 class RunBuffer:

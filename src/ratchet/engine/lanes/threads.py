@@ -79,6 +79,11 @@ class ThreadLane(SlotLane):
         if self._running.pop(id(run), None) is not None:
             self._add_thread()
 
+    @property
+    def down(self) -> str | None:
+        alive = any(thread.is_alive() for thread in list(self._threads))
+        return "its threads have ended" if self._threads and not alive else None
+
     def stop(self, timeout: float) -> None:
         threads = [thread for thread in self._threads if thread.is_alive()]
         for _ in threads:

@@ -11,8 +11,10 @@ write to the database cannot choose which code runs.
 from __future__ import annotations
 
 from .annotations import ParameterTypes
+from .bounds import READ_LIMIT
+from .class_lookup import AllowType
 from .classes import StoredObject
-from .decoding import AllowType, decode, decode_result, decode_value, truncation
+from .decoding import decode, decode_result, decode_value, read_json, truncation
 from .encoding import (
     PAYLOAD_LIMIT,
     RESULT_LIMIT,
@@ -26,6 +28,7 @@ from .placeholders import RESULT, RESULTS, Placeholder, placeholders_in, substit
 
 __all__ = [
     "PAYLOAD_LIMIT",
+    "READ_LIMIT",
     "RESULT",
     "RESULTS",
     "RESULT_LIMIT",
@@ -42,6 +45,7 @@ __all__ = [
     "encode_result",
     "encode_value",
     "placeholders_in",
+    "read_json",
     "substitute",
     "truncation",
 ]

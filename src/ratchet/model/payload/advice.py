@@ -1,4 +1,4 @@
-"""What to pass instead of a value that cannot be stored."""
+"""What to pass, or to return, instead of a value that cannot be stored."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ def advice_for(value: Any) -> str:
 
 def _is(*classes: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, classes)
+
+
+def advice_for_result(value: Any) -> str:
+    """The second half of the refusal of a result, which holds *value*."""
+    for condition, advice in _RESULT_ADVICE:
+        if condition(value):
+            return advice
+    for condition, advice in _ADVICE:
+        if condition(value) and advice.startswith("pass "):
+            return "return " + advice.removeprefix("pass ")
+    return (
+        "return plain values (ids, text, numbers), a dataclass or a pydantic model, and keep the object itself "
+        "where others find it"
+    )
 
 
 _ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
@@ -61,4 +75,17 @@ _ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
         "pass its primary key and load the row inside the job, where it is current",
     ),
     (_is(list, set, frozenset, collections.abc.Collection), "pass list(value)"),
+)
+
+_RESULT_ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (_is(io.IOBase), "return the path of the file"),
+    (
+        _is(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, collections.abc.Iterator),
+        "it can be used only once and only here: return list(value)",
+    ),
+    (_is(types.FunctionType, types.BuiltinFunctionType, types.MethodType, type), "return its name"),
+    (
+        lambda value: hasattr(value, "_sa_instance_state") or hasattr(type(value), "_meta"),
+        "return its primary key, with which others load the row",
+    ),
 )

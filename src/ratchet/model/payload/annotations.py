@@ -24,6 +24,7 @@ from uuid import UUID
 
 import msgspec
 
+from ..script import importable_name
 from .classes import kind_of
 
 _JSON = {str: (str,), int: (int,), float: (float, int), bool: (bool,), type(None): (type(None),)}
@@ -254,7 +255,7 @@ def _collect(annotation: Any, into: dict[tuple[str, str], type]) -> None:
     origin = typing.get_origin(annotation) or annotation
     if not isinstance(origin, type):
         return
-    name = (origin.__module__, origin.__qualname__)
+    name = (importable_name(origin.__module__), origin.__qualname__)
     if name in into or not (kind_of(origin) is not None or typing.is_typeddict(origin)):
         return
     into[name] = origin

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, Flag
@@ -17,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InvalidJob
+from ..errors import InvalidJob, TargetNotAllowed
+from ..script import importable_name
 
 #: Bases that have contents of their own beside their fields, which would be lost.
 _WITH_CONTENTS = (
@@ -34,6 +36,10 @@ _WITH_CONTENTS = (
     tuple,
     BaseException,
 )
+#: What may be called to make the default of a field: nothing of it is anybody's own code.
+_PLAIN_FACTORIES = (
+    list, dict, set, frozenset, tuple, str, int, float, bool, bytes, bytearray, deque, OrderedDict, Counter, defaultdict
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,12 @@ class StoredObject:
 
     type: str
     value: Any
+
+    def __repr__(self) -> str:
+        fields = self.value
+        if isinstance(fields, dict) and all(isinstance(name, str) and name.isidentifier() for name in fields):
+            return f"{self.type}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        return f"{self.type}({fields!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +92,8 @@ def kind_of(cls: type) -> ClassKind | None:
 
 
 def name_of(cls: type) -> str:
-    """The name under which *cls* is stored: ``module:qualname``."""
-    return f"{cls.__module__}:{cls.__qualname__}"
+    """The name under which *cls* is stored: ``module:qualname``, for a class of the started script as others import it."""
+    return f"{importable_name(cls.__module__)}:{cls.__qualname__}"
 
 
 def is_importable(cls: type) -> bool:
@@ -97,6 +109,43 @@ def _is_pydantic(cls: type) -> bool:
     pydantic = sys.modules.get("pydantic")
     model = getattr(pydantic, "BaseModel", None)
     return isinstance(model, type) and issubclass(cls, model) and hasattr(cls, "model_validate_json")
+
+
+def require_no_factory(cls: type, parts: Any) -> None:
+    """Refuse *parts* that lack a field of *cls* whose default is made by code of its own."""
+    if not isinstance(parts, Mapping):
+        return
+    for name, factory in _factories(cls).items():
+        if name not in parts:
+            raise TargetNotAllowed(
+                f"the stored {name_of(cls)} has no field {name!r}, whose default {factory!r:.100} would make; that is called "
+                f"only for a class in the target's annotations: annotate the parameter with the class, or give the field "
+                f"a plain default"
+            )
+
+
+@lru_cache(maxsize=4096)
+def _factories(cls: type) -> Mapping[str, Any]:
+    """The fields whose defaults are made by calling something that is not plain."""
+    found: dict[str, Any] = {}
+    if dataclasses.is_dataclass(cls):
+        found = {field.name: field.default_factory for field in dataclasses.fields(cls)}
+    elif issubclass(cls, msgspec.Struct):
+        found = {field.name: field.default_factory for field in msgspec.structs.fields(cls)}
+    elif _is_pydantic(cls):
+        found = {
+            field.alias or name: field.default_factory or dataclasses.MISSING
+            for name, field in cls.model_fields.items()  # type: ignore[attr-defined]  # a pydantic model
+        }
+    else:
+        for field in getattr(cls, "__attrs_attrs__", ()):
+            found[field.name] = getattr(field.default, "factory", dataclasses.MISSING)
+    none = (dataclasses.MISSING, msgspec.NODEFAULT)
+    return {
+        name: factory
+        for name, factory in found.items()
+        if factory not in none and factory not in _PLAIN_FACTORIES
+    }
 
 
 # --- enums ----------------------------------------------------------------------------------------

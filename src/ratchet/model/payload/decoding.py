@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -14,14 +13,14 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from ..errors import InvalidJob, RatchetError, ResultTruncated, TargetNotAllowed, TargetNotFound
+from ..errors import RatchetError, ResultTruncated, TargetNotAllowed, UnreadablePayload
+from ..script import importable_name
 from .annotations import ANY, Hint, ParameterTypes, converted, field_hints
-from .classes import KINDS, StoredObject, kind_of
+from .bounds import READ_LIMIT, SHALLOW, Effort, refuse_size, require_depth
+from .class_lookup import AllowType, class_named
+from .classes import KINDS, StoredObject, kind_of, require_no_factory
 from .placeholders import RESULT, RESULTS
 from .tagging import CUT, TAG
-
-#: Says whether the class ``qualname`` of ``module`` may be imported to restore a stored value.
-AllowType = Callable[[str, str], bool]
 
 _TAG_TEXT = f'"{TAG}"'
 _NO_TYPES = ParameterTypes()
@@ -42,23 +41,29 @@ def decode(
     *,
     allow_type: AllowType | None = None,
     strict: bool = True,
+    limit: int = READ_LIMIT,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """
     The positional and keyword arguments stored in *text*, typed as they were submitted.
 
     A stored class is restored if *types* mentions it or *allow_type* permits it, else
     `TargetNotAllowed` is raised; with ``strict=False``, for readers that only show the arguments,
-    a `StoredObject` stands in its place. Text that was not written by `encode` is `InvalidJob`.
+    nothing is imported, and a `StoredObject` stands in the place of what cannot be restored.
+    Text that was not written by `encode`, or is out of bounds, is an `UnreadablePayload`.
     """
+    if len(text) > limit:
+        refuse_size(text, limit, "arguments")
     try:
         stored = _read_arguments(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJob(f"the stored arguments cannot be read: {error}") from error
+        raise UnreadablePayload(f"the stored arguments cannot be read: {error}") from error
+    if len(text) >= SHALLOW:
+        require_depth(text, stored, "arguments")
     # no tag and nothing to convert: the common case
     if _TAG_TEXT not in text and (types is None or types.trivial):
         return tuple(stored.args), stored.kwargs
     known = types if types is not None else _NO_TYPES
-    restorer = _Restorer(known, allow_type, strict)
+    restorer = _Restorer(known, allow_type, strict, len(text))
     args = tuple(
         restorer.restore(value, known.argument(index), f"args[{index}]")
         for index, value in enumerate(stored.args)
@@ -71,10 +76,15 @@ def decode(
 
 
 def decode_value(
-    text: str, *, name: str = "value", allow_type: AllowType | None = None, strict: bool = True
+    text: str,
+    *,
+    name: str = "value",
+    allow_type: AllowType | None = None,
+    strict: bool = True,
+    limit: int = READ_LIMIT,
 ) -> Any:
     """The value that `encode_value` stored in *text*, by the rules of `decode`."""
-    return _decode_one(text, name, _NO_TYPES, allow_type, strict)
+    return _decode_one(text, name, _NO_TYPES, allow_type, strict, limit)
 
 
 def decode_result(
@@ -83,6 +93,7 @@ def decode_result(
     *,
     allow_type: AllowType | None = None,
     strict: bool = True,
+    limit: int = READ_LIMIT,
 ) -> Any:
     """
     The result that `encode_result` stored in *text*; None for None.
@@ -92,7 +103,7 @@ def decode_result(
     """
     if text is None:
         return None
-    return _decode_one(text, "result", types if types is not None else _NO_TYPES, allow_type, strict)
+    return _decode_one(text, "result", types if types is not None else _NO_TYPES, allow_type, strict, limit)
 
 
 def truncation(job_id: UUID, text: str | None, limit: int) -> ResultTruncated:
@@ -102,33 +113,49 @@ def truncation(job_id: UUID, text: str | None, limit: int) -> ResultTruncated:
     *limit* is named where *text* does not say what the limit was: 0.1.0 stored the beginning alone.
     """
     try:
-        stored = _read(text or "null")
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        stored = read_json(text or "null")
+    except UnreadablePayload:
         stored = None
     if type(stored) is dict and stored.get(TAG) == CUT:
         return ResultTruncated(job_id, stored.get("size"), stored.get("limit", limit))
     return ResultTruncated(job_id, None, limit)
 
 
-def _decode_one(
-    text: str, name: str, types: ParameterTypes, allow_type: AllowType | None, strict: bool
-) -> Any:
+def read_json(text: str, name: str = "value", limit: int = READ_LIMIT) -> Any:
+    """The JSON in *text* as it stands, tags and all; `UnreadablePayload` if it is none, or out of bounds."""
+    if len(text) > limit:
+        refuse_size(text, limit, name)
     try:
         stored = _read(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidJob(f"the stored {name} cannot be read: {error}") from error
+        raise UnreadablePayload(f"the stored {name} cannot be read: {error}") from error
+    if len(text) >= SHALLOW:
+        require_depth(text, stored, name)
+    return stored
+
+
+def _decode_one(
+    text: str,
+    name: str,
+    types: ParameterTypes,
+    allow_type: AllowType | None,
+    strict: bool,
+    limit: int,
+) -> Any:
+    stored = read_json(text, name, limit)
     if _TAG_TEXT not in text and types.returns.trivial:
         return stored
-    return _Restorer(types, allow_type, strict).restore(stored, types.returns, name)
+    return _Restorer(types, allow_type, strict, len(text)).restore(stored, types.returns, name)
 
 
 class _Restorer:
     """Turns JSON with tags back into one value."""
 
-    def __init__(self, types: ParameterTypes, allow_type: AllowType | None, strict: bool) -> None:
+    def __init__(self, types: ParameterTypes, allow_type: AllowType | None, strict: bool, size: int) -> None:
         self._types = types
         self._allow_type = allow_type
         self._strict = strict
+        self._effort = Effort(size, strict=strict)
 
     def restore(self, value: Any, hint: Hint, path: str) -> Any:
         """*value* with its tags and *hint* applied; *path* is what messages call it."""
@@ -136,8 +163,17 @@ class _Restorer:
             return self._restored(value, hint)
         except RatchetError as error:
             raise type(error)(f"{path}: {error}") from error.__cause__
-        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
-            raise InvalidJob(f"{path}: the stored value is damaged: {error!r}") from error
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            AttributeError,
+            RecursionError,
+            OSError,
+        ) as error:
+            # OSError: the name of a time zone that is a folder of the zone database
+            raise UnreadablePayload(f"{path}: the stored value is damaged: {error!r:.300}") from error
 
     def _restored(self, value: Any, hint: Hint) -> Any:
         kind = type(value)
@@ -149,13 +185,17 @@ class _Restorer:
 
     def _inside(self, value: Any, hint: Hint) -> Any:
         if type(value) is list:
+            self._effort.spend(len(value))
             return [self._restored(item, hint.item(index)) for index, item in enumerate(value)]
         if type(value) is dict:
+            self._effort.spend(len(value))
             inner = hint.values or ANY
             keys = hint.keys
             if keys is None or keys.json is None or str in keys.json:
                 return {key: self._restored(item, inner) for key, item in value.items()}
-            return {self._restored(key, keys): self._restored(item, inner) for key, item in value.items()}
+            return self._effort.dict_of(
+                [(self._restored(key, keys), self._restored(item, inner)) for key, item in value.items()]
+            )
         return value
 
     def _converted(self, value: Any, hint: Hint) -> Any:
@@ -164,11 +204,13 @@ class _Restorer:
         inside = self._inside(value, hint)
         try:
             if cls in _ARRAYS:
-                return cls(inside) if type(inside) is list else inside
+                return self._array(cls, inside) if type(inside) is list else inside
             if kind_of(cls) is None or issubclass(cls, Enum):
                 return converted(value, cls)
             if type(value) is dict:
-                return self._built(cls, value)
+                return self._built(cls, value, named_here=True)
+        except UnreadablePayload:
+            raise
         except (RatchetError, ValueError, TypeError):
             return inside
         return inside
@@ -182,33 +224,55 @@ class _Restorer:
         if tag in _LEAVES:
             return _LEAVES[tag](value)
         if tag in _BY_NAME:
-            return _BY_NAME[tag](
-                self._restored(item, hint.item(index)) for index, item in enumerate(value["v"])
+            items = value["v"]
+            self._effort.spend(len(items))
+            return self._array(
+                _BY_NAME[tag], [self._restored(item, hint.item(index)) for index, item in enumerate(items)]
             )
         if tag == "dict":
             keys, inner = hint.keys or ANY, hint.values or ANY
-            return {self._restored(key, keys): self._restored(item, inner) for key, item in value["v"]}
-        raise InvalidJob(
+            return self._effort.dict_of(
+                [(self._restored(key, keys), self._restored(item, inner)) for key, item in value["v"]]
+            )
+        raise UnreadablePayload(
             f"unknown tag {tag!r}; it was written by a newer version of Ratchet, or by something else"
         )
 
+    def _array(self, cls: Any, items: list[Any]) -> Any:
+        return tuple(items) if cls is tuple else self._effort.set_of(cls, items)
+
     def _instance(self, tag: str, value: dict[str, Any], hint: Hint) -> Any:
+        if self._strict:
+            return self._restored_instance(tag, value, hint)
+        try:
+            return self._restored_instance(tag, value, hint)
+        except UnreadablePayload:
+            raise
+        except Exception:  # nobody allows it, it is gone or not loaded, or its own code refuses these fields
+            return StoredObject(str(value["t"]), self._restored(value["v"], ANY))
+
+    def _restored_instance(self, tag: str, value: dict[str, Any], hint: Hint) -> Any:
         name = value["t"]
         module, _, qualname = name.partition(":")
-        try:
-            cls = self._class(module, qualname, hint)
-        except RatchetError:
-            if self._strict:
-                raise
-            return StoredObject(name, self._restored(value["v"], ANY))
+        cls = self._mentioned(module, qualname, hint)
+        named_here = cls is not None
+        if cls is None:
+            cls = class_named(module, qualname, self._allow_type, importing=self._strict)
         kind = kind_of(cls)
         if kind is None or kind.tag != tag:
             raise TargetNotAllowed(f"{name} is stored as a {tag}, but it is none on this node")
-        return self._built(cls, value["v"])
+        return self._built(cls, value["v"], named_here=named_here)
 
-    def _built(self, cls: type, parts: Any) -> Any:
+    def _built(self, cls: type, parts: Any, *, named_here: bool) -> Any:
+        """
+        An instance of *cls*; *named_here* says that the target's annotations name the class.
+
+        Only for those a default may be made by calling something: a row must not choose what is called.
+        """
         kind = kind_of(cls)
         assert kind is not None
+        if not named_here:
+            require_no_factory(cls, parts)
         if not kind.by_fields:
             return kind.build(cls, self._restored(parts, ANY))
         hints = field_hints(cls)
@@ -216,35 +280,13 @@ class _Restorer:
             cls, {name: self._restored(part, hints.get(name, ANY)) for name, part in parts.items()}
         )
 
-    def _class(self, module: str, qualname: str, hint: Hint) -> type:
-        mentioned = self._types.classes.get((module, qualname))
+    def _mentioned(self, module: str, qualname: str, hint: Hint) -> type | None:
+        """The class, if the annotations of the target mention it."""
+        mentioned = self._types.classes.get((importable_name(module), qualname))
         if mentioned is not None:
             return mentioned
         # a class that has moved, or was submitted from a script's __main__
-        for cls in hint.classes:
-            if cls.__qualname__ == qualname:
-                return cls
-        if self._allow_type is None or not self._allow_type(module, qualname):
-            raise TargetNotAllowed(
-                f"{module}:{qualname} may not be restored here; annotate the parameter with the class, "
-                f"or add its module to allow=[{module!r}]"
-            )
-        return _imported(module, qualname)
-
-
-def _imported(module: str, qualname: str) -> type:
-    try:
-        found: Any = importlib.import_module(module)
-        for part in qualname.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise TargetNotFound(
-            f"{module}:{qualname} cannot be imported on this node: {error}; deploy it here, or keep the old name "
-            f"until its jobs are done"
-        ) from error
-    if not isinstance(found, type):
-        raise TargetNotAllowed(f"{module}:{qualname} is not a class")
-    return found
+        return next((cls for cls in hint.classes if cls.__qualname__ == qualname), None)
 
 
 def _in_zone(moment: Any, value: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import PayloadTooLarge
+from ..script import importable_name
 from .annotations import ParameterTypes
 from .tagging import CUT, LARGEST, MOST_LEVELS, SMALLEST, TAG, Tagger
 
@@ -58,7 +59,7 @@ def encode(
         )
     if limit is not None and len(raw) > limit:
         raise PayloadTooLarge(
-            f"the arguments take {len(raw):,} bytes as JSON, the limit is {limit:,} (Options.payload_limit); "
+            f"the arguments take {len(raw):,} bytes as JSON, the limit is {limit:,} (option payload_limit); "
             f"store the data where the job can read it (a table, a bucket, a file) and pass a reference to it"
         )
     return raw.decode()
@@ -195,7 +196,7 @@ def _permission(
     classes = mentioned.classes if mentioned is not None else {}
 
     def allowed(cls: type) -> bool:
-        name = (cls.__module__, cls.__qualname__)
+        name = (importable_name(cls.__module__), cls.__qualname__)
         return name in classes or allow_type(*name)
 
     return allowed

@@ -12,7 +12,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from ..errors import TargetNotAllowed, UnstorableValue
-from .advice import advice_for
+from .advice import advice_for, advice_for_result
 from .classes import ClassKind, is_importable, kind_of, name_of
 from .placeholders import Placeholder
 
@@ -217,7 +217,8 @@ class Tagger:
     def _refusal(self, value: Any) -> UnstorableValue:
         cls = type(value)
         name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-        return UnstorableValue(f"{self._where()} is a {name}, which JSON cannot carry; {advice_for(value)}")
+        advice = advice_for_result(value) if self._path[:1] == ["result"] else advice_for(value)
+        return UnstorableValue(f"{self._where()} is a {name}, which JSON cannot carry; {advice}")
 
 
 class _Inside:

@@ -43,11 +43,18 @@ class BatchStore(Protocol):
         """The newest batches."""
         ...
 
-    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
-        """Cancel the parent and every child that has not ended, and seal the batch."""
+    def cancel_batch(
+        self, batch_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
+        """
+        Cancel the parent and every child that has not ended, and seal the batch.
+
+        *within*: all of it in the caller's transaction. A batch that is not sealed is refused there (`InvalidJob`):
+        others could add children until the commit, which nobody would cancel.
+        """
         ...
 
-    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+    def retry_failed(self, batch_id: UUID, *, now: datetime, within: object | None = None) -> int:
         """Retry every FAILED child; a finished batch opens again, and its parent waits again."""
         ...
 

@@ -45,12 +45,21 @@ class JobClaimStore(Protocol):
         """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
         ...
 
+    def mark_started(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
+        """
+        Remember that these runs of claims ahead (`is_ahead`) have started; how many are still held.
+
+        From now on their jobs are charged if the node dies. A claim that no longer holds its job changes nothing.
+        """
+        ...
+
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """
         When the earliest PENDING job of the request's open streams is (or was) due; None if there is none.
 
-        A stream behind a breaker that is open until some time opens at that time. This is a pure read: a poller
-        sleeps until then.
+        A stream behind a breaker that is open until some time opens at that time. When a permit is freed, nobody
+        knows: a stream whose resource has none left is passed by, or, with ``request.ask_again_after``, opens so long
+        after *now*. This is a pure read: a poller sleeps until then.
         """
         ...
 

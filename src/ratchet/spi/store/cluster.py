@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -49,16 +49,31 @@ class NodeStore(Protocol):
         ...
 
     def rescue(
-        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+        self,
+        node_id: str,
+        *,
+        seen_beat: int,
+        by: str,
+        max_crashes: int,
+        now: datetime,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
     ) -> Rescue | None:
         """
         Declare a node dead and take its work back, in one transaction.
 
         This happens only if its beat is still *seen_beat* and it is not DEAD; otherwise the answer is None, and
-        nothing is written. Every RUNNING job of the node gets one more crash, an execution row CRASHED
+        nothing is written. Every RUNNING job of the node that ran gets one more crash, an execution row CRASHED
         (uncounted) and a new fence. It becomes PENDING with its old due time, from the second crash on in a
         suspect stream, or at *max_crashes* FAILED as a dead letter with everything that a `Fail` brings. Keys
         and permits that were held for code still running on the node are freed, and so are its locks.
+
+        *ran* says what ran, job id to claim id, where a supervisor knows it; what it does not name is handed back
+        uncharged (``handed_back``). Otherwise the claim tells: a job ran unless its token is one of a claim ahead
+        (`is_ahead`) and `mark_started` has not been called for it. Such a job is in doubt. It is handed back
+        uncharged, with a run HANDED_BACK of error type `DOUBTFUL`; after `LONGEST_DOUBT` such runs it is charged, or a job
+        that kills its node at once would do so for ever. *seen* is how the node ended ("was killed by SIGKILL"), for
+        the runs and the dead letters; None: it stopped beating.
 
         A process that is stopped may have a transaction open. The jobs that it has changed there are left
         (``held_up``): no call waits for them, and all others are taken at once. A store that can end such a

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.job import Execution, LogEntry, LogLine
 
 
@@ -15,6 +16,19 @@ class ExecutionStore(Protocol):
 
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         """The runs of a job, oldest first; with *uncounted* also those that crashed, were handed back or canceled."""
+        ...
+
+    def run_samples(self, *, limit: int) -> list[RunSample]:
+        """
+        The newest runs that have ended, by the ids of their jobs, newest first; at most *limit*.
+
+        No other order is promised: a run of an old job comes behind those of all newer ones. The cost grows with
+        *limit* alone.
+        """
+        ...
+
+    def queued_samples(self, *, limit: int) -> list[QueuedSample]:
+        """Jobs that are PENDING or RUNNING, at most *limit*; which, where there are more, is not promised."""
         ...
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
-from ratchet.model.status import JobStatus
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, SortBy
+from ratchet.model.status import JobStatus, Priority
 
 
 class JobCrudStore(Protocol):
@@ -60,8 +60,22 @@ class JobCrudStore(Protocol):
         """The status of many jobs in one query and, for ended ones, their result or error; unknown ids are left out."""
         ...
 
-    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        """One page of matching jobs, newest id first. A cursor stays valid while jobs are added and deleted."""
+    def find(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: SortBy = SortBy.CREATED,
+        descending: bool = True,
+    ) -> Page[JobRecord]:
+        """
+        One page of matching jobs; CREATED is the order of their ids. A cursor stays valid while jobs are added and deleted.
+
+        Sorted by anything else, it is a listing of the newest 10,000 matching jobs, as they were when its first page
+        was read; jobs without such a time come last. A search by ``args`` reads 10,000 payloads for a page at most:
+        a page may then have less than *limit* jobs, or none, and a cursor.
+        """
         ...
 
     def count(self, where: JobFilter) -> int:
@@ -83,11 +97,24 @@ class JobCrudStore(Protocol):
         """
         ...
 
-    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
         ...
 
-    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+    def set_priority(
+        self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
+    ) -> bool:
+        """
+        Give a PENDING, PAUSED or WAITING job another priority; False in any other state.
+
+        It counts for the next claim, on every node, whatever these nodes have seen of the queue before. It stays
+        through retries, a pause and the release of a job that waits. A run keeps the priority it was claimed with.
+        """
+        ...
+
+    def replace(
+        self, job_id: UUID, spec: JobSpec, *, now: datetime, within: object | None = None
+    ) -> CanceledJob | None:
         """
         Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction.
 
@@ -102,20 +129,33 @@ class JobBulkStore(Protocol):
     """The same verbs for many jobs at once."""
 
     def cancel_matching(
-        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime, within: object | None = None
     ) -> list[CanceledJob]:
         """Cancel up to *limit* matching jobs, oldest first, with their dependants."""
         ...
 
-    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+    def retry_matching(
+        self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
+    ) -> list[UUID]:
         """Retry up to *limit* matching FAILED jobs, oldest first; a job whose business key is busy is skipped."""
         ...
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
         """
-        Move FAILED jobs that failed before *before* to the archive and drop their alerts; at most *limit*.
+        Move FAILED jobs that failed before *before* to the archive; at most *limit*. Alerts from before then go with the last of them.
 
         A job stays while something unfinished needs it, as in `ArchiveStore.archive`.
+        """
+        ...
+
+    def delete_dead_letters(
+        self, where: JobFilter, *, limit: int, after: UUID | None = None, dry_run: bool = False
+    ) -> tuple[int, UUID | None]:
+        """
+        Look at the next *limit* matching FAILED jobs, oldest first, beginning after an id, and delete them as `delete` does.
+
+        How many that were (with *dry_run*: would be), and after which id to go on; None: there are no more. A job stays
+        while something unfinished needs it, as in `ArchiveStore.archive`. Those in the archive are not looked at.
         """
         ...
 

@@ -12,32 +12,36 @@ from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, Schedule
 class RecurringStore(Protocol):
     """Keeps schedules; there is one run per (schedule, fire time), however many nodes race."""
 
-    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+    def upsert_schedule(
+        self, spec: ScheduleSpec, *, now: datetime, within: object | None = None
+    ) -> ScheduleRecord:
         """
         Create the schedule or change it to *spec*; an equal spec changes nothing.
 
         ``next_fire_at`` is taken from *spec* only if the schedule is new or its expression, zone, start or
-        end changed. A paused schedule stays paused.
+        end changed. A paused schedule stays paused. Here and below, *within* is the caller's transaction.
         """
         ...
 
-    def schedule(self, name: str) -> ScheduleRecord | None:
-        """One schedule; None if there is none."""
+    def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
+        """One schedule, as the caller's transaction sees it, if there is one; None if there is none."""
         ...
 
     def schedules(self) -> list[ScheduleRecord]:
         """All schedules, by name."""
         ...
 
-    def remove_schedule(self, name: str) -> bool:
+    def remove_schedule(self, name: str, *, within: object | None = None) -> bool:
         """Remove a schedule and its fire times; its runs stay."""
         ...
 
-    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+    def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         """Stop firing; True also if it was already paused."""
         ...
 
-    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+    def resume_schedule(
+        self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
+    ) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
         ...
 
@@ -72,6 +76,8 @@ class RecurringStore(Protocol):
         """Delete recorded fire times older than *before*, at most *limit*; how many were deleted. Runs stay."""
         ...
 
-    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+    def trigger(
+        self, name: str, fire: Fire, *, now: datetime, within: object | None = None
+    ) -> FireRecord | None:
         """Record and insert one run outside the timetable; None if there is no such schedule."""
         ...

@@ -12,7 +12,7 @@ from ratchet.model.composition import SignalSpec
 class SignalStore(Protocol):
     """Delivers signals to jobs that wait for them."""
 
-    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+    def send_signal(self, signal: SignalSpec, *, now: datetime, within: object | None = None) -> list[UUID]:
         """
         Release every job WAITING for the key (only ``job_id``, if it is set) and store the signal on it; the released jobs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from ratchet.model.cluster import UnreadableRow
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
 from ratchet.spi.store.claims import JobClaimStore
@@ -79,6 +80,15 @@ class StoreLifecycle(Protocol):
         A transaction whose connection the caller may use; it commits at the end, and rolls back on an error.
 
         It yields the driver's connection (or session), which is accepted as ``within=``.
+        """
+        ...
+
+    def unreadable(self) -> list[UnreadableRow]:
+        """
+        The rows that cannot be read, and which everything passes by: those of schedules, limits, breakers and nodes, and
+        of jobs that no claim reaches (any of them, at most a few). Other jobs that cannot be read are dead letters.
+
+        A health check asks: it costs no more where many jobs wait.
         """
         ...
 

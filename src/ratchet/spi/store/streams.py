@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.load import COUNTED, Load
 
 
 class StreamStore(Protocol):
@@ -30,14 +31,29 @@ class StreamStore(Protocol):
         """
         ...
 
-    def queues(self) -> list[QueueRecord]:
-        """All queues that were ever used or paused, with counts."""
+    def load(self, *, now: datetime, most: int = COUNTED) -> Load:
+        """
+        Every stream that has waiting or running jobs, by id, whatever closes it; and how many jobs wait and have failed.
+
+        A health check asks this every few seconds. The cost grows with the number of streams and of running jobs, but
+        neither with the number of waiting jobs nor with history: ``pending`` and ``dead_letters`` are counted up to
+        *most*, and so are the jobs that are due, in all streams together. A stream that has any counts at least one.
+        """
         ...
 
-    def pause_queue(self, name: str, *, now: datetime) -> bool:
-        """Close a queue for claims; one write, however many jobs wait in it. True if it was open."""
+    def queues(self, *, counting: bool = True) -> list[QueueRecord]:
+        """All queues that were ever used or paused, with counts; without *counting* these are 0."""
+        ...
+
+    def pause_queue(self, name: str, *, now: datetime, until: datetime | None = None) -> bool:
+        """
+        Close a queue for claims; one row, however many jobs wait in it. True if that changed anything.
+
+        From *until* on its jobs are claimed again, though nobody writes anything then, and `next_due_at` says when. A
+        later call gives a paused queue another time, or none. ``QueueRecord.paused`` stays True after *until*.
+        """
         ...
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
-        """Open a queue again. True if it was paused."""
+        """Open a queue again. True if it was paused, also until a time that has passed."""
         ...

@@ -40,8 +40,9 @@ class JobTerminalStore(Protocol):
         - Batch counters move, and a batch that reaches its total releases its parent, once.
         - ``callback`` is inserted.
         - The business key and the permit are freed (not when ``lingers``).
-        - For Fail, the dead-letter alert is recorded. If the same job has an alert with the same error hash that
-          is younger than *alert_window*, that alert counts one more suppressed instead.
+        - For Fail, the dead-letter alert is recorded. If there is an alert with the same error hash that is younger than
+          *alert_window*, of whatever job, that alert counts one more suppressed instead. Of several nodes that fail
+          jobs with one hash at the same time, one records it.
 
         A completion whose claim does not hold the job writes nothing and answers ``won=False``,
         unless its own execution row exists: then an earlier try committed and its answer was lost
@@ -52,12 +53,17 @@ class JobTerminalStore(Protocol):
         """
         ...
 
-    def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel(
+        self, job_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         """
         Cancel a PENDING, PAUSED, WAITING or RUNNING job and all its dependants.
 
         The first entry is the job itself; the cascade follows, depth-first. The list is empty if the job is in
         another state. The key and permit of a RUNNING job stay taken until `settle`, or until its node is dead.
+
+        *within*, here and with the other changes that people make by hand: the caller's transaction, as in
+        `JobCrudStore.insert`. Rolled back, nothing has happened, and nobody is woken before the commit.
         """
         ...
 
@@ -81,7 +87,7 @@ class JobTerminalStore(Protocol):
 class JobRetryStore(Protocol):
     """Puts jobs back after a failure."""
 
-    def retry(self, job_id: UUID, *, now: datetime) -> bool:
+    def retry(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """
         FAILED (also paused from FAILED) to PENDING: attempts and crashes 0, error cleared, due now.
 
@@ -95,11 +101,11 @@ class JobRetryStore(Protocol):
 class JobPauseStore(Protocol):
     """Takes jobs out of the queue and puts them back."""
 
-    def pause(self, job_id: UUID, *, now: datetime) -> bool:
+    def pause(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PENDING or FAILED becomes PAUSED: True. Already PAUSED: True. Any other state: False."""
         ...
 
-    def resume(self, job_id: UUID, *, now: datetime) -> bool:
+    def resume(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PAUSED becomes the state it was paused from, with its old due time and attempts; False in any other state."""
         ...
 

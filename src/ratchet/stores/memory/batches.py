@@ -18,6 +18,7 @@ from ratchet.stores.memory.insertion import InsertCall
 from ratchet.stores.memory.rows import Cost, Row
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.transitions import retry
+from ratchet.stores.validation import require_sealed
 
 
 class MemoryBatches(Part):
@@ -58,11 +59,15 @@ class MemoryBatches(Part):
         return newest[:limit]
 
     @atomic
-    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel_batch(
+        self, batch_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         state, effects = self._state, Effects()
         batch = state.batches.get(batch_id)
         if batch is None:
             return []
+        if within is not None:
+            require_sealed(batch)
         state.batches.put(batch_id, replace(batch, sealed=True))
         parent = state.jobs.get(batch.parent_id)
         if parent is not None and not parent.status.is_terminal:
@@ -75,7 +80,7 @@ class MemoryBatches(Part):
         return effects.canceled + canceled
 
     @atomic
-    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+    def retry_failed(self, batch_id: UUID, *, now: datetime, within: object | None = None) -> int:
         batch = self._state.batches.get(batch_id)
         children = [] if batch is None else _children(self._state, batch)
         failed = [row.job_id for row in children if row.status is JobStatus.FAILED]

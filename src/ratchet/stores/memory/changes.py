@@ -16,7 +16,7 @@ from ratchet.model.claim import SUSPECT_AFTER
 from ratchet.model.composition import BatchRecord, Edge, EdgeState
 from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
-from ratchet.model.status import JobStatus
+from ratchet.model.status import JobStatus, Priority
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import free_keys_and_permits, leave_run, reserve
 from ratchet.stores.memory.state import State
@@ -65,6 +65,11 @@ def change(state: State, row: Row, effects: Effects, /, *, now: datetime, **fiel
     state.jobs.put(after.job_id, after)
     _count_child(state, row, after, effects, now)
     return after
+
+
+def prioritize(state: State, row: Row, priority: Priority, *, now: datetime) -> Row:
+    """Give a job another priority: the one thing of what was submitted that changes later."""
+    return change(state, row, Effects(), now=now, spec=replace(row.spec, priority=Priority(priority)))
 
 
 def enqueue(state: State, row: Row, effects: Effects, *, now: datetime, at: datetime, **fields: Any) -> Row:

@@ -42,15 +42,27 @@ class MemoryClaims(Part, JobClaimStore):
         return {row.job_id: _body(self._state, row) for row in rows if row is not None}
 
     @atomic
+    def mark_started(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
+        held = [row for claim in claims if (row := held_by(self._state, claim)) is not None]
+        for row in held:
+            change(self._state, row, Effects(), now=now, held_claim_id=row.claim_id)
+        return len(held)
+
+    @atomic
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         allowances = Allowances(self._state, now=now, ahead=request.ahead)
         found: list[datetime] = []
         for stream_id, record in self._state.streams.items():
             opens_at = allowances.opens_at(record.key)
             if opens_at is None:
-                continue
+                if request.ask_again_after is None:
+                    continue
+                opens_at = now + request.ask_again_after
             if breaker_closes(self._state, record.key, now):
                 opens_at = max(opening_of(self._state, record.key) or now, opens_at)
+            queue = self._state.queues.get(record.key.queue)
+            if queue is not None and queue.is_paused(now) and queue.paused_until is not None:
+                opens_at = max(queue.paused_until, opens_at)
             if _is_open(self._state, record.key, request, opens_at):
                 due = [level[0][0] for _, level in self._state.pending.levels(stream_id)]
                 found += [max(due_at, opens_at) for due_at in due] if opens_at > now else due
@@ -106,7 +118,7 @@ def _is_open(state: State, key: StreamKey, request: ClaimRequest, now: datetime)
         and (request.queues is None or key.queue in request.queues)
         and key.suspect is request.suspects
         and (key.parked_target is None or key.parked_target in request.parked_targets)
-        and not (queue is not None and queue.paused)
+        and not (queue is not None and queue.is_paused(now))
         and not breaker_closes(state, key, now)
     )
 
@@ -256,15 +268,15 @@ def _why_not_pending(state: State, row: Row) -> list[Reason]:
     edges = (state.edges[key] for key in state.edges_in.of(row.job_id))
     parents = [edge.parent_id for edge in edges if edge.state is EdgeState.OPEN]
     if parents or not reasons:
-        reasons.append(why.waiting_parent(parents))
+        reasons.append(why.waiting_parent(sorted(parents)))
     return reasons
 
 
 def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
     key, reasons = row.stream, why.of_due_time(row.scheduled_at, row.held_until, now)
     queue = state.queues.get(key.queue)
-    if queue is not None and queue.paused:
-        reasons.append(why.queue_paused(key.queue))
+    if queue is not None and queue.is_paused(now):
+        reasons.append(why.queue_paused(key.queue, queue.paused_until))
     if key.parked_target is not None:
         reasons.append(why.parked(key.parked_target))
     if key.suspect:

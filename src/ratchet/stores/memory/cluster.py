@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from msgspec import structs
 from msgspec.structs import replace
 
-from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.claim import DOUBTFUL, LONGEST_DOUBT, SUSPECT_AFTER, is_ahead
 from ratchet.model.cluster import (
     BeatAnswer,
     LockRecord,
@@ -18,6 +18,8 @@ from ratchet.model.cluster import (
     NodeSpec,
     NodeState,
     Rescue,
+    crash_detail,
+    doubt_detail,
     new_node,
     refuse_dead,
 )
@@ -88,6 +90,8 @@ class MemoryCluster(Part):
         by: str,
         max_crashes: int,
         now: datetime,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
         held_up: Collection[UUID] = (),
     ) -> Rescue | None:
         state, effects = self._state, Effects()
@@ -103,7 +107,17 @@ class MemoryCluster(Part):
                 return None
         else:
             state.nodes.put(node_id, replace(node, state=NodeState.DEAD, rescued_at=now, rescued_by=by))
-        rescued = [_count_crash(state, row, effects, max_crashes, now) for row in running]
+        unstarted = [row for row in running if not _has_run(state, row, ran)]
+        back = [row.job_id for row in unstarted]
+        for row in unstarted:
+            _hand_back(state, row, effects, None if ran is not None else doubt_detail(node_id, seen), now)
+        detail = crash_detail(node_id, seen)
+        alerted = {
+            row.job_id: _count_crash(state, row, effects, detail, max_crashes, now)
+            for row in running
+            if row.job_id not in back
+        }
+        rescued = list(alerted)
         dead = [job_id for job_id in rescued if state.jobs[job_id].ended_as is not None]
         settle_edges(state, [EndedJob(job_id, effects) for job_id in dead], now=now)
         if node.rescued_at is None:
@@ -115,9 +129,11 @@ class MemoryCluster(Part):
             requeued=tuple(row.job_id for row in pending if row.crashes < SUSPECT_AFTER),
             suspects=tuple(row.job_id for row in pending if row.crashes >= SUSPECT_AFTER),
             dead_lettered=tuple(row.job_id for row in after if row.status is JobStatus.FAILED),
+            alerted=tuple(job_id for job_id, is_told in alerted.items() if is_told),
             canceled=tuple(effects.canceled),
             released=tuple(effects.released),
             held_up=tuple(left),
+            handed_back=tuple(back),
         )
 
     @atomic
@@ -201,14 +217,35 @@ def _running(state: State, node_id: str) -> list[Row]:
     return [state.jobs[job_id] for job_id in job_ids]
 
 
-def _count_crash(state: State, row: Row, effects: Effects, max_crashes: int, now: datetime) -> UUID:
-    detail = f"node {row.node_id} stopped beating while it ran the job"
+def _has_run(state: State, row: Row, ran: Mapping[UUID, UUID] | None) -> bool:
+    """Whether the current run of a dead node's job has begun, or must count as begun."""
+    if ran is not None:
+        return ran.get(row.job_id) == row.claim_id
+    if not is_ahead(row.claim_id) or row.held_claim_id == row.claim_id:
+        return True
+    runs = (state.executions[key] for key in state.runs_of.of(row.job_id))
+    doubts = sum(run.status == ExecutionStatus.HANDED_BACK and run.error_type == DOUBTFUL for run in runs)
+    return doubts >= LONGEST_DOUBT
+
+
+def _hand_back(state: State, row: Row, effects: Effects, doubt: str | None, now: datetime) -> None:
+    """Back to PENDING, not charged; a run is recorded only where it may have begun."""
+    if doubt is not None:
+        error = ErrorRecord(message=doubt, type=DOUBTFUL)
+        status = ExecutionStatus.HANDED_BACK
+        record_run(state, row, status, now=now, counted=False, started_at=None, error=error)
+    requeue(state, row, effects, now=now, at=row.due_at)
+
+
+def _count_crash(
+    state: State, row: Row, effects: Effects, detail: str, max_crashes: int, now: datetime
+) -> bool:
+    """Count one crash; True if that made a dead letter whose alert was not suppressed."""
     error = ErrorRecord(message=detail, type="Crashed")
     record_run(
         state, row, ExecutionStatus.CRASHED, now=now, counted=False, started_at=row.claimed_at, error=error
     )
-    count_crash(state, row, effects, detail=detail, max_crashes=max_crashes, now=now)
-    return row.job_id
+    return bool(count_crash(state, row, effects, detail=detail, max_crashes=max_crashes, now=now))
 
 
 def _free(state: State, node_id: str, effects: Effects, now: datetime) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import (
     Completion,
@@ -22,7 +23,6 @@ from ratchet.model.decision import (
 from ratchet.model.runs import run_outcome
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change, requeue, stream_after_crash
-from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.finish import EndedJob, end, fail, insert_failure_callback, settle_edges
 from ratchet.stores.memory.insertion import InsertCall
 from ratchet.stores.memory.rows import Row

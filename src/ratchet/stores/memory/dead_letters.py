@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.alerts import alert_ids, alerts_about, cause_of
 from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.decision import ErrorRecord
-from ratchet.model.job import Alert, DeadLetter, JobFilter, Page
+from ratchet.model.job import Alert, DeadLetter, DeadLetterGroup, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.state import Part, State, atomic
 
-#: Repeats of an alert within this time are counted, not recorded.
-ALERT_WINDOW = timedelta(hours=1)
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryDeadLetters(Part):
@@ -41,6 +40,17 @@ class MemoryDeadLetters(Part):
         return Page(page, dead_letter_cursor(page[-1]) if more else None)
 
     @atomic
+    def dead_letter_groups(
+        self, where: JobFilter | None = None, *, limit: int = 100
+    ) -> list[DeadLetterGroup]:
+        groups: dict[tuple[str, str | None], list[Row]] = {}
+        for row in self._state.matching(where or JobFilter()):
+            if row.status is JobStatus.FAILED and row.dead_lettered_at is not None:
+                groups.setdefault((row.spec.target, row.error_type), []).append(row)
+        ordered = sorted(groups.items(), key=lambda one: (-len(one[1]), one[0][0], one[0][1] or ""))
+        return [_group(target, error_type, rows) for (target, error_type), rows in ordered[:limit]]
+
+    @atomic
     def alerts(self, *, since: datetime | None = None, limit: int = 100) -> list[Alert]:
         recent = [
             alert for alert in self._state.alerts.values() if since is None or alert.created_at >= since
@@ -49,11 +59,29 @@ class MemoryDeadLetters(Part):
 
     @atomic
     def alerts_of(self, job_id: UUID) -> list[Alert]:
-        return _alerts_of(self._state, job_id)
+        row = self._state.jobs.get(job_id)
+        return [] if row is None else list(_alerts_about(self._state, row))
 
 
-def _alerts_of(state: State, job_id: UUID) -> list[Alert]:
-    return sorted((state.alerts[alert_id] for alert_id in state.alerts_of.of(job_id)), key=_age)
+def _group(target: str, error_type: str | None, rows: list[Row]) -> DeadLetterGroup:
+    by_time = sorted((row.dead_lettered_at, row.job_id.int, row) for row in rows if row.dead_lettered_at)
+    (first_at, _, _), (last_at, _, latest) = by_time[0], by_time[-1]
+    return DeadLetterGroup(
+        target=target,
+        error_type=error_type,
+        message=latest.error,
+        count=len(rows),
+        first_at=first_at,
+        last_at=last_at,
+        sample=latest.job_id,
+    )
+
+
+def _alerts_about(state: State, row: Row) -> tuple[Alert, ...]:
+    if row.archived_at is not None:
+        return ()
+    cause, failed_at = cause_of(row.spec.target, row.error_type), row.dead_lettered_at or _LONG_AGO
+    return alerts_about(row.job_id, cause, failed_at, sorted(state.alerts.values(), key=_age))
 
 
 def _age(alert: Alert) -> tuple[datetime, int]:
@@ -68,7 +96,7 @@ def _letter(state: State, row: Row, failed_at: datetime) -> DeadLetter:
         reason=row.dead_letter_reason or "",
         attempts=row.attempts,
         failed_at=failed_at,
-        alerts=tuple(_alerts_of(state, row.job_id)),
+        alerts=_alerts_about(state, row),
         crashes=row.crashes,
         error_type=row.error_type,
     )
@@ -84,33 +112,25 @@ def record_alert(
     window: timedelta,
     now: datetime,
 ) -> bool:
-    """Record an alert, or count it where the same job and error had one within *window*; True: recorded."""
-    error_hash = error_hash or _hash(row, error)
-    same = [alert for alert in _alerts_of(state, row.job_id) if alert.error_hash == error_hash]
-    if same and same[-1].created_at > now - window:
-        state.alerts.put(same[-1].alert_id, replace(same[-1], suppressed=same[-1].suppressed + 1))
+    """Record an alert, or count the failure where there is one of the same cause within *window*; True: recorded."""
+    cause = error_hash or cause_of(row.spec.target, error.type)
+    ids = alert_ids(cause, now, window)
+    known = [alert for alert_id in ids if (alert := state.alerts.get(alert_id)) is not None]
+    latest = max((alert for alert in known if alert.created_at > now - window), key=_age, default=None)
+    latest = latest or state.alerts.get(ids[0])
+    if latest is not None:
+        state.alerts.put(latest.alert_id, replace(latest, suppressed=latest.suppressed + 1))
         return False
-    alert_id = state.new_id(now)
     state.alerts.put(
-        alert_id,
+        ids[0],
         Alert(
-            alert_id=alert_id,
+            alert_id=ids[0],
             job_id=row.job_id,
             target=row.spec.target,
-            error_hash=error_hash,
+            error_hash=cause,
             error=error.summary,
             reason=reason,
             created_at=now,
         ),
     )
     return True
-
-
-def _hash(row: Row, error: ErrorRecord) -> str:
-    """What makes two errors the same error, for those that arise in the store."""
-    parts = [error.type, row.spec.target]
-    if error.type == "SignalTimeout" and row.spec.signal is not None:
-        parts.append(row.spec.signal.key)
-    elif error.type != "Crashed":  # whose message names the node, and says nothing about the job
-        parts.append(error.message)
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

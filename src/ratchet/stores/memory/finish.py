@@ -15,6 +15,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.callbacks import callback_spec, failure_facts
 from ratchet.model.composition import EdgeState
 from ratchet.model.decision import CanceledJob, ErrorRecord, Verdict
@@ -22,7 +23,7 @@ from ratchet.model.edge_outcome import CONDITION_FAILED, CONDITION_FAILED_REASON
 from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, add_job, change, outgoing, release, tally
-from ratchet.stores.memory.dead_letters import ALERT_WINDOW, record_alert
+from ratchet.stores.memory.dead_letters import record_alert
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.runs import leave_key, leave_run, record_run
 from ratchet.stores.memory.state import State
@@ -264,6 +265,7 @@ def _end_child(state: State, child: Row, edges: Sequence[_SettledEdge], *, now: 
 def _fail_for_condition(
     state: State, child: Row, error: ErrorRecord, effects: Effects, *, now: datetime
 ) -> None:
+    alerted = fail(state, child, effects, error=error, reason=CONDITION_FAILED_REASON, now=now)
     effects.canceled.append(
         CanceledJob(
             job_id=child.job_id,
@@ -271,7 +273,7 @@ def _fail_for_condition(
             previous=child.status,
             reason=CONDITION_FAILED,
             status=JobStatus.FAILED,
+            alerted=alerted,
         )
     )
-    fail(state, child, effects, error=error, reason=CONDITION_FAILED_REASON, now=now)
     insert_failure_callback(state, child, error, reason=CONDITION_FAILED_REASON, now=now)

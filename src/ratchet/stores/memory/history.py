@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change
@@ -71,6 +72,38 @@ class MemoryHistory(Part):
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         runs = [self._state.executions[key] for key in self._state.runs_of.of(job_id)]
         return sorted((run for run in runs if run.counted or uncounted), key=_age)
+
+    @atomic
+    def run_samples(self, *, limit: int) -> list[RunSample]:
+        state = self._state
+        newest = sorted(state.executions.keys(), key=lambda key: (key[0].int, key[1].int), reverse=True)
+        found = [
+            (state.jobs[key[0]], state.executions[key]) for key in newest[:limit] if key[0] in state.jobs
+        ]
+        return [
+            RunSample(
+                target=row.spec.target,
+                queue=row.stream.queue,
+                attempt=run.attempt,
+                status=run.status,
+                started_at=run.started_at,
+                finished_at=run.finished_at,
+                wait=run.queue_wait,
+                duration=run.duration,
+            )
+            for row, run in found
+        ]
+
+    @atomic
+    def queued_samples(self, *, limit: int) -> list[QueuedSample]:
+        state = self._state
+        ids = [*state.by_status.of(JobStatus.RUNNING), *state.by_status.of(JobStatus.PENDING)][:limit]
+        return [
+            QueuedSample(
+                target=row.spec.target, queue=row.stream.queue, due_at=row.due_at, claimed_at=row.claimed_at
+            )
+            for row in (state.jobs[job_id] for job_id in ids)
+        ]
 
     @atomic
     def purge_executions(self, *, before: datetime, limit: int) -> int:

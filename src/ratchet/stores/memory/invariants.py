@@ -47,7 +47,13 @@ def _claims(state: State) -> Iterator[str]:
             yield f"job {row.job_id} is {row.status} under claim {row.claim_id} of {row.node_id}"
         if running and (row.job_id, row.claim_id) in state.still_running:
             yield f"job {row.job_id} runs under claim {row.claim_id}, which has ended"
-        if row.held_claim_id is not None and (row.job_id, row.held_claim_id) not in state.still_running:
+        # A run of a claim ahead that has started has its own token there (`mark_started`).
+        started = running and row.held_claim_id == row.claim_id
+        if (
+            row.held_claim_id is not None
+            and not started
+            and (row.job_id, row.held_claim_id) not in state.still_running
+        ):
             yield f"job {row.job_id} waits for run {row.held_claim_id}, which has ended"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -11,9 +11,10 @@ from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.cursors import job_position
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, SubmissionBlocked
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
-from ratchet.model.status import AT_REST, JobStatus
-from ratchet.stores.memory.changes import Effects, change, outgoing
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, SortBy
+from ratchet.model.status import AT_REST, JobStatus, Priority
+from ratchet.stores.listing import Candidate, sorted_page
+from ratchet.stores.memory.changes import Effects, change, outgoing, prioritize
 from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import forget, is_needed
 from ratchet.stores.memory.insertion import InsertCall, RunningHolder, replace_job, supersede
@@ -61,13 +62,39 @@ class MemoryJobs(Part):
         return {row.job_id: _result(row) for row in rows if row is not None}
 
     @atomic
-    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        rows = sorted(self._state.matching(where), key=lambda row: row.job_id.int, reverse=True)
+    def find(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: SortBy = SortBy.CREATED,
+        descending: bool = True,
+    ) -> Page[JobRecord]:
+        if sort is not SortBy.CREATED:
+            return self._find_sorted(where, limit, cursor, sort, descending)
+        rows = sorted(self._state.matching(where), key=lambda row: row.job_id.int, reverse=descending)
         if cursor is not None:
             last = job_position(cursor).int
-            rows = [row for row in rows if row.job_id.int < last]
+            rows = [row for row in rows if (row.job_id.int < last if descending else row.job_id.int > last)]
         page = [row.record() for row in rows[:limit]]
         return Page(page, str(page[-1].job_id) if page and len(rows) > limit else None)
+
+    def _find_sorted(
+        self, where: JobFilter, limit: int, cursor: str | None, sort: SortBy, descending: bool
+    ) -> Page[JobRecord]:
+        def newest(top: UUID | None, most: int) -> list[Candidate]:
+            rows = [row for row in self._state.matching(where) if top is None or row.job_id.int <= top.int]
+            rows.sort(key=lambda row: row.job_id.int, reverse=True)
+            keys: dict[SortBy, Callable[[Row], datetime | int | None]] = {
+                SortBy.SCHEDULED: lambda row: row.due_at,
+                SortBy.FINISHED: lambda row: row.finished_at,
+                SortBy.PRIORITY: lambda row: int(row.spec.priority),
+            }
+            return [Candidate(row.job_id, keys[sort](row)) for row in rows[:most]]
+
+        ids, following = sorted_page(newest, sort, descending=descending, limit=limit, cursor=cursor)
+        return Page([self._state.jobs[job_id].record() for job_id in ids], following)
 
     @atomic
     def count(self, where: JobFilter) -> int:
@@ -82,7 +109,7 @@ class MemoryJobs(Part):
         return self._state.run(lambda: _delete(self._state, job_id, now))
 
     @atomic
-    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         row = self._state.jobs.get(job_id)
         if row is None or row.status not in AT_REST:
             return False
@@ -92,21 +119,37 @@ class MemoryJobs(Part):
         return True
 
     @atomic
-    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+    def set_priority(
+        self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
+    ) -> bool:
+        row = self._state.jobs.get(job_id)
+        if row is None or row.status not in AT_REST:
+            return False
+        prioritize(self._state, row, priority, now=now)
+        if row.status is JobStatus.PENDING:
+            self._state.backdated(row.stream_id)
+        return True
+
+    @atomic
+    def replace(
+        self, job_id: UUID, spec: JobSpec, *, now: datetime, within: object | None = None
+    ) -> CanceledJob | None:
         return replace_job(self._state, job_id, spec, now=now)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
     @atomic
     def cancel_matching(
-        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime, within: object | None = None
     ) -> list[CanceledJob]:
         where.require_criterion("cancel_matching")
         live = [row for row in _oldest(self._state.matching(where)) if not row.status.is_terminal]
         return cancel_all(self._state, live[:limit], reason=reason, now=now)
 
     @atomic
-    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+    def retry_matching(
+        self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
+    ) -> list[UUID]:
         where.require_criterion("retry_matching")
         retried: list[UUID] = []
         for row in _oldest(self._state.matching(where)):
@@ -121,6 +164,19 @@ class MemoryJobs(Part):
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
         now = self._state.database_time()
         return self._state.run(lambda: _archive_dead_letters(self._state, before, limit, now))
+
+    @atomic
+    def delete_dead_letters(
+        self, where: JobFilter, *, limit: int, after: UUID | None = None, dry_run: bool = False
+    ) -> tuple[int, UUID | None]:
+        where.require_criterion("delete_dead_letters")
+        state = self._state
+        failed = [row for row in _oldest(state.matching(where)) if row.status is JobStatus.FAILED]
+        looked_at = [row for row in failed if after is None or row.job_id.int > after.int][:limit]
+        gone = [row.job_id for row in looked_at if not is_needed(state, row)]
+        for job_id in () if dry_run else gone:
+            forget(state, job_id)
+        return len(gone), looked_at[-1].job_id if len(looked_at) == limit else None
 
     # --- tags -----------------------------------------------------------------------------------
 
@@ -161,8 +217,13 @@ def _archive_dead_letters(state: State, before: datetime, limit: int, now: datet
         if not is_needed(state, row):
             change(state, row, effects, now=now, archived_at=now)
             for alert_id in state.alerts_of.of(row.job_id):
-                state.alerts.remove(alert_id)
+                if not state.alerts[alert_id].suppressed:
+                    state.alerts.remove(alert_id)
             moved += 1
+    if moved < limit:  # an alert that counts others goes when all of them have gone
+        for alert in state.alerts.values():
+            if alert.created_at < before:
+                state.alerts.remove(alert.alert_id)
     return moved
 
 

@@ -34,7 +34,9 @@ class MemoryRecurring(Part):
     """Schedules."""
 
     @atomic
-    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+    def upsert_schedule(
+        self, spec: ScheduleSpec, *, now: datetime, within: object | None = None
+    ) -> ScheduleRecord:
         check(spec)
         held = self._state.schedules.get(spec.name)
         if held is None:
@@ -47,7 +49,7 @@ class MemoryRecurring(Part):
         return record
 
     @atomic
-    def schedule(self, name: str) -> ScheduleRecord | None:
+    def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
         return self._state.schedules.get(name)
 
     @atomic
@@ -55,13 +57,13 @@ class MemoryRecurring(Part):
         return sorted(self._state.schedules.values(), key=lambda record: record.spec.name)
 
     @atomic
-    def remove_schedule(self, name: str) -> bool:
+    def remove_schedule(self, name: str, *, within: object | None = None) -> bool:
         for key in self._state.fires_of.of(name):
             self._state.fires.remove(key)
         return self._state.schedules.remove(name) is not None
 
     @atomic
-    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+    def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         record = self._state.schedules.get(name)
         if record is None:
             return False
@@ -70,7 +72,9 @@ class MemoryRecurring(Part):
         return True
 
     @atomic
-    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+    def resume_schedule(
+        self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
+    ) -> bool:
         record = self._state.schedules.get(name)
         if record is None or not record.paused:
             return False
@@ -124,7 +128,9 @@ class MemoryRecurring(Part):
         return len(old)
 
     @atomic
-    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+    def trigger(
+        self, name: str, fire: Fire, *, now: datetime, within: object | None = None
+    ) -> FireRecord | None:
         if name not in self._state.schedules:
             return None
         held = self._state.fires.get((name, fire.fire_at))

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.model.composition import FireRecord, SignalSpec
-from ratchet.model.job import JobFilter, JobRecord, JobSpec, Progress, StreamKey
+from ratchet.model.job import JobFilter, JobRecord, JobSpec, Progress, StreamKey, id_bounds
 from ratchet.model.status import JobStatus
 
 
@@ -93,9 +93,14 @@ class Row(Struct, frozen=True, kw_only=True):
     def tags(self) -> tuple[str, ...]:
         return tuple(sorted(set(self.spec.tags)))
 
+    @property
+    def is_parked(self) -> bool:
+        """True while it waits for a node that can run it."""
+        return self.status is JobStatus.PENDING and self.stream.parked_target is not None
+
     def matches(self, where: JobFilter) -> bool:
         """True where every criterion that is given holds. Times are compared as *after* <= t < *before*."""
-        spec = self.spec
+        spec, (first_id, last_id) = self.spec, id_bounds(where)
         return (
             (self.archived_at is None or where.include_archived)
             and (where.statuses is None or self.status in where.statuses)
@@ -114,6 +119,12 @@ class Row(Struct, frozen=True, kw_only=True):
             and (where.scheduled_after is None or self.due_at >= where.scheduled_after)
             and (where.scheduled_before is None or self.due_at < where.scheduled_before)
             and (where.error_contains is None or where.error_contains in (self.error or ""))
+            and (where.caller is None or spec.caller == where.caller)
+            and (where.superseded_by is None or self.superseded_by == where.superseded_by)
+            and (where.parked is None or self.is_parked is where.parked)
+            and (where.truncated is None or self.result_truncated is where.truncated)
+            and (first_id is None or spec.job_id.int >= first_id.int)
+            and (last_id is None or spec.job_id.int <= last_id.int)
         )
 
     def record(self) -> JobRecord:

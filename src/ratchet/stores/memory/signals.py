@@ -48,7 +48,7 @@ class MemorySignals(Part):
     """Signals."""
 
     @atomic
-    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+    def send_signal(self, signal: SignalSpec, *, now: datetime, within: object | None = None) -> list[UUID]:
         state = self._state
         check(signal)
         if signal.signal_id in state.signals:

@@ -30,6 +30,7 @@ from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, Sto
 from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
 from ratchet.spi.shield import undisturbed
+from ratchet.stores.listing import match_of
 from ratchet.stores.memory.rows import (
     Cost,
     FireRow,
@@ -92,7 +93,7 @@ class State:
         self.database_time = database_time
         self._changed = threading.Condition(threading.RLock())
         self._journal = Journal()
-        self._lock_wait = lock_wait
+        self.lock_wait = lock_wait
         self._depth = 0
         self._current: Transaction | None = None
         self._open: list[Transaction] = []
@@ -182,7 +183,7 @@ class State:
                     self._wait_for(holder)
 
     def _wait_for(self, holder: Transaction) -> None:
-        seconds = self._lock_wait.total_seconds()
+        seconds = self.lock_wait.total_seconds()
         if not self._changed.wait_for(lambda: holder.ended, seconds):
             raise LockTimeout(
                 f"another open transaction has held the row for {seconds:g} s; try again when it has ended"
@@ -326,7 +327,9 @@ class State:
 
     def matching(self, where: JobFilter) -> list[Row]:
         """Every job that *where* describes, in no order."""
-        return [row for row in self.jobs.values() if row.matches(where)]
+        has_arguments = match_of(where)
+        rows = [row for row in self.jobs.values() if row.matches(where)]
+        return rows if has_arguments is None else [row for row in rows if has_arguments(row.spec.payload)]
 
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""
@@ -360,11 +363,14 @@ S = TypeVar("S", bound=HasState)
 
 
 def atomic(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that runs alone, and leaves nothing behind when it raises."""
+    """A method that runs alone, and leaves nothing behind when it raises; one with *within* joins that transaction."""
 
     @wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         check(kwargs.get("now"), "now")
-        return self._state.run(lambda: method(self, *args, **kwargs))
+        within = kwargs.get("within")
+        if within is None:
+            return self._state.run(lambda: method(self, *args, **kwargs))
+        return self._state.run(lambda: method(self, *args, **kwargs), within=within)
 
     return call

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ratchet.model.clock import SystemClock
+from ratchet.model.cluster import UnreadableRow
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
@@ -66,6 +67,10 @@ class MemoryStore(
 
     def check_schema(self) -> None:
         """There is no schema, so all is well."""
+
+    def unreadable(self) -> list[UnreadableRow]:
+        """None: nobody but this code writes here."""
+        return []
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[Transaction]:
         """

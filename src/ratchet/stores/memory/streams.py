@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.load import COUNTED, Load, StreamLoad
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.state import Part, State, atomic
 
@@ -38,11 +40,45 @@ class MemoryStreams(Part):
         return len(deleted) + len(aside)
 
     @atomic
-    def queues(self) -> list[QueueRecord]:
+    def load(self, *, now: datetime, most: int = COUNTED) -> Load:
+        state, streams, left = self._state, [], most
+        claimed: dict[int, list[datetime]] = {}
+        for job_id in state.by_status.of(JobStatus.RUNNING):
+            row = state.jobs[job_id]
+            claimed.setdefault(row.stream_id, []).append(row.claimed_at or row.scheduled_at)
+        for stream_id, record in sorted(state.streams.items()):
+            levels = [level for _, level in state.pending.levels(stream_id)]
+            runs = claimed.get(stream_id, [])
+            if not levels and not runs:
+                continue
+            due = sum(bisect_right(level, now, key=lambda entry: entry[0]) for level in levels)
+            due = min(due, max(left, 1))
+            left -= due
+            streams.append(
+                StreamLoad(
+                    stream_id=stream_id,
+                    key=record.key,
+                    due=due,
+                    first_at=min((level[0][0] for level in levels), default=None),
+                    running=len(runs),
+                    claimed_at=max(runs, default=None),
+                )
+            )
+        rows = (state.jobs[job_id] for job_id in state.by_status.of(JobStatus.FAILED))
+        failed = [row.dead_lettered_at for row in rows if row.dead_lettered_at is not None]
+        return Load(
+            streams=tuple(streams),
+            pending=min(most, state.by_status.size(JobStatus.PENDING)),
+            dead_letters=min(most, len(failed)),
+            dead_letters_since=min(failed, default=None),
+        )
+
+    @atomic
+    def queues(self, *, counting: bool = True) -> list[QueueRecord]:
         state = self._state
         used = {record.key.queue for record in state.streams.values()}
         counts = {JobStatus.PENDING: dict[str, int](), JobStatus.RUNNING: dict[str, int]()}
-        for status, count in counts.items():
+        for status, count in counts.items() if counting else ():
             for job_id in state.by_status.of(status):
                 queue = state.jobs[job_id].stream.queue
                 count[queue] = count.get(queue, 0) + 1
@@ -53,16 +89,18 @@ class MemoryStreams(Part):
                 pending=counts[JobStatus.PENDING].get(name, 0),
                 running=counts[JobStatus.RUNNING].get(name, 0),
                 paused_at=record.paused_at,
+                paused_until=record.paused_until,
             )
             for name in sorted(used | set(state.queues.keys()))
             for record in (state.queues.get(name) or QueueRecord(name=name, paused=False),)
         ]
 
     @atomic
-    def pause_queue(self, name: str, *, now: datetime) -> bool:
-        if _is_paused(self._state, name):
+    def pause_queue(self, name: str, *, now: datetime, until: datetime | None = None) -> bool:
+        record = self._state.queues.get(name)
+        if record is not None and record.paused and record.paused_until == until:
             return False
-        self._state.queues.put(name, QueueRecord(name=name, paused=True, paused_at=now))
+        self._state.queues.put(name, QueueRecord(name=name, paused=True, paused_at=now, paused_until=until))
         return True
 
     @atomic

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.claim import JobClaim
-from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, ErrorRecord
+from ratchet.model.decision import SIGNAL_TIMEOUT, CanceledJob, Completion, CompletionAnswer, ErrorRecord
 from ratchet.model.job import Progress
 from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.changes import (
@@ -23,7 +24,6 @@ from ratchet.stores.memory.changes import (
     settle_run,
 )
 from ratchet.stores.memory.completion import apply_completions, held_by
-from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.finish import (
     EndedJob,
     cancel,
@@ -59,7 +59,9 @@ class MemoryTransitions(Part):
         )
 
     @atomic
-    def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel(
+        self, job_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         row, effects = self._state.jobs.get(job_id), Effects()
         if row is not None and not row.status.is_terminal:
             check(reason, "the reason")
@@ -85,11 +87,11 @@ class MemoryTransitions(Part):
         return ended + _fail_unsignaled(state, waiting, now=now)
 
     @atomic
-    def retry(self, job_id: UUID, *, now: datetime) -> bool:
+    def retry(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         return retry(self._state, job_id, now=now)
 
     @atomic
-    def pause(self, job_id: UUID, *, now: datetime) -> bool:
+    def pause(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         row = self._state.jobs.get(job_id)
         if row is None or row.archived_at is not None:
             return False
@@ -103,7 +105,7 @@ class MemoryTransitions(Part):
         return row.status is JobStatus.PAUSED
 
     @atomic
-    def resume(self, job_id: UUID, *, now: datetime) -> bool:
+    def resume(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         row = self._state.jobs.get(job_id)
         if row is None or row.status is not JobStatus.PAUSED:
             return False
@@ -215,16 +217,17 @@ def _fail_unsignaled(state: State, job_ids: Sequence[UUID], *, now: datetime) ->
             message=f"no signal {row.spec.signal.key!r} arrived in time", type="SignalTimeout"
         )
         effects = Effects()
+        alerted = fail(state, row, effects, error=error, reason="signal timeout", now=now)
         effects.canceled.append(
             CanceledJob(
                 job_id=row.job_id,
                 target=row.spec.target,
                 previous=row.status,
-                reason="signal_timeout",
+                reason=SIGNAL_TIMEOUT,
                 status=JobStatus.FAILED,
+                alerted=alerted,
             )
         )
-        fail(state, row, effects, error=error, reason="signal timeout", now=now)
         insert_failure_callback(state, row, error, reason="signal timeout", now=now)
         ended.append(EndedJob(row.job_id, effects))
     settle_edges(state, ended, now=now)

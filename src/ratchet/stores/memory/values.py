@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import InvalidJob, UnstorableData
-from ratchet.model.job import KEY_LIMIT, JobSpec
+from ratchet.model.job import KEY_LIMIT, JobSpec, Progress
 
 _TARGET_LIMIT = 512
 _KEYS = ("idempotency_key", "business_key", "schedule", "caller")
@@ -29,6 +29,8 @@ def check(value: object, name: str = "value") -> None:
     elif isinstance(value, Struct):
         for field in value.__struct_fields__:
             check(getattr(value, field), field)
+    elif isinstance(value, Progress):
+        check(value.message, "message")
     elif isinstance(value, tuple):
         for item in value:
             check(item, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
@@ -23,7 +24,8 @@ from ratchet.stores.mongo.jobs import retried
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.submissions import load_submission
 from ratchet.stores.mongo.transaction.work import Rules, Work
-from ratchet.stores.validation import validate
+from ratchet.stores.unreadable import readable
+from ratchet.stores.validation import require_sealed, validate
 
 #: Children that one transaction cancels or retries.
 _PORTION: Final = 500
@@ -61,7 +63,12 @@ class MongoBatches(MongoPart):
     def batches(self, *, limit: int = 50) -> list[BatchRecord]:
         """The newest batches."""
         return self.database.read(
-            lambda c: [BATCHES.value(one) for one in c[Names.BATCHES].find().sort("_id", -1).limit(limit)]
+            lambda c: readable(
+                c[Names.BATCHES].find().sort("_id", -1).limit(limit),
+                BATCHES.value,
+                Names.BATCHES,
+                itemgetter("_id"),
+            )
         )
 
     def unfinished(self, *, limit: int = 100) -> list[BatchRecord]:
@@ -90,7 +97,9 @@ class MongoBatches(MongoPart):
         """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
         return self.database.run(lambda work: Rules(work).finish(batch_id, now=now))
 
-    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel_batch(
+        self, batch_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         """
         Cancel every child that has not ended and the parent; the batch is sealed.
 
@@ -98,6 +107,8 @@ class MongoBatches(MongoPart):
         in a transaction of its own: called again, it continues where it was interrupted.
         """
         check((now, reason), "the reason")
+        if within is not None:
+            return self.database.run(lambda work: _cancel_sealed(work, batch_id, reason, now), within=within)
 
         def stop(work: Work) -> list[CanceledJob] | None:
             batch = work.batches.get(batch_id)
@@ -127,9 +138,11 @@ class MongoBatches(MongoPart):
         self.finish(batch_id, now=now)  # no child will finish a batch that has none
         return canceled
 
-    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+    def retry_failed(self, batch_id: UUID, *, now: datetime, within: object | None = None) -> int:
         """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""
         check(now, "now")
+        if within is not None:
+            return self.database.run(lambda work: _retry_failed(work, batch_id, now), within=within)
         done = 0
         after: UUID | None = _NIL
         while after is not None:
@@ -163,7 +176,32 @@ class MongoBatches(MongoPart):
         return self.database.read(ask)
 
 
-def _children(work: Work, batch_id: UUID, after: UUID, statuses: list[str]) -> list[UUID]:
+def _cancel_sealed(work: Work, batch_id: UUID, reason: str, now: datetime) -> list[CanceledJob]:
+    """Cancel the parent of a sealed batch and then all its children, in one transaction."""
+    batch = work.batches.get(batch_id)
+    if batch is None:
+        return []
+    require_sealed(batch)
+    parent, effects = work.jobs.get(batch.parent_id), Effects()
+    if parent is not None and not parent.status.is_terminal:
+        cancel(work, parent, effects, reason=reason, now=now)
+    ids = _children(work, batch_id, _NIL, _UNENDED, limit=0)
+    work.load_jobs(ids)
+    unended = [row for row in (work.jobs[job_id] for job_id in ids) if row.ended_as is None]
+    return effects.canceled + cancel_all(work, unended, reason=reason, now=now)
+
+
+def _retry_failed(work: Work, batch_id: UUID, now: datetime) -> int:
+    """Retry all FAILED children in one transaction; how many."""
+    ids = _children(work, batch_id, _NIL, [JobStatus.FAILED.value], limit=0)
+    work.load_jobs(ids)
+    return sum(retried(work, job_id, now) for job_id in ids)
+
+
+def _children(
+    work: Work, batch_id: UUID, after: UUID, statuses: list[str], *, limit: int = _PORTION
+) -> list[UUID]:
+    """The next *limit* children with these statuses; 0: all of them."""
     query = {"links": link(Link.BATCH, batch_id), "_id": {"$gt": after}, "status": {"$in": statuses}}
     found = work.collection(Names.JOBS).find(query, {"_id": 1}, session=work.session)
-    return [one["_id"] for one in found.sort("_id", 1).limit(_PORTION)]
+    return [one["_id"] for one in found.sort("_id", 1).limit(limit)]

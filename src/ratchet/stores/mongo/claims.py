@@ -44,11 +44,12 @@ from ratchet.stores.mongo.claiming.gates import (
 from ratchet.stores.mongo.claiming.reasons import reasons
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
 from ratchet.stores.mongo.database import Database, MongoPart
-from ratchet.stores.mongo.documents.jobs import body_of
+from ratchet.stores.mongo.documents.jobs import MOST, body_of, is_sound, salvaged
 from ratchet.stores.mongo.documents.values import Document, duration_of, micros, time_of
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.schema import BATCH, Names
 from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.unreadable import NO_TIME, unreadable
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then skips the job.
 LOCKED_JOB_WAIT: Final = 0.25
@@ -63,6 +64,8 @@ PERMIT_RETRIES: Final = 1.0
 _TYPES: Final = {kind.value: kind for kind in JobType}
 _PENDING: Final = JobStatus.PENDING.value
 _PRIORITIES: Final = {int(priority): priority for priority in Priority}
+#: The server cannot count on in a field: it is no number (TypeMismatch), or the number would be too large (BadValue).
+_NO_REVISION: Final = (14, 2)
 #: What a claim reads of its jobs: all but what it has just written itself.
 _CLAIMED: Final = dict.fromkeys(("claim_id", "claimed_at", "node_id", "rev"), 0)
 
@@ -84,9 +87,24 @@ class MongoClaims(MongoPart, JobClaimStore):
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         return [
-            ClaimedJob(claim=_claim(document, request, now, start_at), body=self._body(document))
+            self._claimed(document, request, now, start_at)
             for document, start_at in self._claim(request, now)
         ]
+
+    def _claimed(
+        self, document: Document, request: ClaimRequest, now: datetime, start_at: datetime | None
+    ) -> ClaimedJob:
+        """A claimed job, whatever stands in its document."""
+        if is_sound(document):
+            try:
+                claim, body = _claim(document, request, now, start_at), self._body(document)
+                if 0 <= claim.attempts < MOST and 0 <= claim.crashes < MOST and 0 <= body.jitter <= 1:
+                    return ClaimedJob(claim=claim, body=body)
+            except (ValueError, TypeError, OverflowError, KeyError):
+                pass
+        found, bad, newer = salvaged(document)
+        claim, body = _claim(found, request, now, start_at), self._body(found)
+        return ClaimedJob(claim=claim, body=body, unreadable=unreadable(bad, newer=newer))
 
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
@@ -97,7 +115,26 @@ class MongoClaims(MongoPart, JobClaimStore):
             return list(collections[Names.JOBS].find(query))
 
         found = self.database.read(ask) if claims else []
-        return {one["_id"]: self._body(one) for one in found if (one["_id"], one["claim_id"]) in held}
+        return {
+            one["_id"]: self._body(salvaged(one)[0]) for one in found if (one["_id"], one["claim_id"]) in held
+        }
+
+    def mark_started(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
+        """Remember that these runs of claims ahead have started; how many are still held."""
+        tokens: dict[UUID, list[UUID]] = {}
+        for claim in claims:
+            tokens.setdefault(claim.claim_id, []).append(claim.job_id)
+
+        def mark(collections: Collections) -> int:
+            marked = 0
+            for token, ids in tokens.items():
+                held = {"_id": {"$in": ids}, "status": JobStatus.RUNNING.value}
+                mine = {"claim_id": token}  # fence
+                started = {"$set": {"held_claim_id": token}, "$inc": {"rev": 1}}
+                marked += collections[Names.JOBS].update_many(held | mine, started).matched_count
+            return marked
+
+        return self.database.write(mark) if tokens else 0
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
@@ -109,15 +146,21 @@ class MongoClaims(MongoPart, JobClaimStore):
                 stream_id: opens_at
                 for stream_id, key in gates.streams.items()
                 if (opens_at := gates.opens_at(key, request)) is not None
-                and all(gates.slots(name) > 0 for name in gates.limits_of(stream_id))
             }
+            for stream_id in list(streams):
+                if any(gates.slots(name) <= 0 for name in gates.limits_of(stream_id)):
+                    if request.ask_again_after is None:
+                        del streams[stream_id]
+                    else:
+                        streams[stream_id] = max(streams[stream_id], now + request.ask_again_after)
             found: list[datetime] = []
             for document in first_due(collections, streams):
                 stream_id = document["stream_id"]
                 opens = [gates.next_token_at(name) for name in gates.limits_of(stream_id)]
                 if streams[stream_id] > now:
                     opens.append(streams[stream_id])
-                found.append(max([time_of(document["due_at"]), *(at for at in opens if at is not None)]))
+                if (due_at := _due_time(document["due_at"])) is not None:
+                    found.append(max([due_at, *(at for at in opens if at is not None)]))
             return found
 
         return min(self.database.read(ask), default=None)
@@ -305,6 +348,16 @@ class MongoClaims(MongoPart, JobClaimStore):
         return body_of(document, self.database.streams.key_of)
 
 
+def _due_time(value: Any) -> datetime | None:
+    """A stored due time, or what it amounts to: one before all times is over, any other that cannot be read never comes."""
+    try:
+        return time_of(value)
+    except OverflowError:
+        return NO_TIME if value < 0 else None
+    except TypeError:
+        return None
+
+
 def claims_of(
     collections: Collections, node_id: str, known: Sequence[UUID] | None = None
 ) -> dict[UUID, UUID]:
@@ -313,6 +366,14 @@ def claims_of(
     if known is not None:
         running["_id"] = {"$in": list(known)}
     return {one["_id"]: one["claim_id"] for one in collections[Names.JOBS].find(running, {"claim_id": 1})}
+
+
+def _mend_revisions(collections: Collections, query: Document) -> bool:
+    """Begin the revisions of these jobs anew where they cannot be counted on; False: there were none."""
+    ids = {"_id": query["_id"], "rev": {"$exists": True}}
+    bad = [{"rev": {"$not": {"$type": ["int", "long"]}}}, {"rev": {"$gte": 2**62}}]
+    mended = collections[Names.JOBS].update_many({**ids, "$or": bad}, {"$set": {"rev": 0}})
+    return mended.modified_count > 0
 
 
 def _update_many(collections: Collections, query: Document, update: Document, session: ClientSession) -> bool:
@@ -338,6 +399,8 @@ def _update_many(collections: Collections, query: Document, update: Document, se
     for refused in answer.get("writeErrors", ()):
         if refused.get("code") == TIMED_OUT:
             return False
+        if refused.get("code") in _NO_REVISION and _mend_revisions(collections, query):
+            return _update_many(collections, query, update, session)  # what was taken before stays taken
         raise OperationFailure(str(refused.get("errmsg")), refused.get("code"), refused)
     unheard = answer.get("writeConcernError")
     if unheard is not None and unheard.get("code") != TIMED_OUT:

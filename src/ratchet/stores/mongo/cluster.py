@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from ratchet.model.claim import SUSPECT_AFTER
+from ratchet.model.claim import SUSPECT_AFTER, is_ahead
 from ratchet.model.cluster import (
     BeatAnswer,
     LockRecord,
@@ -34,6 +35,7 @@ from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.values import LOCKS, NODES, Document, length, micros
 from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
 from ratchet.stores.mongo.transaction.work import Rules, Work
+from ratchet.stores.unreadable import readable
 
 _DEAD: Final = NodeState.DEAD.value
 _RUNNING: Final = JobStatus.RUNNING.value
@@ -118,7 +120,7 @@ class MongoCluster(MongoPart):
         """All nodes, by start time, with the number of jobs each is running; 0 where that is not asked for."""
 
         def ask(collections: Collections) -> list[NodeRecord]:
-            found = [NODES.value(one) for one in collections[Names.NODES].find()]
+            found = readable(collections[Names.NODES].find(), NODES.value, Names.NODES, itemgetter("_id"))
             found.sort(key=lambda node: (node.started_at, node.node_id))
             if not counting:
                 return found
@@ -134,7 +136,15 @@ class MongoCluster(MongoPart):
     # --- the end of nodes -----------------------------------------------------------------------
 
     def rescue(
-        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+        self,
+        node_id: str,
+        *,
+        seen_beat: int,
+        by: str,
+        max_crashes: int,
+        now: datetime,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
     ) -> Rescue | None:
         """
         Declare a node dead and take its work back, in one transaction.
@@ -143,8 +153,8 @@ class MongoCluster(MongoPart):
         rescue leaves such jobs out, and takes them back once that transaction has ended.
         """
         check(now, "now")
-        seen = {"_id": node_id, "beat": seen_beat}
-        node = self.database.read(lambda c: c[Names.NODES].find_one(seen, {"state": 1}))
+        watched = {"_id": node_id, "beat": seen_beat}
+        node = self.database.read(lambda c: c[Names.NODES].find_one(watched, {"state": 1}))
         is_dead = node is not None and node["state"] == _DEAD
         if node is None or (is_dead and not self._running_on(node_id)):
             return None
@@ -155,8 +165,17 @@ class MongoCluster(MongoPart):
                 node = work.nodes.get(node_id)
                 if node is not None and node.beat == seen_beat:
                     _load_running(work, node_id)
+                    if ran is None:
+                        _load_doubts(work, node_id)
                 return Rules(work).rescue(
-                    node_id, seen_beat=seen_beat, by=by, max_crashes=max_crashes, now=now, held_up=without
+                    node_id,
+                    seen_beat=seen_beat,
+                    by=by,
+                    max_crashes=max_crashes,
+                    now=now,
+                    ran=ran,
+                    seen=seen,
+                    held_up=without,
                 )
 
             return self.database.run(work, retry_for=retry_for)
@@ -281,8 +300,14 @@ def _running(collections: Collections) -> dict[str, int]:
     return {one["_id"]: int(one["jobs"]) for one in found}
 
 
+def _load_doubts(work: Work, node_id: str) -> None:
+    """The runs of jobs that were claimed ahead: how often have they been in doubt?"""
+    work.runs_of.load(
+        job_id for job_id in work.running_on.of(node_id) if is_ahead(work.jobs[job_id].claim_id)
+    )
+
+
 def _load_running(work: Work, node_id: str) -> None:
     ids = work.running_on.of(node_id)
     work.load_jobs(ids)
-    work.alerts_of.load(ids)
     work.permits.load_all({"node_id": node_id})

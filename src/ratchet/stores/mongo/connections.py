@@ -8,6 +8,7 @@ set is refused with what makes it one.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
@@ -29,10 +30,12 @@ from ratchet.model.process import process_name
 from ratchet.model.store_url import StoreUrl
 from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.errors import translated
+from ratchet.stores.transport import note_unverified
 
 Client = MongoClient[Document]
 
 DEFAULT_DATABASE: Final = "ratchet"
+_PORT: Final = re.compile(r":\d*$")
 MAJORITY: Final = ReadConcern("majority")
 DURABLE: Final = WriteConcern(w="majority", j=True)
 CODEC: Final = CodecOptions[Document](uuid_representation=UuidRepresentation.STANDARD, tz_aware=True)
@@ -66,6 +69,11 @@ class Connections:
         self._parts = StoreUrl.of(url)
         self.name = self._parts.path or DEFAULT_DATABASE
         self._given = {name.lower() for name, _ in self._parts.parameters}
+        if not {"tls", "ssl"} & self._given and self._parts.scheme == "mongodb":  # an SRV record brings TLS
+            for host in self._parts.hosts.split(","):
+                note_unverified(
+                    "MongoDB", _PORT.sub("", host), "tls=true&tlsCAFile=/path/to/ca.pem", "tls=false"
+                )
         self.where = f"{self.name} at {self._parts.hosts}"  # for messages
         self._connect_timeout, self.answer_timeout, _ = options.timeouts()
         self._own_name = f"ratchet {self.name}"

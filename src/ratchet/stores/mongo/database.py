@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from bson.errors import BSONError
-from pymongo import ReadPreference
+from pymongo import ASCENDING, ReadPreference
 from pymongo.client_session import ClientSession
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from ratchet.model.errors import (
@@ -34,6 +34,7 @@ from ratchet.model.errors import (
 )
 from ratchet.model.options import Options
 from ratchet.spi.shield import bracketed, undisturbed
+from ratchet.stores.installation import Installation, another_database
 from ratchet.stores.mongo.abandoned_transactions import end_idle_transactions
 from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
@@ -46,6 +47,7 @@ from ratchet.stores.mongo.errors import (
     is_conflict,
     translated,
 )
+from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.successes import LinkedJobs
 from ratchet.stores.mongo.transaction.work import Work
 
@@ -83,6 +85,7 @@ class Database(Connections):
         self._prepare: Callable[[], object] | None = None
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
+        self._installation = Installation(lambda: self.read(_installed_at), lambda: self.where)
         self.streams = StreamRegistry(self)
         self.streams_with_jobs = StreamsWithJobs(self.streams)
         self.linked_jobs = LinkedJobs()
@@ -133,7 +136,7 @@ class Database(Connections):
         with undisturbed(), self.patiently():
             self._ready()
             if within is not None:
-                return self._join(work, caller_session(within))
+                return self._join(work, self._caller_session(within))
             return self._try(lambda: self._transact(work), retry_for)
 
     def read(self, query: Callable[[Collections], T]) -> T:
@@ -168,7 +171,7 @@ class Database(Connections):
     def _begin(self, within: object | None) -> Iterator[ClientSession]:
         self._ready()
         if within is not None:
-            yield caller_session(within)
+            yield self._caller_session(within)
             return
         with self._caller_client().start_session(causal_consistency=False) as session:
             self._start(session)
@@ -183,6 +186,30 @@ class Database(Connections):
                     "the transaction of this block has been ended inside it; leave that to the block"
                 )
             self._commit(session)
+
+    def _caller_session(self, within: object) -> ClientSession:
+        """The caller's session, if it is in a transaction, in this store's database."""
+        session = caller_session(within)
+        client = session.client
+        if (
+            client is not self._client
+            and client is not self._callers
+            and not self._installation.knows(client)
+        ):
+            # Outside of the caller's transaction, which may have begun before this store was installed.
+            theirs = None
+            try:
+                theirs = _installed_at(self.collections(session))
+                if theirs is None:
+                    raise another_database(
+                        f"{_address(client)}; it has no collections of Ratchet", self.where
+                    )
+            except OperationFailure as error:  # the caller may not read it
+                log.debug("the version of %s cannot be read: %s", _address(client), error)
+            except PyMongoError as error:
+                raise translated(error, self.where) from error
+            self._installation.require_same(client, "", theirs, _address(client))
+        return session
 
     @contextmanager
     def trial(self) -> Iterator[ClientSession]:
@@ -316,6 +343,18 @@ class MongoPart:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+
+
+def _installed_at(collections: Collections) -> datetime | None:
+    """When the first step of the schema was applied; None if none was."""
+    version = collections[Names.VERSION].with_options(read_preference=ReadPreference.PRIMARY)
+    first = version.find_one(sort=[("applied_at", ASCENDING)])
+    return None if first is None else first.get("applied_at")
+
+
+def _address(client: Any) -> str:
+    """Where a client's servers are, for messages."""
+    return ", ".join(sorted(f"{host}:{port}" for host, port in client.nodes)) or "an unknown server"
 
 
 def caller_session(within: object) -> ClientSession:

@@ -11,6 +11,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from pymongo.errors import BulkWriteError
 
+from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import HOT, JobStatus
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
@@ -19,6 +20,7 @@ from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database, MongoPart
+from ratchet.stores.mongo.documents.samples import queued_samples, run_samples
 from ratchet.stores.mongo.documents.values import RUNS, Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
 from ratchet.stores.mongo.schema import Names
@@ -49,6 +51,15 @@ class MongoHistory(MongoPart):
         )
         found = [run for run in runs if run.counted or uncounted]
         return sorted(found, key=lambda run: (run.finished_at is not None, run.finished_at, run.claim_id.int))
+
+    def run_samples(self, *, limit: int) -> list[RunSample]:
+        """The newest runs that have ended, by the ids of their jobs, newest first; at most *limit*."""
+        key_of = self.database.streams.key_of
+        return self.database.read(lambda c: run_samples(c, key_of, RUNS.value, limit))
+
+    def queued_samples(self, *, limit: int) -> list[QueuedSample]:
+        """Jobs that are PENDING or RUNNING, at most *limit*."""
+        return self.database.read(lambda c: queued_samples(c, self.database.streams.key_of, limit))
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:
         """Delete runs of ended jobs that finished before *before*; at most *limit*."""

@@ -8,23 +8,31 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
 from pymongo.collection import Collection
 
 from ratchet.model.clock import require_aware
 from ratchet.model.cursors import job_position
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy
-from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page
-from ratchet.model.status import AT_REST, LIVE, JobStatus
-from ratchet.stores.memory.changes import Effects, change, outgoing
+from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page, SortBy
+from ratchet.model.status import AT_REST, LIVE, JobStatus, Priority
+from ratchet.stores.listing import LOOKED_AT, match_of, sorted_page, walk
+from ratchet.stores.memory.changes import Effects, change, outgoing, prioritize
 from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.transitions import retry
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
-from ratchet.stores.mongo.documents.jobs import row_of
-from ratchet.stores.mongo.documents.search import collections_of, query_of
+from ratchet.stores.mongo.documents.jobs import row_of, salvaged
+from ratchet.stores.mongo.documents.search import (
+    after_id,
+    collections_of,
+    newest_keys,
+    newest_payloads,
+    query_of,
+)
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.work import Work
@@ -65,27 +73,80 @@ class MongoJobs(MongoPart):
 
         return self.database.read(ask) if wanted else {}
 
-    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        """One page of matching jobs, newest id first."""
+    def find(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: SortBy = SortBy.CREATED,
+        descending: bool = True,
+    ) -> Page[JobRecord]:
+        """One page of matching jobs; CREATED is the order of their ids."""
+        if sort is not SortBy.CREATED:
+            return self.database.read(
+                lambda collections: self._find_sorted(collections, where, limit, cursor, sort, descending)
+            )
         after = None if cursor is None else job_position(cursor)
+        match = match_of(where)
 
         def ask(collections: Collections) -> Page[JobRecord]:
-            query = query_of(collections, where)
-            if after is not None:
-                query["_id"] = {"$lt": after}
+            if match is not None:
+                ids, last = walk(
+                    lambda last, most: newest_payloads(collections, where, last, most, descending=descending),
+                    match,
+                    limit=limit,
+                    after=after,
+                    most=LOOKED_AT,
+                )
+                return Page(self._records(collections, ids), None if last is None else str(last))
             documents: list[Document] = []
+            query = after_id(query_of(collections, where), after, descending=descending)
             for name in collections_of(where):
-                documents += collections[name].find(query).sort("_id", -1).limit(limit + 1)
-            documents.sort(key=lambda document: document["_id"].int, reverse=True)
+                documents += (
+                    collections[name].find(query).sort("_id", -1 if descending else 1).limit(limit + 1)
+                )
+            documents.sort(key=lambda document: document["_id"].int, reverse=descending)
             page = [self._record(document) for document in documents[:limit]]
             return Page(page, str(page[-1].job_id) if page and len(documents) > limit else None)
 
         return self.database.read(ask)
 
+    def _find_sorted(
+        self,
+        collections: Collections,
+        where: JobFilter,
+        limit: int,
+        cursor: str | None,
+        sort: SortBy,
+        descending: bool,
+    ) -> Page[JobRecord]:
+        ids, following = sorted_page(
+            lambda top, most: newest_keys(collections, where, sort, top, most),
+            sort,
+            descending=descending,
+            limit=limit,
+            cursor=cursor,
+        )
+        return Page(self._records(collections, ids), following)
+
+    def _records(self, collections: Collections, ids: Sequence[UUID]) -> list[JobRecord]:
+        """These jobs, in this order; one that was deleted meanwhile is left out."""
+        found = {
+            one["_id"]: self._record(one)
+            for name in (Names.ARCHIVE, Names.JOBS)
+            for one in (collections[name].find({"_id": {"$in": list(ids)}}) if ids else ())
+        }
+        return [found[job_id] for job_id in ids if job_id in found]
+
     def count(self, where: JobFilter) -> int:
-        """How many jobs match."""
+        """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+        match = match_of(where)
 
         def ask(collections: Collections) -> int:
+            if match is not None:
+                payloads = partial(newest_payloads, collections, where, descending=False)
+                return len(walk(payloads, match, limit=-1, after=None, most=None)[0])
             query = query_of(collections, where)
             return sum(collections[name].count_documents(query) for name in collections_of(where))
 
@@ -96,13 +157,15 @@ class MongoJobs(MongoPart):
 
         def ask(collections: Collections) -> dict[JobStatus, int]:
             grouped = collections[Names.JOBS].aggregate([{"$group": {"_id": "$status", "jobs": {"$sum": 1}}}])
-            found = {JobStatus(one["_id"]): int(one["jobs"]) for one in grouped}
-            return {status: found.get(status, 0) for status in JobStatus}
+            found = {str(one["_id"]): int(one["jobs"]) for one in grouped}
+            return {status: found.get(status.value, 0) for status in JobStatus}
 
         return self.database.read(ask)
 
     def _record(self, document: Document) -> JobRecord:
-        return row_of(document, self.database.streams.key_of).record()
+        record = row_of(document, self.database.streams.key_of).record()
+        bad = salvaged(document)[1]
+        return replace(record, unreadable=bad) if bad else record
 
     # --- changing -------------------------------------------------------------------------------
 
@@ -126,7 +189,7 @@ class MongoJobs(MongoPart):
 
         return self.database.run(work)
 
-    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
         due_at = require_aware(at, "the new time")
         check(now, "now")
@@ -138,12 +201,27 @@ class MongoJobs(MongoPart):
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
+
+    def set_priority(
+        self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
+    ) -> bool:
+        """Give a PENDING, PAUSED or WAITING job another priority; False in any other state."""
+        check(now, "now")
+
+        def work(work: Work) -> bool:
+            row = work.jobs.get(job_id)
+            if row is None or row.status not in AT_REST:
+                return False
+            prioritize(work, row, priority, now=now)
+            return True
+
+        return self.database.run(work, within=within)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
     def cancel_matching(
-        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime, within: object | None = None
     ) -> list[CanceledJob]:
         """Cancel up to *limit* matching jobs, oldest first, with their dependants."""
         where.require_criterion("cancel_matching")
@@ -157,9 +235,11 @@ class MongoJobs(MongoPart):
                 work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
             )
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
-    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+    def retry_matching(
+        self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
+    ) -> list[UUID]:
         """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
         where.require_criterion("retry_matching")
         check(now, "now")
@@ -176,7 +256,7 @@ class MongoJobs(MongoPart):
                 after = ids[-1]
             return done
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
     def _oldest(
         self,
@@ -191,11 +271,20 @@ class MongoJobs(MongoPart):
         if "status" in query:
             states &= set(query["status"]["$in"])
         query["status"] = {"$in": sorted(states)}
-        if after is not None:
-            query = {"$and": [query, {"_id": {"$gt": after}}]}
-        jobs = work.collection(Names.JOBS)
-        found = jobs.find(query, {"_id": 1}, session=work.session).sort("_id", 1).limit(limit)
-        return [one["_id"] for one in found] if limit > 0 else []
+        jobs, match = work.collection(Names.JOBS), match_of(where)
+        if limit <= 0:
+            return []
+        if match is not None:
+
+            def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+                following = after_id(query, last, descending=False)
+                found = jobs.find(following, {"payload": 1}, session=work.session).sort("_id", 1).limit(most)
+                return [(one["_id"], one.get("payload", "")) for one in found]
+
+            return walk(read, match, limit=limit, after=after, most=None)[0]
+        following = after_id(query, after, descending=False)
+        found = jobs.find(following, {"_id": 1}, session=work.session).sort("_id", 1).limit(limit)
+        return [one["_id"] for one in found]
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
         """Move FAILED jobs that failed before *before* to the archive and drop their alerts."""
@@ -208,8 +297,6 @@ class MongoJobs(MongoPart):
             return [one["_id"] for one in found.limit(2 * limit)]
 
         ids = self.database.read(find)
-        if not ids:
-            return 0
         now = self.database.clock()
 
         def work(work: Work) -> int:
@@ -225,9 +312,35 @@ class MongoJobs(MongoPart):
             if moved:
                 work.afterwards(
                     Names.ALERTS,
-                    lambda alerts: alerts.delete_many({"job_id": {"$in": moved}}, session=work.session),
+                    # one that counts others goes when all of them have gone
+                    lambda alerts: alerts.delete_many(
+                        {"job_id": {"$in": moved}, "suppressed": {"$not": {"$gt": 0}}}, session=work.session
+                    ),
                 )
             return len(moved)
+
+        count = self.database.run(work) if ids else 0
+        if count < limit:
+            too_old = {"created_at": {"$lt": micros(before)}}
+            self.database.write(lambda collections: collections[Names.ALERTS].delete_many(too_old))
+        return count
+
+    def delete_dead_letters(
+        self, where: JobFilter, *, limit: int, after: UUID | None = None, dry_run: bool = False
+    ) -> tuple[int, UUID | None]:
+        """Delete the next *limit* matching FAILED jobs, oldest first, but for those that something needs."""
+        where.require_criterion("delete_dead_letters")
+
+        def work(work: Work) -> tuple[int, UUID | None]:
+            ids = self._oldest(work, where, [JobStatus.FAILED], limit, after)
+            work.load_jobs(ids)
+            rows = [row for row in map(work.jobs.get, ids) if row is not None and row.archived_at is None]
+            gone = [row.job_id for row in rows if row.status is JobStatus.FAILED and not is_needed(work, row)]
+            if gone and not dry_run:
+                for job_id in gone:
+                    work.jobs.remove(job_id)
+                forget(work, gone)
+            return len(gone), ids[-1] if len(ids) == limit else None
 
         return self.database.run(work)
 
@@ -287,6 +400,7 @@ def retried(work: Work, job_id: UUID, now: datetime) -> bool:
 
 
 def _result(document: Document) -> JobResultRow:
+    document = salvaged(document)[0]
     status = JobStatus(document["status"])
     if not status.is_terminal:
         return JobResultRow(job_id=document["_id"], status=status)

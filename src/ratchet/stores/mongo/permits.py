@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes
@@ -14,6 +15,7 @@ from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.values import BREAKERS, LIMITS
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.transaction.work import Rules
+from ratchet.stores.unreadable import readable, require_readable
 
 
 class MongoPermits(MongoPart):
@@ -46,7 +48,7 @@ class MongoPermits(MongoPart):
                 [{"$group": {"_id": "$_id.resource", "held": {"$sum": 1}}}]
             )
             held = {one["_id"]: int(one["held"]) for one in grouped}
-            limits = (LIMITS.value(one) for one in collections[Names.LIMITS].find())
+            limits = readable(collections[Names.LIMITS].find(), LIMITS.value, Names.LIMITS, itemgetter("_id"))
             return [
                 LimitRecord(
                     name=limit.name,
@@ -77,12 +79,14 @@ class MongoPermits(MongoPart):
     def breaker(self, service: str) -> BreakerRecord | None:
         """One breaker; None if it was never used."""
         found = self.database.read(lambda c: c[Names.BREAKERS].find_one({"_id": service}))
-        return None if found is None else BREAKERS.value(found)
+        return None if found is None else require_readable(found, BREAKERS.value, Names.BREAKERS, service)
 
     def breakers(self) -> list[BreakerRecord]:
         """All breakers by service."""
         return self.database.read(
-            lambda c: [BREAKERS.value(one) for one in c[Names.BREAKERS].find().sort("_id", 1)]
+            lambda c: readable(
+                c[Names.BREAKERS].find().sort("_id", 1), BREAKERS.value, Names.BREAKERS, itemgetter("_id")
+            )
         )
 
     def save_breaker(

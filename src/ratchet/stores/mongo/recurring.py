@@ -4,39 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
 
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.job import JobSpec
+from ratchet.model.schedules import check_words
 from ratchet.stores.memory.values import check, check_spec
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
-from ratchet.stores.mongo.documents.values import FIRES, SCHEDULES, micros
+from ratchet.stores.mongo.documents.values import FIRES, SCHEDULES, Document, micros
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.mongo.submissions import load_submission
 from ratchet.stores.mongo.transaction.work import Rules, Work
+from ratchet.stores.mongo.wakeups import wake_with
+from ratchet.stores.unreadable import readable, require_readable
 from ratchet.stores.validation import validate
+
+
+def _schedule(document: Document) -> ScheduleRecord:
+    record = SCHEDULES.value(document)
+    check_words(record.spec)
+    return record
 
 
 class MongoRecurring(MongoPart):
     """Schedules, and what became of their fire times."""
 
-    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+    def upsert_schedule(
+        self, spec: ScheduleSpec, *, now: datetime, within: object | None = None
+    ) -> ScheduleRecord:
         """Create the schedule or change it to *spec*; equal specs change nothing."""
         check((now, spec), "now")
-        return self.database.run(lambda work: Rules(work).upsert_schedule(spec, now=now))
+        return self.database.run(lambda work: Rules(work).upsert_schedule(spec, now=now), within=within)
 
-    def schedule(self, name: str) -> ScheduleRecord | None:
+    def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
         """One schedule; None if there is none."""
+        if within is not None:
+            return self.database.run(lambda work: work.schedules.get(name), within=within)
         found = self.database.read(lambda c: c[Names.SCHEDULES].find_one({"_id": name}))
-        return None if found is None else SCHEDULES.value(found)
+        return None if found is None else require_readable(found, _schedule, Names.SCHEDULES, name)
 
     def schedules(self) -> list[ScheduleRecord]:
         """All schedules by name."""
-        return self.database.read(
-            lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find().sort("_id", 1)]
-        )
+        found = self.database.read(lambda c: list(c[Names.SCHEDULES].find().sort("_id", 1)))
+        return readable(found, _schedule, Names.SCHEDULES, itemgetter("_id"))
 
-    def remove_schedule(self, name: str) -> bool:
+    def remove_schedule(self, name: str, *, within: object | None = None) -> bool:
         """Forget a schedule and its fire times; its runs stay."""
 
         def work(work: Work) -> bool:
@@ -45,24 +58,35 @@ class MongoRecurring(MongoPart):
             work.afterwards(Names.FIRES, lambda found: found.delete_many(fires, session=work.session))
             return removed
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
-    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+    def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused."""
-        return self.database.run(lambda work: Rules(work).pause_schedule(name, now=now))
+        return self.database.run(lambda work: Rules(work).pause_schedule(name, now=now), within=within)
 
-    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+    def resume_schedule(
+        self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
+    ) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
-        return self.database.run(lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now))
+        return self.database.run(
+            lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now), within=within
+        )
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
         """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
         check(now, "now")
         due = {"next_fire_at": {"$lte": micros(now)}, "paused": {"$ne": True}}
         order = [("next_fire_at", 1), ("_id", 1)]
-        return self.database.read(
-            lambda c: [SCHEDULES.value(one) for one in c[Names.SCHEDULES].find(due).sort(order).limit(limit)]
-        )
+        most = limit
+        while True:
+            documents = self._find_schedules(due, order, most)
+            found = readable(documents, _schedule, Names.SCHEDULES, itemgetter("_id"))
+            if len(found) >= limit or len(documents) < most:
+                return found[:limit]
+            most *= 2  # those that cannot be read are never advanced: they must not take the place of others
+
+    def _find_schedules(self, query: Document, order: list[tuple[str, int]], limit: int) -> list[Document]:
+        return self.database.read(lambda c: list(c[Names.SCHEDULES].find(query).sort(order).limit(limit)))
 
     # --- fires ----------------------------------------------------------------------------------
 
@@ -120,16 +144,20 @@ class MongoRecurring(MongoPart):
 
         return self.database.write(purge) if limit > 0 else 0
 
-    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+    def trigger(
+        self, name: str, fire: Fire, *, now: datetime, within: object | None = None
+    ) -> FireRecord | None:
         """Record and insert one run outside the timetable; None if there is no such schedule."""
         runs = self._prepare_runs([fire], now)
 
         def work(work: Work) -> FireRecord | None:
             work.touch(Names.SCHEDULES, name)  # it may be removed at this moment
             load_submission(work, runs, (), None)
+            if within is not None and self.database.notify:
+                work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
             return Rules(work).trigger(name, fire, now=now)
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
     def _prepare_runs(self, fires: Iterable[Fire], now: datetime) -> list[JobSpec]:
         check((now, *fires), "now")

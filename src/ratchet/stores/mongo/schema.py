@@ -8,7 +8,7 @@ the work, and one of them records it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -143,13 +143,40 @@ def _make(collections: Collections, name: str) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """One version of the schema; ``apply`` may be interrupted and done again."""
+    """
+    One version of the schema; ``apply`` may be interrupted and done again.
+
+    ``serves``: the number of the oldest step whose code works on this schema; None: only code that has this step.
+    """
 
     name: str
     apply: Callable[[Collections], None] = field(compare=False)
+    serves: int | None = None
+
+    @property
+    def version(self) -> int:
+        """The number in the name."""
+        return int(self.name[1:].partition("__")[0])
 
 
-STEPS: Final = (Step("V001__initial", _make_everything),)
+def _nothing(collections: Collections) -> None:
+    """
+    Since this step the version says which older code it serves.
+
+    No validators: a collection's validator also refuses each update of a document that was bad before, so that a claim could not
+    take it out of the queue, and the server checks every write of every document against it.
+    """
+
+
+def _new_fields(collections: Collections) -> None:
+    """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
+
+
+STEPS: Final = (
+    Step("V001__initial", _make_everything),
+    Step("V002__checks", _nothing, serves=1),
+    Step("V003__queue_pauses", _new_fields, serves=1),
+)
 
 
 class Schema:
@@ -176,7 +203,8 @@ class Schema:
         if missing := [step.name for step in self._steps if step.name not in applied]:
             state = f"lacks {', '.join(missing)}" if applied else "does not exist yet"
             raise SchemaOutOfDate(
-                f"the schema of the mongodb store {state}; run `ratchet db upgrade`, or call scheduler.migrate()"
+                f"the schema of Ratchet in {self._database.where} {state}; run `ratchet db upgrade` with the URL of "
+                f"this database, or set the option auto_migrate (RATCHET_AUTO_MIGRATE=true)"
             )
 
     def status(self) -> list[tuple[str, bool]]:
@@ -187,7 +215,9 @@ class Schema:
     def _apply(self, step: Step) -> bool:
         def apply(collections: Collections) -> bool:
             step.apply(collections)
-            record = {"_id": step.name, "applied_at": datetime.now(UTC)}
+            record: dict[str, Any] = {"_id": step.name, "applied_at": datetime.now(UTC)}
+            if step.serves is not None:
+                record["serves"] = step.serves
             try:
                 collections[Names.VERSION].insert_one(record)
             except DuplicateKeyError:
@@ -196,14 +226,23 @@ class Schema:
 
         return self._database.unprepared(apply)
 
-    def _applied(self) -> set[str]:
+    def _applied(self) -> dict[str, int | None]:
+        """The names of the steps that were applied, and the oldest code that each of them serves."""
         return self._database.unprepared(
-            lambda collections: {str(one["_id"]) for one in collections[Names.VERSION].find({}, {"_id": 1})}
+            lambda collections: {
+                str(one["_id"]): one.get("serves") for one in collections[Names.VERSION].find()
+            }
         )
 
-    def _refuse_newer(self, applied: set[str]) -> None:
-        if newer := sorted(applied - {step.name for step in self._steps}):
+    def _refuse_newer(self, applied: Mapping[str, int | None]) -> None:
+        known = {step.name for step in self._steps}
+        ours = max(step.version for step in self._steps)
+        # A newer version has upgraded the schema, and says whether code of this version still works on it.
+        newer = sorted(
+            name for name, serves in applied.items() if name not in known and not (serves and serves <= ours)
+        )
+        if newer:
             raise SchemaTooNew(
-                f"the schema of the mongodb store has {', '.join(newer)}, which this version of Ratchet does "
+                f"the schema of Ratchet in {self._database.where} has {', '.join(newer)}, which this version of Ratchet does "
                 f"not know; it was upgraded by a newer one: upgrade this installation"
             )

@@ -19,7 +19,7 @@ from ratchet.stores.mongo.transaction.work import Rules, Work
 class MongoSignals(MongoPart):
     """Signals."""
 
-    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+    def send_signal(self, signal: SignalSpec, *, now: datetime, within: object | None = None) -> list[UUID]:
         """
         Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
 
@@ -32,7 +32,7 @@ class MongoSignals(MongoPart):
             work.edges_in.load(waiters)
             return Rules(work).send_signal(signal, now=now)
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
     def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
         """The jobs that wait for a key, oldest first."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
 from ratchet.stores.mongo.batches import MongoBatches
+from ratchet.stores.mongo.claiming.unreachable import unreachable_jobs
 from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.cluster import MongoCluster
 from ratchet.stores.mongo.database import Database
@@ -26,6 +29,7 @@ from ratchet.stores.mongo.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
 from ratchet.stores.mongo.wakeups import mongo_wakeups
 from ratchet.stores.mongo.workflows import MongoWorkflows
+from ratchet.stores.unreadable import unreadable_rows
 
 if TYPE_CHECKING:
     from ratchet.spi.store import JobStore
@@ -73,6 +77,12 @@ class MongoStore(
     def check_schema(self) -> None:
         """`SchemaOutOfDate` or `SchemaTooNew`, saying what to do; nothing when all is well."""
         self.schema.check()
+
+    def unreadable(self) -> list[UnreadableRow]:
+        """The rows that everything passes by: of schedules, limits, breakers and nodes, and of jobs that no claim reaches."""
+        nodes = partial(self.nodes, counting=False)
+        passed = unreadable_rows(self.schedules, self.limits, self.breakers, nodes)
+        return passed + self.database.read(unreachable_jobs)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """A transaction as a pymongo `ClientSession`, which may be passed as ``within=``."""

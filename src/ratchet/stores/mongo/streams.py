@@ -19,12 +19,14 @@ from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
 from ratchet.model.job import StreamKey
+from ratchet.model.load import COUNTED, Load
 from ratchet.model.status import JobStatus
+from ratchet.stores.mongo.claiming.load import read_load
 from ratchet.stores.mongo.claiming.many_streams import with_jobs_among
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.stream_registry import key_of
-from ratchet.stores.mongo.documents.values import Document, micros, time_of
+from ratchet.stores.mongo.documents.values import Document, micros, pause_end, time_or_none
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
@@ -57,14 +59,18 @@ class MongoStreams(MongoPart):
             )
         )
 
-    def queues(self) -> list[QueueRecord]:
-        """All queues that were ever used or paused, by name, with counts."""
+    def load(self, *, now: datetime, most: int = COUNTED) -> Load:
+        """Every stream that has waiting or running jobs, and how many jobs wait and have failed; counted up to *most*."""
+        return self.database.read(lambda collections: read_load(collections, now, most))
+
+    def queues(self, *, counting: bool = True) -> list[QueueRecord]:
+        """All queues that were ever used or paused, by name, with counts; without *counting* these are 0."""
 
         def ask(collections: Collections) -> list[QueueRecord]:
             queue_of = {one["_id"]: str(one["queue"]) for one in collections[Names.STREAMS].find()}
             paused = {str(one["_id"]): one for one in collections[Names.QUEUES].find()}
             counts: dict[tuple[str, str], int] = {}
-            for status, index in _HOT.items():
+            for status, index in _HOT.items() if counting else ():
                 grouped = collections[Names.JOBS].aggregate(
                     [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id", "jobs": {"$sum": 1}}}],
                     hint=index,
@@ -78,25 +84,37 @@ class MongoStreams(MongoPart):
                     paused=bool(paused.get(name, {}).get("paused", False)),
                     pending=counts.get((name, JobStatus.PENDING.value), 0),
                     running=counts.get((name, JobStatus.RUNNING.value), 0),
-                    paused_at=_time(paused.get(name, {}).get("paused_at")),
+                    paused_at=time_or_none(paused.get(name, {}).get("paused_at")),
+                    paused_until=pause_end(paused.get(name, {})),
                 )
                 for name in sorted({*queue_of.values(), *paused})
             ]
 
         return self.database.read(ask)
 
-    def pause_queue(self, name: str, *, now: datetime) -> bool:
-        """Close a queue for claims; one write, however many jobs wait in it. True: it was open."""
+    def pause_queue(self, name: str, *, now: datetime, until: datetime | None = None) -> bool:
+        """Close a queue for claims; one document, however many jobs wait in it. True: it was open, or had another time."""
+        stored: Document = {"paused": True, "paused_at": micros(now)}
+        change: Document = {"$set": stored, "$unset": {"paused_until": "", "paused_until_of": ""}}
+        if until is not None:
+            stored |= {"paused_until": micros(until), "paused_until_of": micros(now)}
+            change = {"$set": stored}
 
         def pause(collections: Collections) -> bool:
-            change = {"$set": {"paused": True, "paused_at": micros(now)}}
-            try:
-                done = collections[Names.QUEUES].update_one(
-                    {"_id": name, "paused": {"$ne": True}}, change, upsert=True
-                )
-            except DuplicateKeyError:
-                return False  # it is paused
-            return done.modified_count > 0 or done.upserted_id is not None
+            queues = collections[Names.QUEUES]
+            while True:
+                found = queues.find_one({"_id": name})
+                if found is not None and found.get("paused") is True and pause_end(found) == until:
+                    return False
+                try:
+                    if found is None:
+                        queues.insert_one({"_id": name, **stored})
+                        return True
+                except DuplicateKeyError:
+                    continue  # somebody else was faster: what he wrote decides
+                seen = {field: found.get(field) for field in ("paused", "paused_at", "paused_until")}
+                if queues.update_one({"_id": name, **seen}, change).matched_count:
+                    return True
 
         return self.database.write(pause)
 
@@ -104,7 +122,10 @@ class MongoStreams(MongoPart):
         """Open it again. True: it was paused."""
 
         def resume(collections: Collections) -> bool:
-            change = {"$set": {"paused": False}, "$unset": {"paused_at": ""}}
+            change = {
+                "$set": {"paused": False},
+                "$unset": {"paused_at": "", "paused_until": "", "paused_until_of": ""},
+            }
             return (
                 collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
             )
@@ -151,16 +172,14 @@ class MongoStreams(MongoPart):
     def _put_back(self, collections: Collections, now: datetime) -> None:
         hot = sorted(_hot(collections))
         there = {one["_id"] for one in collections[Names.STREAMS].find({"_id": {"$in": hot}}, {"_id": 1})}
-        for lost in [stream_id for stream_id in hot if stream_id not in there]:
+        newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)]) or {"_id": 0}
+        # What was deleted was older than the newest. Any other number is damage.
+        for lost in [one for one in hot if one not in there and 0 < one < newest["_id"]]:
             log.error("jobs wait in the stream %s, which was deleted; it is put back", lost)
             key = self.database.streams.known_key(lost) or StreamKey()
             parts = {name: value for name, value in asdict(key).items() if value is not None}
             fields = {**parts, "lane": key.lane.value, "key_hash": f"{ASIDE} {lost}", "used_at": micros(now)}
             collections[Names.STREAMS].update_one({"_id": lost}, {"$setOnInsert": fields}, upsert=True)
-
-
-def _time(value: int | None) -> datetime | None:
-    return None if value is None else time_of(value)
 
 
 def _unused(collections: Collections, query: Document, limit: int, used: set[int]) -> list[int]:
@@ -196,4 +215,5 @@ def _hot(collections: Collections) -> set[int]:
         for one in collections[Names.JOBS].aggregate(
             [{"$match": {"status": status}}, {"$group": {"_id": "$stream_id"}}], hint=index
         )
+        if isinstance(one["_id"], int)  # anything else is damage
     }

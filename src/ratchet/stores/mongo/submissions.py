@@ -106,7 +106,9 @@ class MongoSubmissions(MongoPart):
         stream_id = self.database.streams.id_of(spec.stream)
         return document_of(new_row(in_utc(spec), stream_id, now), stream_id)
 
-    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+    def replace(
+        self, job_id: UUID, spec: JobSpec, *, now: datetime, within: object | None = None
+    ) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
         self._prepare_submission([spec], (), None, now)
 
@@ -115,7 +117,7 @@ class MongoSubmissions(MongoPart):
             load_submission(work, [spec], (), None)
             return replace_job(work, job_id, spec, now=now)
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
     def _prepare_submission(
         self, specs: Sequence[JobSpec], edges: Sequence[Edge], batch: BatchSpec | None, now: datetime

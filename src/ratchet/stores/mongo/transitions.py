@@ -17,6 +17,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.alerts import ALERT_WINDOW, alert_ids
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.cluster import resources_of
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash, Fail
@@ -24,7 +25,6 @@ from ratchet.model.errors import Conflict
 from ratchet.model.job import Progress, StreamKey
 from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.completion import apply_completions, held_by
-from ratchet.stores.memory.dead_letters import ALERT_WINDOW
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
@@ -84,14 +84,16 @@ class MongoTransitions(MongoPart):
                 pass  # a claim was lost, or somebody depends on a job since it was claimed
         return self.database.run(lambda work: _apply(work, portion, [], now, alert_window), within=within)
 
-    def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel(
+        self, job_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         """Cancel a PENDING, PAUSED, WAITING or RUNNING job and, depth-first, all its dependants."""
 
         def work(work: Work) -> list[CanceledJob]:
             work.load_jobs([job_id])
             return Rules(work).cancel(job_id, reason=reason, now=now)
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
     def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
         """The code of these ended runs has really ended: free keys and permits that still wait for it."""
@@ -129,22 +131,22 @@ class MongoTransitions(MongoPart):
 
     # --- back and aside -------------------------------------------------------------------------
 
-    def retry(self, job_id: UUID, *, now: datetime) -> bool:
+    def retry(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """FAILED (also paused from FAILED) to PENDING: attempts and crashes 0, error cleared, due now."""
 
         def work(work: Work) -> bool:
             work.load_jobs([job_id])
             return Rules(work).retry(job_id, now=now)
 
-        return self.database.run(work)
+        return self.database.run(work, within=within)
 
-    def pause(self, job_id: UUID, *, now: datetime) -> bool:
+    def pause(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
-        return self.database.run(lambda work: Rules(work).pause(job_id, now=now))
+        return self.database.run(lambda work: Rules(work).pause(job_id, now=now), within=within)
 
-    def resume(self, job_id: UUID, *, now: datetime) -> bool:
+    def resume(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
-        return self.database.run(lambda work: Rules(work).resume(job_id, now=now))
+        return self.database.run(lambda work: Rules(work).resume(job_id, now=now), within=within)
 
     # --- runs that do not end -------------------------------------------------------------------
 
@@ -244,7 +246,7 @@ def _apply(
     if plain:
         write_successes(work, plain, now=now)
     others = [one for one in completions if one.claim.job_id.int not in ended]
-    load_completions(work, others)
+    load_completions(work, others, now, alert_window)
     answers = iter(apply_completions(work, others, now, alert_window))
     return [
         CompletionAnswer(job_id=one.claim.job_id, won=True)
@@ -264,12 +266,14 @@ def load_claims(work: Work, claims: Iterable[JobClaim]) -> None:
     )
 
 
-def load_completions(work: Work, completions: Sequence[Completion]) -> None:
+def load_completions(
+    work: Work, completions: Sequence[Completion], now: datetime, alert_window: timedelta
+) -> None:
     """Read together what these completions will ask for one by one."""
     load_claims(work, [one.claim for one in completions])
     callbacks = [one.callback.job_id for one in completions if one.callback is not None]
     work.load_new(callbacks)
-    failing = [one.claim.job_id for one in completions if isinstance(one.decision, Fail | CountCrash)]
-    work.alerts_of.load(failing)
+    causes = {one.decision.error_hash for one in completions if isinstance(one.decision, Fail)}
+    work.alerts.load(alert_id for cause in causes for alert_id in alert_ids(cause, now, alert_window))
     lost = [one.claim for one in completions if held_by(work, one.claim) is None]
     work.executions.load((claim.job_id, claim.claim_id) for claim in lost)

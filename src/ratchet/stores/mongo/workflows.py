@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.composition import Edge, Graph, GraphNode
@@ -11,6 +12,7 @@ from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import Link, link
 from ratchet.stores.mongo.documents.values import EDGES, Document
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.unreadable import readable
 
 _NODE = {"target": 1, "status": 1, "type": 1, "canceled_reason": 1}
 
@@ -56,7 +58,11 @@ class MongoWorkflows(MongoPart):
         return self.database.read(ask)
 
     def _find(self, query: Document) -> list[Edge]:
-        return self.database.read(lambda c: [EDGES.value(one) for one in c[Names.DEPENDENCIES].find(query)])
+        return self.database.read(
+            lambda c: readable(
+                c[Names.DEPENDENCIES].find(query), EDGES.value, Names.DEPENDENCIES, itemgetter("_id")
+            )
+        )
 
 
 def _by_parent(edge: Edge) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.composition import BatchMetrics, BatchRecord
@@ -14,10 +15,13 @@ from ratchet.stores.sql.dependants.batch_counters import finish_batches
 from ratchet.stores.sql.dependants.cancellations import cancel_jobs
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.submit.submissions import insert_specs
-from ratchet.stores.validation import validate
+from ratchet.stores.unreadable import readable, require_readable
+from ratchet.stores.validation import require_sealed, validate
 
 #: Children that one transaction cancels or retries.
 _PORTION = 500
+#: More children than a batch has; a change in the caller's transaction takes all of them.
+_ALL = 2**31 - 1
 
 _BATCH = """
     SELECT batch_id, name, parent_id, total, completed, failed, canceled, sealed, created_at, finished_at,
@@ -70,6 +74,9 @@ class _Sealed(Exception):
     """The batch takes no more children; what was written is rolled back."""
 
 
+_TABLE = "scheduler_batch"
+
+
 class SqlBatches(SqlPart):
     """Counts the children of batches and releases their parents."""
 
@@ -103,7 +110,7 @@ class SqlBatches(SqlPart):
     def batch(self, batch_id: UUID) -> BatchRecord | None:
         """The counters; None if there is no such batch."""
         row = self.database.read(lambda session: session.row(FIND_BATCH, {"batch_id": batch_id}))
-        return None if row is None else _record(row)
+        return None if row is None else require_readable(row, _record, _TABLE, batch_id)
 
     def batches(self, *, limit: int = 50) -> list[BatchRecord]:
         """The newest batches."""
@@ -121,13 +128,17 @@ class SqlBatches(SqlPart):
         """Release the parent of a batch whose counters are complete; False if it is not, or was already."""
         return bool(self.database.run(lambda session: finish_batches(session, [batch_id], now)))
 
-    def cancel_batch(self, batch_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel_batch(
+        self, batch_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         """
         Cancel every child that has not ended and the parent; the batch is sealed.
 
         The parent goes first, so that the last child cannot release it. Children go in portions, each
         in a transaction of its own: called again, it goes on where it was interrupted.
         """
+        if within is not None:
+            return self.change(lambda session: _cancel_sealed(session, batch_id, reason, now), within)
 
         def stop(session: Session) -> list[CanceledJob] | None:
             session.execute(SEAL, {"batch_id": batch_id})
@@ -150,8 +161,16 @@ class SqlBatches(SqlPart):
         self.finish(batch_id, now=now)  # a batch without children has no child whose end could finish it
         return canceled
 
-    def retry_failed(self, batch_id: UUID, *, now: datetime) -> int:
+    def retry_failed(self, batch_id: UUID, *, now: datetime, within: object | None = None) -> int:
         """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""
+        if within is not None:
+
+            def retry(session: Session) -> int:
+                # at once: jobs are locked before batches, and the second portion would come after the first one's batch
+                ids = _children(session, FIND_FAILED_CHILDREN, batch_id, _NIL, limit=_ALL)
+                return len(retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True))
+
+            return self.change(retry, within)
         retried = 0
         after: UUID | None = _NIL
         while after is not None:
@@ -180,13 +199,30 @@ class SqlBatches(SqlPart):
         )
 
     def _list(self, sql: str, limit: int) -> list[BatchRecord]:
-        return [
-            _record(row) for row in self.database.read(lambda session: session.rows(sql, {"limit": limit}))
-        ]
+        rows = self.database.read(lambda session: session.rows(sql, {"limit": limit}))
+        return readable(rows, _record, _TABLE, itemgetter(0))
 
 
-def _children(session: Session, sql: str, batch_id: UUID, after: UUID) -> list[UUID]:
-    rows = session.rows(sql, {"batch_id": batch_id, "after": after, "limit": _PORTION})
+def _cancel_sealed(session: Session, batch_id: UUID, reason: str, now: datetime) -> list[CanceledJob]:
+    """
+    Cancel the parent of a sealed batch and then all its children, in one transaction.
+
+    The children at once, not in portions: jobs are locked before batches, as everywhere.
+    """
+    row = session.row(FIND_BATCH, {"batch_id": batch_id})
+    if row is None:
+        return []
+    batch = require_readable(row, _record, _TABLE, batch_id)
+    require_sealed(batch)
+    canceled = cancel_jobs(session, [batch.parent_id], reason=reason, now=now)
+    children = _children(session, FIND_UNENDED_CHILDREN, batch_id, _NIL, limit=_ALL)
+    return canceled + cancel_jobs(session, children, reason=reason, now=now)
+
+
+def _children(
+    session: Session, sql: str, batch_id: UUID, after: UUID, *, limit: int = _PORTION
+) -> list[UUID]:
+    rows = session.rows(sql, {"batch_id": batch_id, "after": after, "limit": limit})
     return [job_id for (job_id,) in rows]
 
 

@@ -1,7 +1,7 @@
 """
 What a caller may pass as ``within=``, recognised by its class name so that no package is imported for it.
 
-A driver's own connection, or a SQLAlchemy ``Session`` or ``Connection`` that has one. Inside
+A driver's own connection, or a SQLAlchemy ``Session`` or ``Connection``, or a Django connection, that has one. Inside
 ``AsyncSession.run_sync`` the connection is SQLAlchemy's synchronous face of an async driver, which
 works the same.
 """
@@ -16,6 +16,7 @@ from ratchet.model.errors import ConfigurationError
 
 _SESSIONS = {"sqlalchemy.orm.session.Session", "sqlalchemy.orm.scoping.scoped_session"}
 _CONNECTIONS = {"sqlalchemy.engine.base.Connection"}
+_DJANGO = {"django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy"}
 _ASYNC = {
     "sqlalchemy.ext.asyncio.session.AsyncSession": "await session.run_sync(lambda s: … within=s)",
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": "await connection.run_sync(lambda c: … within=c)",
@@ -51,6 +52,11 @@ def caller_connection(within: object) -> CallerConnection:
             )
     begin: Callable[[], object] = lambda: None  # noqa: E731 - the default of a field
     connection: Any = within
+    if names & _DJANGO:  # ``django.db.connection`` stands for the wrapper of this thread
+        connection.validate_no_broken_transaction()  # what Django's own cursors would do first
+        connection.ensure_connection()
+        connection = connection.connection
+        names = class_names(connection)
     if names & _SESSIONS:
         connection = connection.connection()
         names = class_names(connection)
@@ -65,6 +71,11 @@ def caller_connection(within: object) -> CallerConnection:
     return CallerConnection(connection, names, begin)
 
 
+def driver_of(connection: Any) -> Any:
+    """The driver's own connection, which lives as long as the connection does, behind SQLAlchemy's face of it."""
+    return getattr(connection, "driver_connection", connection)
+
+
 def refuse_autocommit(what: str) -> ConfigurationError:
     """The error for a connection whose writes would be committed one by one."""
     return ConfigurationError(
@@ -73,10 +84,21 @@ def refuse_autocommit(what: str) -> ConfigurationError:
     )
 
 
-def refuse_stranger(within: object, store: str, accepted: str) -> ConfigurationError:
-    """The error for something that is no connection of this store."""
-    cls = type(within)
+def refuse_stranger(
+    within: object, store: str, accepted: str, connection: object | None = None
+) -> ConfigurationError:
+    """The error for something that is no connection of this store; *connection* is the driver's inside of it."""
+    driver = within if connection is None else driver_of(connection)
+    if driver is not within:
+        return ConfigurationError(
+            f"within= got a {type(within).__qualname__} on the driver {_class_name(driver)}, which cannot join a "
+            f"transaction of the {store} store; let its engine use {accepted}, or pass one"
+        )
     return ConfigurationError(
-        f"within= got a {cls.__module__}.{cls.__qualname__}, which cannot join a transaction of the {store} store; "
+        f"within= got a {_class_name(within)}, which cannot join a transaction of the {store} store; "
         f"pass {accepted}, or a SQLAlchemy Session or Connection on one"
     )
+
+
+def _class_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"

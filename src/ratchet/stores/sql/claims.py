@@ -16,7 +16,19 @@ from ratchet.stores.sql.claiming.gates import Limits, openings_of, streams_of
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS
 from ratchet.stores.sql.claiming.reasons import reasons
 from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.unreadable import (
+    NO_TIME,
+    Column,
+    Count,
+    Micros,
+    Shape,
+    Share,
+    Time,
+    passed_by,
+    unreadable,
+)
 
+_TABLE = "scheduler_job_queue"
 _CLAIM_WIDTH = 9  # columns
 _ROW_WIDTH = _CLAIM_WIDTH + 20  # and those of the body; a start time may follow
 
@@ -32,11 +44,54 @@ FIND_CLAIMS_OF_NODE = """
     SELECT job_id, claim_id FROM scheduler_job_queue WHERE picked_by = :node_id AND status = 'RUNNING'
 """
 
-_TYPES = {kind.value: kind for kind in JobType}
-_PRIORITIES = {int(priority): priority for priority in Priority}
-_BACKOFFS = {policy.value: policy for policy in BackoffPolicy}
+# In a RUNNING row ``held_claim_id`` has no other meaning: the row waits for nobody's code.
+MARK_STARTED = """
+    UPDATE scheduler_job_queue
+       SET held_claim_id = claim_id
+     WHERE job_id {in ids uuid} AND status = 'RUNNING'
+       AND /* fence */ ((job_id, claim_id) IN (SELECT run.job_id, run.claim_id
+                                                 FROM {rows run (job_id, claim_id)})) IS TRUE /* end fence */
+"""
+
 _NO_DELAY = timedelta()
 _NAMES = msgspec.json.Decoder(tuple[str, ...])
+
+_BODY = (
+    Column("target", str, ""),
+    Column("payload", str, ""),
+    Column("created_at", Time, NO_TIME),
+    Column("root_id", UUID | None),
+    Column("params", str | None),
+    Column("backoff", BackoffPolicy, BackoffPolicy.NONE),
+    Column("backoff_base_us", Micros, 0),
+    Column("jitter", Share, 0.0),
+    Column("no_retry_for", str | None, parse=_NAMES.decode),
+    Column("business_key", str | None),
+    Column("batch_id", UUID | None),
+    Column("parent_id", UUID | None),
+    Column("schedule", str | None),
+    Column("on_success", str | None),
+    Column("on_failure", str | None),
+    Column("expires_at", Time | None),
+    Column("state", str | None),
+    Column("signal", str | None),
+    Column("caller", str | None),
+    Column("has_conditions", bool, False),
+)
+_CLAIM = (
+    Column("job_id", UUID),
+    Column("stream_id", int, 0),
+    Column("priority", Priority, Priority.NORMAL),
+    Column("job_type", JobType, JobType.SINGLE),
+    Column("attempts", Count, 0),
+    Column("crashes", Count, 0),
+    Column("max_retries", int, 0),
+    Column("timeout_us", Micros | None),
+    Column("scheduled_time", Time, NO_TIME),
+)
+_CLAIMED = Shape(*_CLAIM, *_BODY)
+_PLANNED = Shape(*_CLAIM, *_BODY, Column("start_at", Time | None))
+_BODIES = Shape(Column("job_id", UUID), Column("stream_id", int, 0), *_BODY)
 
 
 class SqlClaims(SqlPart, JobClaimStore):
@@ -46,16 +101,49 @@ class SqlClaims(SqlPart, JobClaimStore):
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
         if request.limit <= 0:
             return []
-        return [
-            ClaimedJob(claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:]))
-            for row in self.database.dialect.claim_plan.claim(self.database, request, now)
-        ]
+        rows = self.database.dialect.claim_plan.claim(self.database, request, now)
+        if not rows:
+            return []
+        shape = _PLANNED if len(rows[0]) > _ROW_WIDTH else _CLAIMED
+        try:
+            return [
+                ClaimedJob(
+                    claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:])
+                )
+                for row in shape.all(rows)
+            ]
+        except (ValueError, TypeError, OverflowError, RecursionError):
+            return self._salvaged(shape, rows, request, now)
+
+    def _salvaged(
+        self, shape: Shape, rows: Sequence[Row], request: ClaimRequest, now: datetime
+    ) -> list[ClaimedJob]:
+        """The claimed jobs, whatever stands in their rows; without an id there is no fence, and nothing to be done."""
+        found: list[ClaimedJob] = []
+        for row in rows:
+            values, bad, newer = shape.salvage(row)
+            if values[0] is None:
+                passed_by(_TABLE, row[0], ValueError("its id is no UUID"))
+                continue
+            body = self._body(values[0], values[1], values[_CLAIM_WIDTH:])
+            why = unreadable(bad, newer=newer)
+            found.append(ClaimedJob(claim=_claim(values, request, now), body=body, unreadable=why))
+        return found
 
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         """The bodies of claimed jobs; a job that its claim no longer holds is left out."""
         held = [(claim.job_id, claim.claim_id) for claim in claims]
         rows = self.database.read(lambda session: session.rows(FIND_BODIES, {"held": held})) if held else []
-        return {row[0]: self._body(row[0], row[1], row[2:]) for row in rows}
+        found = [_BODIES.salvage(row)[0] for row in rows]
+        return {row[0]: self._body(row[0], row[1], row[2:]) for row in found}
+
+    def mark_started(self, claims: Sequence[JobClaim], *, now: datetime) -> int:
+        """Remember that these runs of claims ahead have started; how many are still held."""
+        if not claims:
+            return 0
+        runs = [(claim.job_id, claim.claim_id) for claim in claims]
+        values = {"ids": [claim.job_id for claim in claims], "run": runs}
+        return self.database.run(lambda session: session.execute(MARK_STARTED, values))
 
     def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
         """When the earliest PENDING job of the request's open streams is (or was) due; None: there is none."""
@@ -75,7 +163,8 @@ class SqlClaims(SqlPart, JobClaimStore):
 
         def look(session: Session) -> list[datetime | None]:
             rows = plan.look(session, requests, now)
-            return openings_of(requests, rows, Limits.seen(session, streams_of(rows), now, requests[0].ahead))
+            limits = Limits.seen(session, streams_of(rows), now, requests[0].ahead)
+            return openings_of(requests, rows, limits, now)
 
         return self.database.read(look)
 
@@ -100,7 +189,7 @@ class SqlClaims(SqlPart, JobClaimStore):
             root_id=job_id if root_id is None else root_id,
             queue=stream.queue,
             params=params,
-            backoff=_BACKOFFS[backoff],
+            backoff=backoff,
             backoff_base=timedelta(0, 0, backoff_base_us) if backoff_base_us else _NO_DELAY,
             jitter=jitter,
             no_retry_for=_NAMES.decode(no_retry_for) if no_retry_for is not None else (),
@@ -131,8 +220,8 @@ def _claim(row: Row, request: ClaimRequest, now: datetime) -> JobClaim:
         claim_id=request.claim_id,
         node_id=request.node_id,
         stream_id=stream_id,
-        type=_TYPES[job_type],
-        priority=_PRIORITIES[priority],
+        type=job_type,
+        priority=priority,
         scheduled_at=scheduled_at,
         claimed_at=now,
         attempts=attempts,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -28,7 +29,8 @@ from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, 
 from ratchet.stores.sql.recover.unowned_claims import FIND_UNOWNED
 from ratchet.stores.sql.rows.failures import write_runs
 from ratchet.stores.sql.rows.keys_and_permits import settle_node
-from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow
+from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QUEUED, QueueRow
+from ratchet.stores.unreadable import readable, require_readable
 
 #: Seconds before a rescue looks once more for jobs that somebody else had locked.
 _SECOND_LOOKS = (0.02, 0.1, 0.3)
@@ -213,7 +215,7 @@ class SqlCluster(SqlPart):
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
         rows = self.database.read(lambda session: session.rows(LIST_NODES if counting else WATCH_NODES))
-        return [_node(row) for row in rows]
+        return readable(rows, _node, "scheduler_node", itemgetter(0))
 
     def database_time(self) -> datetime:
         """The database server's clock."""
@@ -223,7 +225,15 @@ class SqlCluster(SqlPart):
     # --- the end of a node --------------------------------------------------------------------
 
     def rescue(
-        self, node_id: str, *, seen_beat: int, by: str, max_crashes: int, now: datetime
+        self,
+        node_id: str,
+        *,
+        seen_beat: int,
+        by: str,
+        max_crashes: int,
+        now: datetime,
+        ran: Mapping[UUID, UUID] | None = None,
+        seen: str | None = None,
     ) -> Rescue | None:
         """
         Declare a node dead and take its work back, in one transaction; None: it is alive or was rescued before.
@@ -236,7 +246,9 @@ class SqlCluster(SqlPart):
         claim = {"node_id": node_id, "seen_beat": seen_beat, "by": by, "now": now}
 
         def take_back(session: Session) -> tuple[Rescue, bool] | None:
-            return take_back_from(session, self.stream_registry, claim, max_crashes=max_crashes, now=now)
+            return take_back_from(
+                session, self.stream_registry, claim, max_crashes=max_crashes, now=now, ran=ran, seen=seen
+            )
 
         taken = self.database.run(take_back)
         if taken is None:
@@ -285,7 +297,7 @@ class SqlCluster(SqlPart):
         # Before the transaction: inside it, making a stream would take a second connection.
         values = {"node_id": node_id, "crashes": SUSPECT_AFTER - 1}
         found = self.database.read(lambda session: session.rows(FIND_SUSPECT_STREAMS, values))
-        keys = [self.stream_registry.key_of(stream_id) for (stream_id,) in found]
+        keys = [self.stream_registry.recorded_key(stream_id) for (stream_id,) in found]
         self.stream_registry.ids_of(None, [replace(key, suspect=True) for key in keys])
 
     # --- locks --------------------------------------------------------------------------------
@@ -308,9 +320,10 @@ class SqlCluster(SqlPart):
         if row is None:
             return None
         lock_name, holder, token, locked_at, expires_at = row
-        return LockRecord(
+        record = LockRecord(
             name=lock_name, holder=holder, token=token, locked_at=locked_at, expires_at=expires_at
         )
+        return require_readable(record, lambda one: one, "scheduler_lock", name)
 
 
 def _pace(node: NodeSpec | NodeChange) -> dict[str, int]:
@@ -333,7 +346,7 @@ def _claims(session: Session, node_id: str, known: Sequence[UUID] | None) -> dic
 
 
 def _lock_running(session: Session, node_id: str) -> dict[UUID, QueueRow]:
-    rows = [QueueRow(*row) for row in session.rows(LOCK_RUNNING_OF_NODE, {"node_id": node_id})]
+    rows = [QueueRow(*row) for row in QUEUED.read(session.rows(LOCK_RUNNING_OF_NODE, {"node_id": node_id}))]
     return {row.job_id: row for row in rows}
 
 

@@ -61,10 +61,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ratchet.model.errors import Conflict, StoreError
+from ratchet.model.errors import Conflict, SchemaOutOfDate, StoreError, StoreUnavailable
 from ratchet.spi.shield import bracketed, current_shield
+from ratchet.stores.installation import Installation, another_database
+from ratchet.stores.sql.caller_transaction import driver_of
 from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 
 if TYPE_CHECKING:
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 Row = tuple[Any, ...]
+#: When the first migration was applied here: which installation this is.
+INSTALLED = "SELECT MIN(applied_at) FROM ratchet_schema_version"
 NO_PARAMS: Mapping[str, object] = {}
 
 log = logging.getLogger("ratchet.stores.sql")
@@ -89,6 +94,8 @@ class Session(ABC):
 
     dialect: Dialect
     enlisted: bool = False  # on a caller's transaction, which commits when the caller says so
+    #: Where a caller's connection is now: what decides which tables it finds. None: it is the store's own database.
+    place: tuple[str, ...] | None = None
 
     @abstractmethod
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
@@ -163,6 +170,7 @@ class Database:
         self._prepare: Callable[[], object] | None = None
         self._prepared_in: int | None = None
         self._preparing = threading.Lock()
+        self._installation = Installation(self._installed_at, dialect.where)
 
     def prepare_with(self, action: Callable[[], object]) -> None:
         """Call *action* before the first transaction of this process; one that fails is called again."""
@@ -235,15 +243,53 @@ class Database:
     def _begin(self, within: object | None) -> Iterator[Any]:
         self._ready()
         if within is not None:
-            with self.dialect.enlist(within) as session:
+            with self._enlisted(within) as session:
                 yield session.connection
         else:
             with self.dialect.writing(for_user=True) as session:
+                self._installation.own(session.connection)
                 yield session.connection
+
+    @contextmanager
+    def _enlisted(self, within: object) -> Iterator[Session]:
+        """A session on the caller's transaction, if that is in this store's database."""
+        with self.dialect.enlist(within) as session:
+            place, connection = session.place, driver_of(session.connection)
+            if place is None or self._installation.knows(connection, place):
+                yield session
+                return
+        self._refuse_another(within, connection, place)
+        with self.dialect.enlist(within) as session:
+            yield session
+
+    def _refuse_another(self, within: object, connection: object, place: tuple[str, ...]) -> None:
+        """
+        Refuse a connection that leads to another database than this store's.
+
+        In a savepoint of its own: where the caller may not read the version, its transaction goes on.
+        """
+        described = ", ".join(place)
+        try:
+            with self.dialect.enlist(within) as session:
+                theirs = session.value(INSTALLED)
+        except SchemaOutOfDate as error:
+            raise another_database(
+                f"{described}; it has no tables of Ratchet", self.dialect.where()
+            ) from error
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            theirs = None
+        self._installation.require_same(connection, place, theirs, described)
+
+    def _installed_at(self) -> datetime | None:
+        with self.dialect.reading() as session:
+            found: datetime | None = session.value(INSTALLED)
+            return found
 
     def _run(self, work: Callable[[Session], T], within: object | None, claiming: bool) -> T:
         if within is not None:
-            with self.dialect.enlist(within) as session:
+            with self._enlisted(within) as session:
                 return work(session)
         return self._try(lambda: self._transact(work, claiming))
 
@@ -278,3 +324,16 @@ class SqlPart:
     def __init__(self, database: Database, stream_registry: StreamRegistry) -> None:
         self.database = database
         self.stream_registry = stream_registry
+
+    def change(self, work: Callable[[Session], T], within: object | None) -> T:
+        """What *work* returns, by hand and perhaps in the caller's transaction; then its commit wakes nodes as well."""
+        if within is None:
+            return self.database.run(work)
+
+        def announced(session: Session) -> T:
+            answer = work(session)
+            if answer:
+                session.dialect.announce(session)
+            return answer
+
+        return self.database.run(announced, within=within)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -15,8 +15,14 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from ratchet.model.decision import Completion
     from ratchet.stores.sql.claiming.plan import ClaimPlan
     from ratchet.stores.sql.database import Row, Session
+    from ratchet.stores.sql.dependants.edges import EdgeWriter
+    from ratchet.stores.sql.finish.completions import Facts
     from ratchet.stores.sql.rows.specs import RowWriter
 
 
@@ -46,16 +52,21 @@ class Dialect(ABC):
     constraints: ConstraintDetector
     claim_plan: ClaimPlan
     row_writer: RowWriter
+    #: Three ends that are one statement where a WITH may insert, update and delete, and several elsewhere.
+    write_successes: Callable[[Session, Sequence[Completion], datetime], dict[int, Facts]]
+    count_ends: Callable[[Session, Sequence[Row], Sequence[Row]], list[UUID]]
+    edge_writer: EdgeWriter
     #: None: a statement alone costs no fewer round trips than in a transaction.
     autocommit: Autocommit | None = None
     #: True: the first use creates or upgrades the schema without being asked.
     migrates_itself: bool = False
     #: True: one writer at a time, so a second transaction inside a transaction would wait for itself.
     one_writer: bool = False
-    #: True: one statement may change several tables (a WITH whose parts insert, update or delete).
-    fuses_writes: bool = False
     #: True: a migration script that fails leaves nothing; False: the next run goes on where it stopped.
     transactional_ddl: bool = True
+    #: True: a subquery reads a range of an index whose bounds come from the outer row. False: it reads the whole prefix, but
+    #: a GROUP BY skips from group to group.
+    seeks_ranges: bool = True
     #: Macros that are one word.
     words: dict[str, str]
 
@@ -108,7 +119,15 @@ class Dialect(ABC):
 
     @abstractmethod
     def enlist(self, within: object) -> AbstractContextManager[Session]:
-        """A session on the caller's open transaction, which it neither commits nor rolls back."""
+        """
+        A session on the caller's open transaction, which it neither commits nor rolls back.
+
+        Its `Session.place` says what decides which tables it finds, or is None where it was seen to be this database.
+        """
+
+    @abstractmethod
+    def where(self) -> str:
+        """Where the database is, for messages; without a password."""
 
     def end_transactions(self, process: str) -> bool:
         """
@@ -120,7 +139,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def migrating(self) -> AbstractContextManager[Session]:
-        """A write transaction that only one process in the world has at a time, without a deadline."""
+        """
+        A write transaction that only one process in the world has at a time, without a deadline.
+
+        It waits as long as it takes for another migration, but for a table that others use only a moment: then `LockTimeout`.
+        """
 
     @abstractmethod
     def run_script(self, session: Session, script: str) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
+from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.job import Execution, LogEntry, LogLine
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.sql.rows.samples import between, queued_samples, run_samples
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
+from ratchet.stores.unreadable import readable
 
 #: Every column of scheduler_job; scheduler_job_archive has the same and archived_at.
 JOB_COLUMNS = """
@@ -264,9 +268,22 @@ class SqlHistory(SqlPart):
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         """The runs of a job, oldest first; with *uncounted* also crashed, handed-back and canceled ones."""
         values = {"job_id": job_id, "uncounted": uncounted}
-        return [
-            _execution(row) for row in self.database.read(lambda session: session.rows(LIST_RUNS, values))
-        ]
+        rows = self.database.read(lambda session: session.rows(LIST_RUNS, values))
+        return readable(rows, _execution, "scheduler_job_execution", itemgetter(slice(2)))
+
+    def run_samples(self, *, limit: int) -> list[RunSample]:
+        """The newest runs that have ended, by the ids of their jobs, newest first; at most *limit*."""
+        key_of = self.stream_registry.recorded_key
+        return self.database.read(
+            lambda session: run_samples(session, lambda one: key_of(one, session), limit)
+        )
+
+    def queued_samples(self, *, limit: int) -> list[QueuedSample]:
+        """Jobs that are PENDING or RUNNING, at most *limit*."""
+        key_of = self.stream_registry.recorded_key
+        return self.database.read(
+            lambda session: queued_samples(session, lambda one: key_of(one, session), limit)
+        )
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:
         """Delete runs of ended jobs that finished before *before*; at most *limit*."""
@@ -278,14 +295,14 @@ class SqlHistory(SqlPart):
             old = [
                 (job_id, claim_id)
                 for job_id, claim_id, finished_at, _, ended in runs
-                if ended and finished_at < before
+                if ended and isinstance(finished_at, datetime) and finished_at < before
             ][:room]
             removed = self.database.run(lambda session: _delete_runs(session, old)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(runs), removed)
             # a run is younger than its job, so behind jobs that are too young nothing is left to do
             beyond = len(runs) == STEP and any(
-                created is None or created < before for _, _, _, created, _ in runs
+                not isinstance(created, datetime) or created < before for _, _, _, created, _ in runs
             )
             return Stretch(runs[-1][:2] if beyond else None, len(runs), removed)
 
@@ -312,7 +329,7 @@ class SqlHistory(SqlPart):
         """
         values = {"job_id": job_id, "limit": limit}
         rows = self.database.read(lambda session: session.rows(LIST_LINES, values))
-        return [_log_line(row) for row in reversed(rows)]
+        return readable(reversed(rows), _log_line, "scheduler_job_log", itemgetter(slice(2)))
 
     def purge_logs(self, *, before: datetime, limit: int) -> int:
         """Delete lines older than *before*; at most *limit*."""
@@ -342,13 +359,17 @@ class SqlHistory(SqlPart):
             old = [
                 job_id
                 for job_id, _, status, finished_at in jobs
-                if status in ("SUCCEEDED", "CANCELED") and finished_at is not None and finished_at < before
+                if status in ("SUCCEEDED", "CANCELED")
+                and isinstance(finished_at, datetime)
+                and finished_at < before
             ][:room]
             removed = self.database.run(lambda session: _archive_old(session, old, before, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
-            beyond = len(jobs) == STEP and any(created < before for _, created, _, _ in jobs)
+            beyond = len(jobs) == STEP and any(
+                not isinstance(created, datetime) or created < before for _, created, _, _ in jobs
+            )
             return Stretch(jobs[-1][0] if beyond else None, len(jobs), removed)
 
         return self._archiving.remove(step, limit)
@@ -383,8 +404,8 @@ class SqlHistory(SqlPart):
 
     def _time(self, sql: str, values: dict[str, object]) -> datetime | None:
         rows = self.database.read(lambda session: session.rows(sql, values))
-        found: datetime | None = rows[0][0] if rows else None
-        return found
+        found = rows[0][0] if rows else None
+        return found if isinstance(found, datetime) else None
 
 
 def _delete_runs(session: Session, runs: list[tuple[UUID, UUID]]) -> int:
@@ -408,19 +429,14 @@ def _execution(row: Row) -> Execution:
         node_id=node_id,
         started_at=started_at,
         finished_at=finished_at,
-        duration=_between(started_at, finished_at),
-        queue_wait=_between(scheduled_at, started_at),
+        duration=between(started_at, finished_at),
+        queue_wait=between(scheduled_at, started_at),
         status=status,
         error=error,
         traceback=traceback,
         counted=counted,
         error_type=error_type,
     )
-
-
-def _between(start: datetime | None, end: datetime | None) -> timedelta | None:
-    # the times may come from two clocks; a duration is never negative
-    return None if start is None or end is None else max(end - start, timedelta())
 
 
 def _line_values(entry: LogEntry) -> tuple[object, ...]:

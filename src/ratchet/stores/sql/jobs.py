@@ -9,8 +9,8 @@ from uuid import UUID
 from ratchet.model.composition import BatchSpec, Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.identifiers import is_young
-from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page
-from ratchet.model.status import JobStatus
+from ratchet.model.job import Insertion, JobFilter, JobRecord, JobResultRow, JobSpec, Page, SortBy
+from ratchet.model.status import JobStatus, Priority
 from ratchet.spi.store import Sent
 from ratchet.stores.blocked_submissions import blocked
 from ratchet.stores.sql.database import Session, SqlPart
@@ -24,7 +24,7 @@ from ratchet.stores.sql.errors import LockTimeout
 from ratchet.stores.sql.history import IS_ARCHIVABLE, archive_jobs, find_archivable
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.rows.failures import Cancellation
-from ratchet.stores.sql.rows.locked import lock_jobs
+from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.rows.records import find_record, find_results, find_tags
 from ratchet.stores.sql.rows.search import count_by_status, count_matching, find_oldest, find_page
 from ratchet.stores.sql.rows.specs import LATE, is_evident, is_plain, plain_values, tell_backdated
@@ -40,6 +40,10 @@ RESCHEDULE_QUEUED = """
 """
 
 RESCHEDULE = "UPDATE scheduler_job SET scheduled_at = :at WHERE job_id = :job_id"
+
+PRIORITIZE_QUEUED = "UPDATE scheduler_job_queue SET priority = :priority WHERE job_id = :job_id"
+
+PRIORITIZE = "UPDATE scheduler_job SET priority = :priority WHERE job_id = :job_id"
 
 FIND_CLOCK = "SELECT {clock} AS now_at"
 
@@ -89,7 +93,14 @@ LOCK_OLD_DEAD_LETTERS = f"""
     {{for update skip locked}}
 """
 
-DROP_ALERTS = "DELETE FROM scheduler_dlq_alert WHERE job_id {in ids uuid}"
+# An alert that counts others goes when all of them have gone.
+DROP_ALERTS_OF = "DELETE FROM scheduler_dlq_alert WHERE job_id {in ids uuid} AND suppressed = 0"
+
+FIND_OLD_ALERTS = """
+    SELECT alert_id FROM scheduler_dlq_alert WHERE created_at < :before ORDER BY created_at, alert_id LIMIT :limit
+"""
+
+DROP_ALERTS = "DELETE FROM scheduler_dlq_alert WHERE alert_id {in ids uuid}"
 
 COUNT_TAGS = """
     SELECT tag, count(*) AS jobs FROM scheduler_job_tag GROUP BY tag ORDER BY count(*) DESC, tag LIMIT :limit
@@ -196,7 +207,7 @@ class SqlJobs(SqlPart):
 
         return self.database.run(delete)
 
-    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime) -> bool:
+    def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; a retry that is held back stays held back."""
 
         def reschedule(session: Session) -> bool:
@@ -209,11 +220,34 @@ class SqlJobs(SqlPart):
             session.execute(RESCHEDULE, {"job_id": job_id, "at": at})
             return True
 
-        return self.database.run(reschedule)
+        return self.change(reschedule, within)
 
-    def replace(self, job_id: UUID, spec: JobSpec, *, now: datetime) -> CanceledJob | None:
+    def set_priority(
+        self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
+    ) -> bool:
+        """Give a PENDING, PAUSED or WAITING job another priority, in both of its rows."""
+        values = {"job_id": job_id, "priority": int(Priority(priority))}
+
+        def prioritize(session: Session) -> bool:
+            job = lock_cancelable(session, job_id, running=False)
+            if job is None:
+                return False
+            if job.queue is not None:
+                session.execute(PRIORITIZE_QUEUED, values)
+                # claims may have passed its place in the new level, whenever it is due and whatever the clock says here
+                session.backdated({job.stream_id})
+            session.execute(PRIORITIZE, values)
+            return True
+
+        return self.change(prioritize, within)
+
+    def replace(
+        self, job_id: UUID, spec: JobSpec, *, now: datetime, within: object | None = None
+    ) -> CanceledJob | None:
         """Cancel a PENDING, PAUSED or WAITING job and store *spec* in its place, in one transaction."""
-        self.stream_registry.ids_of(None, validate([spec], now=now))
+        streams = validate([spec], now=now)
+        if within is None:
+            self.stream_registry.ids_of(None, streams)
 
         def replace(session: Session) -> tuple[CanceledJob | None, SubmissionResult | None]:
             job = lock_cancelable(session, job_id, running=False)
@@ -227,14 +261,30 @@ class SqlJobs(SqlPart):
             require_new(job_id, spec, submission.insertions[0])
             return canceled, submission
 
-        return self.database.run(replace)[0]
+        return self.change(replace, within)[0]
 
     # --- many -----------------------------------------------------------------------------------
 
-    def find(self, where: JobFilter, *, limit: int = 50, cursor: str | None = None) -> Page[JobRecord]:
-        """One page of matching jobs, newest id first."""
+    def find(
+        self,
+        where: JobFilter,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        sort: SortBy = SortBy.CREATED,
+        descending: bool = True,
+    ) -> Page[JobRecord]:
+        """One page of matching jobs; CREATED is the order of their ids."""
         return self.database.read(
-            lambda session: find_page(session, self.stream_registry, where, limit=limit, cursor=cursor)
+            lambda session: find_page(
+                session,
+                self.stream_registry,
+                where,
+                limit=limit,
+                cursor=cursor,
+                sort=sort,
+                descending=descending,
+            )
         )
 
     def count(self, where: JobFilter) -> int:
@@ -246,7 +296,7 @@ class SqlJobs(SqlPart):
         return self.database.read(count_by_status)
 
     def cancel_matching(
-        self, where: JobFilter, *, limit: int, reason: str, now: datetime
+        self, where: JobFilter, *, limit: int, reason: str, now: datetime, within: object | None = None
     ) -> list[CanceledJob]:
         """Cancel up to *limit* matching jobs, oldest first, with their dependants."""
         where.require_criterion("cancel_matching")
@@ -256,9 +306,11 @@ class SqlJobs(SqlPart):
                 session, find_oldest(session, where, CANCELABLE, limit=limit), reason=reason, now=now
             )
 
-        return self.database.run(cancel)
+        return self.change(cancel, within)
 
-    def retry_matching(self, where: JobFilter, *, limit: int, now: datetime) -> list[UUID]:
+    def retry_matching(
+        self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
+    ) -> list[UUID]:
         """Retry up to *limit* matching FAILED jobs, oldest first; skips those whose business key is busy."""
         where.require_criterion("retry_matching")
 
@@ -273,7 +325,7 @@ class SqlJobs(SqlPart):
                 after = ids[-1]
             return done
 
-        return self.database.run(retry)
+        return self.change(retry, within)
 
     def purge_dead_letters(self, *, before: datetime, limit: int) -> int:
         """Move FAILED jobs that failed before *before* to the archive and drop their alerts."""
@@ -282,11 +334,34 @@ class SqlJobs(SqlPart):
             locked = session.rows(LOCK_OLD_DEAD_LETTERS, {"before": before, "limit": limit})
             ids = find_archivable(session, sorted(row[0] for row in locked))
             if ids:
-                session.execute(DROP_ALERTS, {"ids": ids})
+                session.execute(DROP_ALERTS_OF, {"ids": ids})
                 archive_jobs(session, ids, now=session.value(FIND_CLOCK))
+            if len(ids) < limit and (
+                old := session.rows(FIND_OLD_ALERTS, {"before": before, "limit": limit})
+            ):
+                session.execute(DROP_ALERTS, {"ids": sorted(alert_id for (alert_id,) in old)})
             return len(ids)
 
         return self.database.run(purge)
+
+    def delete_dead_letters(
+        self, where: JobFilter, *, limit: int, after: UUID | None = None, dry_run: bool = False
+    ) -> tuple[int, UUID | None]:
+        """Delete the next *limit* matching FAILED jobs, oldest first, but for those that something needs."""
+        where.require_criterion("delete_dead_letters")
+
+        def delete(session: Session) -> tuple[int, UUID | None]:
+            ids = find_oldest(session, where, [JobStatus.FAILED], limit=limit, after=after)
+            # one that somebody is changing at this moment is left alone
+            locked = {} if dry_run else lock_jobs(session, ids, skip_locked=True)
+            failed = ids if dry_run else [key for key in ids if _is_failed(locked.get(key))]
+            gone = find_archivable(session, failed)
+            for job_id in () if dry_run else gone:
+                for statement in FORGET:
+                    session.execute(statement, {"job_id": job_id})
+            return len(gone), ids[-1] if len(ids) == limit else None
+
+        return self.database.read(delete) if dry_run else self.database.run(delete)
 
     # --- tags -----------------------------------------------------------------------------------
 
@@ -298,6 +373,10 @@ class SqlJobs(SqlPart):
         """How many jobs carry each tag, most used first."""
         rows = self.database.read(lambda session: session.rows(COUNT_TAGS, {"limit": limit}))
         return {tag: int(jobs) for tag, jobs in rows}
+
+
+def _is_failed(job: LockedJob | None) -> bool:
+    return job is not None and job.status is JobStatus.FAILED
 
 
 def _cancel_waiting(session: Session, job_id: UUID, now: datetime) -> None:

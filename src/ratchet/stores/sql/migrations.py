@@ -9,15 +9,31 @@ each change of the schema by itself, the dialect remembers how far the script ha
 from __future__ import annotations
 
 import hashlib
+import itertools
+import logging
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
-from ratchet.model.errors import ConfigurationError, SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.model.errors import (
+    ConfigurationError,
+    Conflict,
+    SchemaChanged,
+    SchemaOutOfDate,
+    SchemaTooNew,
+    StoreUnavailable,
+)
 from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dialect import Dialect
+
+log = logging.getLogger("ratchet.stores.sql")
+
+#: How long an upgrade goes on trying to lock tables that other transactions use, and how long it lets them work in between.
+PATIENCE = 600.0
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 VERSION_TABLE = "ratchet_schema_version"
 
@@ -33,6 +49,15 @@ RECORD = """
     INSERT INTO ratchet_schema_version (script, checksum, applied_at) VALUES (:script, :checksum, :applied_at)
 """
 _NAME = re.compile(r"V(\d{3,})__\w+\.sql")
+
+#: The script since which the version table says which older code each later script serves.
+SERVING = "V002__checks"
+SERVED = "SELECT script, serves FROM ratchet_schema_version WHERE serves IS NOT NULL"
+RECORD_SERVING = """
+    INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+    VALUES (:script, :checksum, :applied_at, :serves)
+"""
+_SERVES = re.compile(r"-- serves: V(\d{3,})\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +76,16 @@ class Migration:
     def version(self) -> int:
         """The number in the name."""
         return int(self.name[1:].partition("__")[0])
+
+    @property
+    def serves(self) -> int | None:
+        """
+        The number of the oldest script whose code works on this schema: ``-- serves: V002`` in the first line.
+
+        None: only code that has this script itself.
+        """
+        found = _SERVES.match(self.text.replace("\r\n", "\n"))
+        return None if found is None else int(found[1])
 
 
 def migrations_of(dialect: str) -> list[Migration]:
@@ -94,20 +129,42 @@ class SchemaMigrator:
         migrate at a time: whoever waited finds the work done.
         """
         applied: list[str] = []
-        while (name := self._apply_next()) is not None:
+        while (name := self._insist(self._apply_next)) is not None:
             applied.append(name)
         return applied
+
+    def _insist(self, attempt: Callable[[], str | None]) -> str | None:
+        """
+        What *attempt* returns, once nobody is in its way.
+
+        While a change of a table waits for its lock, everybody who comes later waits behind it. So it waits for a moment only,
+        gives up everything it has locked, lets the others work, and tries again.
+        """
+        give_up = time.monotonic() + PATIENCE
+        for count in itertools.count():
+            try:
+                return attempt()
+            except Conflict as error:
+                if time.monotonic() > give_up:
+                    raise StoreUnavailable(
+                        f"the schema of Ratchet in {self._dialect.where()} could not be upgraded within {PATIENCE:g} s, because "
+                        f"other transactions keep its tables locked ({error}); find the one that stays open for long, end it, "
+                        f"and run `ratchet db upgrade` again"
+                    ) from error
+                log.warning("the upgrade of the schema waits for other transactions: %s", error)
+                time.sleep(PAUSES[min(count, len(PAUSES) - 1)])
+        raise AssertionError("unreachable")
 
     def check(self) -> None:
         """Nothing if the schema fits; otherwise `SchemaOutOfDate`, `SchemaTooNew` or `SchemaChanged`."""
         with self._dialect.reading() as session:
             applied = self._applied(session)
-        self._refuse_foreign(applied)
+            self._refuse_foreign(session, applied)
         if missing := [migration.name for migration in self._migrations if migration.name not in applied]:
             state = f"lacks {', '.join(missing)}" if applied else "does not exist yet"
             raise SchemaOutOfDate(
-                f"the schema of the {self._dialect.name} store {state}; run `ratchet db upgrade`, "
-                f"call scheduler.migrate(), or set Options(auto_migrate=True)"
+                f"the schema of Ratchet in {self._dialect.where()} {state}; run `ratchet db upgrade` with the URL of "
+                f"this database, or set the option auto_migrate (RATCHET_AUTO_MIGRATE=true)"
             )
 
     def status(self) -> list[tuple[str, bool]]:
@@ -119,7 +176,7 @@ class SchemaMigrator:
     def _apply_next(self) -> str | None:
         with self._dialect.migrating() as session:
             applied = self._applied(session)
-            self._refuse_foreign(applied)
+            self._refuse_foreign(session, applied)
             for migration in self._migrations:
                 if migration.name not in applied:
                     self._apply(session, migration, first=not applied)
@@ -130,25 +187,37 @@ class SchemaMigrator:
         if first and not self._dialect.has_table(session, VERSION_TABLE):
             session.execute(CREATE_VERSION_TABLE)
         self._dialect.run_script(session, migration.text)
-        now = datetime.now(UTC)
-        session.execute(RECORD, {"script": migration.name, "checksum": migration.checksum, "applied_at": now})
+        record = {
+            "script": migration.name,
+            "checksum": migration.checksum,
+            "applied_at": datetime.now(UTC),
+        }
+        if migration.serves is None:
+            session.execute(RECORD, record)
+        else:
+            session.execute(RECORD_SERVING, {**record, "serves": migration.serves})
 
     def _applied(self, session: Session) -> dict[str, str]:
         if not self._dialect.has_table(session, VERSION_TABLE):
             return {}
         return {script: checksum.strip() for script, checksum in session.rows(APPLIED)}
 
-    def _refuse_foreign(self, applied: Mapping[str, str]) -> None:
+    def _refuse_foreign(self, session: Session, applied: Mapping[str, str]) -> None:
         known = {migration.name: migration for migration in self._migrations}
-        if newer := sorted(set(applied) - set(known)):
+        newer = set(applied) - set(known)
+        if newer and SERVING in applied and known:
+            # A newer version has upgraded the schema, and says whether code of this version still works on it.
+            ours = max(migration.version for migration in self._migrations)
+            newer -= {script for script, serves in session.rows(SERVED) if serves <= ours}
+        if newer:
             raise SchemaTooNew(
-                f"the schema of the {self._dialect.name} store has {', '.join(newer)}, which this version of "
+                f"the schema of Ratchet in {self._dialect.where()} has {', '.join(sorted(newer))}, which this version of "
                 f"Ratchet does not know; it was upgraded by a newer one: upgrade this installation"
             )
         for name, checksum in applied.items():
-            if checksum != known[name].checksum:
+            if name in known and checksum != known[name].checksum:
                 raise SchemaChanged(
-                    f"{name} was applied with checksum {checksum[:12]}…, but the script of this installation has "
+                    f"{name} was applied to {self._dialect.where()} with checksum {checksum[:12]}…, but the script of this installation has "
                     f"{known[name].checksum[:12]}…; reinstall the package, scripts are never edited once released"
                 )
 
@@ -162,11 +231,11 @@ def clean_install(dialect: Dialect) -> str:
     """
     migrations = migrations_of(dialect.name)
     parts = [f"-- The schema of Ratchet up to {migrations[-1].name}, in one script."]
-    parts += [migration.text.strip() for migration in migrations]
     parts.append(_plain(CREATE_VERSION_TABLE, dialect) + ";")
+    parts += [migration.text.strip() for migration in migrations]
     parts += [
-        f"INSERT INTO {VERSION_TABLE} (script, checksum, applied_at)\n"
-        f"VALUES ('{migration.name}', '{migration.checksum}', {dialect.words['clock']});"
+        f"INSERT INTO {VERSION_TABLE} (script, checksum, applied_at, serves)\n"
+        f"VALUES ('{migration.name}', '{migration.checksum}', {dialect.words['clock']}, {migration.serves or 'NULL'});"
         for migration in migrations
     ]
     return "\n\n".join(parts) + "\n"

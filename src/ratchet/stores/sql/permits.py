@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
@@ -13,6 +14,7 @@ from ratchet.stores.sql.claiming.gates import Limits, find_holders, open_stream,
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.rows.keys_and_permits import FREE_PERMITS
 from ratchet.stores.sql.rows.locked import QueueRow, lock_queue_rows
+from ratchet.stores.unreadable import readable, require_readable
 
 LOCK_LIMIT = """
     SELECT rate FROM scheduler_resource_limit WHERE resource = :name {for update}
@@ -70,6 +72,9 @@ SAVE_BREAKER = """
 """
 
 
+_BREAKERS = "scheduler_circuit_breaker"
+
+
 class SqlPermits(SqlPart):
     """Limits and breakers."""
 
@@ -108,7 +113,8 @@ class SqlPermits(SqlPart):
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
         rows = self.database.read(lambda session: session.rows(LIST_LIMITS))
-        return [_limit(row) for row in rows if not row[0].startswith(BREAKER_GATE)]
+        named = [row for row in rows if not str(row[0]).startswith(BREAKER_GATE)]
+        return readable(named, _limit, "scheduler_resource_limit", itemgetter(0))
 
     def holders(self, name: str, *, limit: int) -> list[PermitRecord]:
         """Who holds permits of a resource, the longest first, at most *limit*; also those of a limit that was removed."""
@@ -127,11 +133,12 @@ class SqlPermits(SqlPart):
     def breaker(self, service: str) -> BreakerRecord | None:
         """One breaker; None if it was never used."""
         row = self.database.read(lambda session: session.row(FIND_BREAKER, {"service": service}))
-        return None if row is None else _breaker(row)
+        return None if row is None else require_readable(row, _breaker, _BREAKERS, service)
 
     def breakers(self) -> list[BreakerRecord]:
         """All breakers by service."""
-        return [_breaker(row) for row in self.database.read(lambda session: session.rows(LIST_BREAKERS))]
+        rows = self.database.read(lambda session: session.rows(LIST_BREAKERS))
+        return readable(rows, _breaker, _BREAKERS, itemgetter(0))
 
     def save_breaker(
         self, record: BreakerRecord, *, expected_version: int, now: datetime, probes: Probes | None = None

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from uuid import UUID
 
 from msgspec import structs
 
 from ratchet.model.composition import Fire, FireOutcome, FireRecord, ScheduleRecord, ScheduleSpec
-from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.errors import BusinessKeyBusy, StoreError
 from ratchet.model.schedules import (
     ALLOW,
     DUPLICATE,
@@ -18,6 +19,7 @@ from ratchet.model.schedules import (
     LATEST_RUNS,
     PlannedRun,
     changed_schedule,
+    check_words,
     is_same_schedule,
     new_schedule,
     plan_fire,
@@ -27,6 +29,7 @@ from ratchet.model.schedules import (
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.submit.keys import LEAVE_LEDGER
 from ratchet.stores.sql.submit.submissions import insert_specs
+from ratchet.stores.unreadable import passed_by, readable, require_readable
 from ratchet.stores.validation import validate
 
 _SCHEDULE = """
@@ -125,32 +128,40 @@ FIND_UNENDED_RUN = """
 """
 
 _MICROSECOND = timedelta(microseconds=1)
+_TABLE = "scheduler_recurring_job"
 
 
 class SqlRecurring(SqlPart):
     """Schedules, and what became of their fire times."""
 
-    def upsert_schedule(self, spec: ScheduleSpec, *, now: datetime) -> ScheduleRecord:
+    def upsert_schedule(
+        self, spec: ScheduleSpec, *, now: datetime, within: object | None = None
+    ) -> ScheduleRecord:
         """
         Create the schedule or change it to *spec*; equal specs change nothing.
 
         Every node declares its schedules when it starts, so the ordinary case is one read.
         """
-        held = self.schedule(spec.name)
+        held = self.schedule(spec.name, within=within)
         if held is not None and is_same_schedule(spec, held.spec):
             return held
-        return self.database.run(lambda session: _upsert(session, spec, now))
+        return self.database.run(lambda session: _upsert(session, spec, now), within=within)
 
-    def schedule(self, name: str) -> ScheduleRecord | None:
+    def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
         """One schedule; None if there is none."""
-        row = self.database.read(lambda session: session.row(FIND_SCHEDULE, {"name": name}))
-        return None if row is None else _schedule(row)
+
+        def find(session: Session) -> Row | None:
+            return session.row(FIND_SCHEDULE, {"name": name})
+
+        row = self.database.read(find) if within is None else self.database.run(find, within=within)
+        return None if row is None else require_readable(row, _schedule, _TABLE, name)
 
     def schedules(self) -> list[ScheduleRecord]:
         """All schedules by name."""
-        return [_schedule(row) for row in self.database.read(lambda session: session.rows(LIST_SCHEDULES))]
+        rows = self.database.read(lambda session: session.rows(LIST_SCHEDULES))
+        return readable(rows, _schedule, _TABLE, itemgetter(0))
 
-    def remove_schedule(self, name: str) -> bool:
+    def remove_schedule(self, name: str, *, within: object | None = None) -> bool:
         """Forget a schedule and its fire times; its runs stay."""
 
         def remove(session: Session) -> bool:
@@ -159,26 +170,36 @@ class SqlRecurring(SqlPart):
             session.execute(REMOVE_FIRES, {"name": name})
             return removed > 0
 
-        return self.database.run(remove)
+        return self.database.run(remove, within=within)
 
-    def pause_schedule(self, name: str, *, now: datetime) -> bool:
+    def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused."""
 
         def pause(session: Session) -> bool:
             paused = session.execute(PAUSE_SCHEDULE, {"name": name, "now": now})
             return paused > 0 or session.row(FIND_SCHEDULE, {"name": name}) is not None
 
-        return self.database.run(pause)
+        return self.database.run(pause, within=within)
 
-    def resume_schedule(self, name: str, next_fire_at: datetime | None, *, now: datetime) -> bool:
+    def resume_schedule(
+        self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
+    ) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
         values = {"name": name, "next_fire_at": next_fire_at, "now": now}
-        return self.database.run(lambda session: session.execute(RESUME_SCHEDULE, values)) > 0
+        return self.database.run(lambda session: session.execute(RESUME_SCHEDULE, values), within=within) > 0
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
         """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
-        values = {"now": now, "limit": limit}
-        return [_schedule(row) for row in self.database.read(lambda session: session.rows(LIST_DUE, values))]
+        most = limit
+        while True:
+            rows = self._due_schedules(most, now)
+            found = readable(rows, _schedule, _TABLE, itemgetter(0))
+            if len(found) >= limit or len(rows) < most:
+                return found[:limit]
+            most *= 2  # those that cannot be read are never advanced: they must not take the place of others
+
+    def _due_schedules(self, limit: int, now: datetime) -> list[Row]:
+        return self.database.read(lambda session: session.rows(LIST_DUE, {"now": now, "limit": limit}))
 
     # --- fires --------------------------------------------------------------------------------
 
@@ -205,7 +226,7 @@ class SqlRecurring(SqlPart):
             row = session.row(LOCK_DUE_SCHEDULE, {"name": name, "expected": expected})
             if row is None:
                 return None
-            schedule = _schedule(row)
+            schedule = require_readable(row, _schedule, _TABLE, name)
             times = {"name": name, "times": [fire.fire_at for fire in fires]}
             recorded = {fire_at for (fire_at,) in session.rows(FIND_RECORDED, times)}
             new = [fire for fire in fires if fire.fire_at not in recorded]
@@ -220,7 +241,8 @@ class SqlRecurring(SqlPart):
     def fires(self, name: str, *, limit: int = 50) -> list[FireRecord]:
         """The latest recorded fire times, newest first."""
         values = {"name": name, "limit": limit}
-        return [_fire(row) for row in self.database.read(lambda session: session.rows(LIST_FIRES, values))]
+        rows = self.database.read(lambda session: session.rows(LIST_FIRES, values))
+        return readable(rows, _fire, "scheduler_recurring_fire", itemgetter(0))
 
     def purge_fires(self, *, before: datetime, limit: int) -> int:
         """Delete recorded fire times older than *before*, at most *limit*; how many. Runs stay."""
@@ -237,7 +259,9 @@ class SqlRecurring(SqlPart):
                 purged += self.database.run(partial(purge, name=name, most=left))
         return purged
 
-    def trigger(self, name: str, fire: Fire, *, now: datetime) -> FireRecord | None:
+    def trigger(
+        self, name: str, fire: Fire, *, now: datetime, within: object | None = None
+    ) -> FireRecord | None:
         """
         Record and insert one run outside the timetable; None if there is no such schedule.
 
@@ -245,7 +269,9 @@ class SqlRecurring(SqlPart):
         recorded is this call, sent again: its record is the answer.
         """
         if fire.spec is not None:
-            self.stream_registry.ids_of(None, validate([fire.spec], now=now))
+            streams = validate([fire.spec], now=now)
+            if within is None:
+                self.stream_registry.ids_of(None, streams)
 
         def trigger(session: Session) -> FireRecord | None:
             row = session.row(LOCK_SCHEDULE, {"name": name})
@@ -254,9 +280,9 @@ class SqlRecurring(SqlPart):
             held = session.row(FIND_FIRE, {"name": name, "fire_at": fire.fire_at})
             if held is not None:
                 return _fire(held)
-            return self._record(session, _schedule(row).spec.name, [fire], now, overlap=ALLOW)[0]
+            return self._record(session, name, [fire], now, overlap=ALLOW)[0]
 
-        return self.database.run(trigger)
+        return self.change(trigger, within)
 
     def _record(
         self, session: Session, name: str, fires: Sequence[Fire], now: datetime, *, overlap: str
@@ -307,10 +333,15 @@ def _upsert(session: Session, spec: ScheduleSpec, now: datetime) -> ScheduleReco
     row = session.row(LOCK_SCHEDULE, {"name": spec.name})
     if row is None:  # removed since
         return _upsert(session, spec, now)
-    held = _schedule(row)
-    if is_same_schedule(spec, held.spec):
-        return held
-    changed = changed_schedule(held, spec, now)
+    try:
+        held = require_readable(row, _schedule, _TABLE, spec.name)
+    except StoreError as error:
+        passed_by(_TABLE, spec.name, error)
+        changed = new_schedule(spec, now)  # a declaration mends what cannot be read
+    else:
+        if is_same_schedule(spec, held.spec):
+            return held
+        changed = changed_schedule(held, spec, now)
     session.execute(UPDATE_SCHEDULE, {**values, "next_fire_at": changed.next_fire_at})
     return changed
 
@@ -345,6 +376,7 @@ def _schedule(row: Row) -> ScheduleRecord:
         declared=declared,
         next_fire_at=next_fire_at,
     )
+    check_words(spec)
     return ScheduleRecord(
         spec=spec,
         paused=paused,

@@ -69,13 +69,13 @@ DELETE_SIGNALS = """
 class SqlSignals(SqlPart):
     """Sends signals, and deletes old ones."""
 
-    def send_signal(self, signal: SignalSpec, *, now: datetime) -> list[UUID]:
+    def send_signal(self, signal: SignalSpec, *, now: datetime, within: object | None = None) -> list[UUID]:
         """
         Release every job WAITING for the key (only ``job_id``, if it is set), storing the signal on it.
 
         Released nobody: kept until ``keep_until`` for the first job submitted to wait for it.
         """
-        return self.database.run(lambda session: _send(session, signal, now))
+        return self.change(lambda session: _send(session, signal, now), within)
 
     def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
         """The jobs that wait for a key, oldest first."""

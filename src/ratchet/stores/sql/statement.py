@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ratchet.stores.sql.columns import Kind, is_kind, kind_of
+from ratchet.stores.unreadable import Unread
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect
@@ -114,8 +115,22 @@ def planned(labels: Sequence[str], decoders: Mapping[Kind, Decoder]) -> Plan:
 
 
 def decode(rows: Sequence[tuple[Any, ...]], plan: Plan) -> list[tuple[Any, ...]]:
-    """*rows* with the columns of *plan* decoded, column by column: many times faster than row by row."""
+    """
+    *rows* with the columns of *plan* decoded, column by column: many times faster than row by row.
+
+    A value that cannot be decoded is an `Unread`.
+    """
     columns: list[Any] = list(zip(*rows, strict=True))
     for index, decoder in plan:
-        columns[index] = decoder(columns[index])
+        try:
+            columns[index] = decoder(columns[index])
+        except Exception:
+            columns[index] = [_decoded(decoder, value) for value in columns[index]]
     return list(zip(*columns, strict=True))
+
+
+def _decoded(decoder: Decoder, value: Any) -> Any:
+    try:
+        return decoder([value])[0]
+    except Exception:
+        return Unread(value)

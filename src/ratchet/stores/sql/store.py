@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
 from ratchet.stores.sql.batches import SqlBatches
+from ratchet.stores.sql.claiming.unreachable import unreachable_jobs
 from ratchet.stores.sql.claims import SqlClaims
 from ratchet.stores.sql.cluster import SqlCluster
 from ratchet.stores.sql.database import Database
@@ -27,6 +30,7 @@ from ratchet.stores.sql.streams import SqlStreams
 from ratchet.stores.sql.transitions import SqlTransitions
 from ratchet.stores.sql.urls import dialect_of
 from ratchet.stores.sql.workflows import SqlWorkflows
+from ratchet.stores.unreadable import unreadable_rows
 
 if TYPE_CHECKING:
     from ratchet.spi.store import JobStore
@@ -81,6 +85,12 @@ class SqlStore(
     def check_schema(self) -> None:
         """`SchemaOutOfDate` or `SchemaTooNew`, saying what to do; nothing when all is well."""
         self.migrator.check()
+
+    def unreadable(self) -> list[UnreadableRow]:
+        """The rows that everything passes by: of schedules, limits, breakers and nodes, and of jobs that no claim reaches."""
+        nodes = partial(self.nodes, counting=False)
+        passed = unreadable_rows(self.schedules, self.limits, self.breakers, nodes)
+        return passed + self.database.read(unreachable_jobs)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """A transaction whose driver connection the caller may use, and pass as ``within=``."""

@@ -24,13 +24,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from datetime import datetime
+from operator import itemgetter
 
 import msgspec
 
-from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.cluster import QueueRecord, StreamRecord, own_time
 from ratchet.model.job import StreamKey
+from ratchet.model.load import COUNTED, Load
+from ratchet.stores.sql.claiming.load import read_load
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.rows.stream_registry import KEY_COLUMNS, key_of_row
+from ratchet.stores.unreadable import readable
 from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.sql")
@@ -40,19 +44,25 @@ FIND_STREAMS = f"SELECT stream_id, epoch, {KEY_COLUMNS} FROM scheduler_stream OR
 FIND_PARKED_TARGETS = "SELECT DISTINCT parked_target FROM scheduler_stream WHERE parked_target IS NOT NULL ORDER BY parked_target"
 
 FIND_QUEUES = """
-    SELECT s.queue, q.paused, q.paused_at, s.stream_id
+    SELECT s.queue, q.paused, q.paused_at, q.paused_until, q.paused_until_of, s.stream_id
       FROM scheduler_stream s LEFT JOIN scheduler_queue q ON q.queue = s.queue
     UNION ALL
-    SELECT queue, paused, paused_at, -1 AS stream_id FROM scheduler_queue
+    SELECT queue, paused, paused_at, paused_until, paused_until_of, -1 AS stream_id FROM scheduler_queue
 """
 COUNT_BY_STREAM = (
     "SELECT stream_id, status, count(*) AS jobs FROM scheduler_job_queue GROUP BY stream_id, status"
 )
-PAUSE_QUEUE = """
-    INSERT INTO scheduler_queue AS q (queue, paused, paused_at) VALUES (:queue, true, :now)
-    ON CONFLICT (queue) DO UPDATE SET paused = true, paused_at = :now WHERE NOT q.paused
+LOCK_QUEUE = """
+    SELECT paused, paused_at, paused_until, paused_until_of FROM scheduler_queue WHERE queue = :queue {for update}
 """
-RESUME_QUEUE = "UPDATE scheduler_queue SET paused = false, paused_at = NULL WHERE queue = :queue AND paused"
+PAUSE_QUEUE = """
+    UPDATE scheduler_queue SET paused = true, paused_at = :now, paused_until = :until, paused_until_of = :until_of
+     WHERE queue = :queue
+"""
+RESUME_QUEUE = """
+    UPDATE scheduler_queue SET paused = false, paused_at = NULL, paused_until = NULL, paused_until_of = NULL
+     WHERE queue = :queue AND paused
+"""
 
 _NOTHING_WAITS = """NOT EXISTS (SELECT 1 FROM scheduler_job_queue q
                         WHERE q.stream_id = s.stream_id AND q.status = 'PENDING')"""
@@ -99,33 +109,59 @@ class SqlStreams(SqlPart):
     def streams(self) -> list[StreamRecord]:
         """All streams by id."""
         rows = self.database.read(lambda session: session.rows(FIND_STREAMS))
-        return [StreamRecord(stream_id=row[0], epoch=row[1], key=key_of_row(row[2:])) for row in rows]
+        return readable(
+            rows,
+            lambda row: StreamRecord(stream_id=row[0], epoch=row[1], key=key_of_row(row[2:])),
+            "scheduler_stream",
+            itemgetter(0),
+        )
 
     def parked_targets(self) -> list[str]:
         """The targets for which jobs were ever parked, by name."""
         return [target for (target,) in self.database.read(lambda session: session.rows(FIND_PARKED_TARGETS))]
 
-    def queues(self) -> list[QueueRecord]:
-        """All queues that were ever used or paused, by name, with counts."""
-        rows, counted = self.database.read(lambda s: (s.rows(FIND_QUEUES), s.rows(COUNT_BY_STREAM)))
+    def load(self, *, now: datetime, most: int = COUNTED) -> Load:
+        """Every stream that has waiting or running jobs, and how many jobs wait and have failed; counted up to *most*."""
+        return self.database.read(lambda session: read_load(session, now, most))
+
+    def queues(self, *, counting: bool = True) -> list[QueueRecord]:
+        """All queues that were ever used or paused, by name, with counts; without *counting* these are 0."""
+        rows, counted = self.database.read(
+            lambda s: (s.rows(FIND_QUEUES), s.rows(COUNT_BY_STREAM) if counting else [])
+        )
         jobs = {(stream_id, status): count for stream_id, status, count in counted}
         found: dict[str, QueueRecord] = {}
-        for name, paused, paused_at, stream_id in rows:
+        for name, paused, paused_at, until, until_of, stream_id in rows:
             before = found.get(name)
             found[name] = QueueRecord(
                 name=name,
                 paused=bool(paused),
                 paused_at=paused_at,
+                paused_until=own_time(until, until_of, paused_at),
                 pending=jobs.get((stream_id, "PENDING"), 0) + (before.pending if before else 0),
                 running=jobs.get((stream_id, "RUNNING"), 0) + (before.running if before else 0),
             )
         return [found[name] for name in sorted(found)]
 
-    def pause_queue(self, name: str, *, now: datetime) -> bool:
-        """Close a queue for claims; one write, however many jobs wait in it. True: it was open."""
-        return (
-            self.database.run(lambda session: session.execute(PAUSE_QUEUE, {"queue": name, "now": now})) == 1
-        )
+    def pause_queue(self, name: str, *, now: datetime, until: datetime | None = None) -> bool:
+        """Close a queue for claims; one row, however many jobs wait in it. True: it was open, or had another time."""
+        values = {"queue": name, "now": now, "until": until, "until_of": None if until is None else now}
+
+        def pause(session: Session) -> bool:
+            session.insert_rows(
+                "scheduler_queue", ("queue", "paused"), [(name, False)], on_conflict_do_nothing=True
+            )
+            paused, paused_at, old, old_of = session.row(LOCK_QUEUE, {"queue": name}) or (
+                False,
+                None,
+                None,
+                None,
+            )
+            if paused and own_time(old, old_of, paused_at) == until:
+                return False
+            return session.execute(PAUSE_QUEUE, values) == 1
+
+        return self.database.run(pause)
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""
@@ -170,7 +206,9 @@ class SqlStreams(SqlPart):
         return deleted
 
     def _put_streams_back(self, now: datetime) -> None:
-        lost = self._stream_ids(FIND_LOST, {})
+        # What was deleted was older than the newest. Any other number is damage, and to put it back might use up the numbers.
+        lost = [one for one in self._stream_ids(FIND_LOST, {}) if type(one) is int and one > 0]
+        lost = [one for one in lost if one < self._newest_stream()]
         if not lost:
             return
         log.error("jobs wait in streams that were deleted (%s); these are put back", lost)

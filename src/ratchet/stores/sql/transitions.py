@@ -18,6 +18,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash
 from ratchet.model.job import Progress, StreamKey
@@ -30,9 +31,9 @@ from ratchet.stores.sql.finish.expiries import expire_jobs
 from ratchet.stores.sql.finish.requeues import hand_back, requeue
 from ratchet.stores.sql.recover.manual_retry import retry_jobs
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS
-from ratchet.stores.sql.rows.failures import ALERT_WINDOW, LEAVE_QUEUE
+from ratchet.stores.sql.rows.failures import LEAVE_QUEUE
 from ratchet.stores.sql.rows.keys_and_permits import settle_node, settle_runs
-from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QueueRow, lock_held_rows, lock_jobs
+from ratchet.stores.sql.rows.locked import QUEUE_COLUMNS, QUEUED, QueueRow, lock_held_rows, lock_jobs
 
 PAUSE_QUEUED = """
     UPDATE scheduler_job
@@ -106,9 +107,11 @@ class SqlTransitions(SqlPart):
             within=within,
         )
 
-    def cancel(self, job_id: UUID, *, reason: str, now: datetime) -> list[CanceledJob]:
+    def cancel(
+        self, job_id: UUID, *, reason: str, now: datetime, within: object | None = None
+    ) -> list[CanceledJob]:
         """Cancel a job that has not ended and, depth-first, all its dependants."""
-        return self.database.run(lambda session: cancel_jobs(session, [job_id], reason=reason, now=now))
+        return self.change(lambda session: cancel_jobs(session, [job_id], reason=reason, now=now), within)
 
     def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
         """The code of these ended runs has really ended: free what still waits for it."""
@@ -121,13 +124,13 @@ class SqlTransitions(SqlPart):
 
     # --- by hand --------------------------------------------------------------------------------
 
-    def retry(self, job_id: UUID, *, now: datetime) -> bool:
+    def retry(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """FAILED (also paused from FAILED) to PENDING, with what its failure had canceled."""
         return bool(
-            self.database.run(lambda session: retry_jobs(session, self.stream_registry, [job_id], now=now))
+            self.change(lambda session: retry_jobs(session, self.stream_registry, [job_id], now=now), within)
         )
 
-    def pause(self, job_id: UUID, *, now: datetime) -> bool:
+    def pause(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
 
         def pause(session: Session) -> bool:
@@ -146,9 +149,9 @@ class SqlTransitions(SqlPart):
                 return True
             return job.status is JobStatus.PAUSED
 
-        return self.database.run(pause)
+        return self.change(pause, within)
 
-    def resume(self, job_id: UUID, *, now: datetime) -> bool:
+    def resume(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
 
         def resume(session: Session) -> bool:
@@ -163,7 +166,7 @@ class SqlTransitions(SqlPart):
                 session.backdated([job.stream_id])
             return True
 
-        return self.database.run(resume)
+        return self.change(resume, within)
 
     # --- runs that do not end -------------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class SqlTransitions(SqlPart):
 
         def work(session: Session) -> list[UUID]:
             rows = session.rows(LOCK_UNKNOWN_ROWS, {"node_id": node_id, "known": list(known)})
-            held = {row[0]: QueueRow(*row) for row in rows}
+            held = {row[0]: QueueRow(*row) for row in QUEUED.read(rows)}
             hand_back(session, self.stream_registry, held)
             running = [claim_id for _, claim_id in session.rows(FIND_CLAIMS, {"node_id": node_id})]
             settle_node(session, node_id, [*known, *running])

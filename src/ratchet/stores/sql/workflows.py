@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.composition import Condition, Edge, EdgeKind, EdgeState, Graph, GraphNode
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.sql.database import Row, Session, SqlPart
+from ratchet.stores.unreadable import readable
 
 _EDGES = """
     SELECT d.parent_id, d.child_id, d.kind, d.position, d.state, c.kind AS condition_kind, c.predicate, c.argument,
@@ -44,6 +46,9 @@ FIND_ARCHIVED_GRAPH = """
 """
 
 
+_TABLE = "scheduler_dependency"
+
+
 class SqlWorkflows(SqlPart):
     """Reads edges, conditions and graphs."""
 
@@ -59,7 +64,7 @@ class SqlWorkflows(SqlPart):
             values = {"job_id": job_id}
             return [*session.rows(FIND_EDGES_IN, values), *session.rows(FIND_EDGES_OUT, values)]
 
-        edges = [_edge(row) for row in self.database.read(find)]
+        edges = readable(self.database.read(find), _edge, _TABLE, itemgetter(slice(2)))
         return sorted(
             edges, key=lambda edge: (edge.child_id != job_id, edge.position, edge.parent_id, edge.child_id)
         )
@@ -75,9 +80,10 @@ class SqlWorkflows(SqlPart):
         def find(session: Session) -> Graph:
             values = {"root_id": root_id}
             rows = [*session.rows(FIND_GRAPH, values), *session.rows(FIND_ARCHIVED_GRAPH, values)]
-            nodes = {row[0]: _node(row) for row in sorted(rows)}
+            rows.sort(key=lambda row: str(row[0]))
+            nodes = {node.job_id: node for node in readable(rows, _node, "scheduler_job", itemgetter(0))}
             edges = session.rows(FIND_EDGES_BETWEEN, {"ids": list(nodes)}) if nodes else []
-            known = (_edge(row) for row in edges)
+            known = readable(edges, _edge, _TABLE, itemgetter(slice(2)))
             return Graph(
                 nodes=tuple(nodes.values()), edges=tuple(edge for edge in known if edge.parent_id in nodes)
             )

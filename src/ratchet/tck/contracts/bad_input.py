@@ -12,7 +12,7 @@ from ratchet.model.decision import Succeed
 from ratchet.model.errors import InvalidJob, RatchetError, UnstorableData
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import LogEntry, Progress, SignalWait
-from ratchet.model.status import JobStatus
+from ratchet.model.status import JobStatus, Priority
 from ratchet.tck.harness import Harness
 
 NAIVE = datetime(2031, 3, 1, 12, 0)  # noqa: DTZ001 - it must be refused
@@ -152,6 +152,7 @@ class TestUnknown:
         assert not harness.store.retry(job_id, now=harness.now)
         assert not harness.store.delete(job_id)
         assert not harness.store.reschedule(job_id, harness.now, now=harness.now)
+        assert not harness.store.set_priority(job_id, Priority.HIGH, now=harness.now)
         assert not harness.store.park(harness.forged_claim(job_id), "a:b", now=harness.now)
         assert not harness.complete(harness.forged_claim(job_id)).won
         assert harness.store.hand_back([harness.forged_claim(job_id)], now=harness.now) == 0

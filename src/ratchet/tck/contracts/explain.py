@@ -42,6 +42,15 @@ class TestExplain:
         for code, job_id in cases.items():
             assert self.codes(harness, job_id) == {code}
 
+    def test_the_parents_are_named(self, harness: Harness) -> None:
+        """Those that have not ended, the first by id; three of them are enough. The words are the same on every store."""
+        parents = [harness.spec(scheduled_at=harness.after(hours=1)) for _ in range(4)]
+        child = harness.child()
+        harness.insert([*parents, child], [harness.edge(parent, child) for parent in parents])
+        ids = sorted(str(parent.job_id) for parent in parents)
+        ((_, text, _),) = harness.store.explain(child.job_id, now=harness.now)
+        assert text == f"it waits for {ids[0]}, {ids[1]}, {ids[2]}"
+
     def test_not_due_says_until_when(self, harness: Harness) -> None:
         """The reason of a job that is due later carries its due time."""
         job_id = harness.submit(scheduled_at=harness.after(hours=1))

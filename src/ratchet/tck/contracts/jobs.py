@@ -284,6 +284,63 @@ class TestDelete:
         assert harness.statuses([child.job_id, grandchild.job_id]) == [JobStatus.CANCELED] * 2
 
 
+class TestSetPriority:
+    def test_the_next_claim_goes_by_it(self, harness: Harness) -> None:
+        """The job is taken before those it has overtaken, and after those that have overtaken it."""
+        first, second, third = harness.submit_many(3)
+        assert harness.store.set_priority(third, Priority.HIGH, now=harness.now)
+        assert harness.store.set_priority(first, Priority.LOW, now=harness.now)
+        assert harness.record(third).priority is Priority.HIGH
+        assert [(job.claim.job_id, job.claim.priority) for job in harness.take(1)] == [(third, Priority.HIGH)]
+        assert [job.claim.job_id for job in harness.take(1)] == [second]
+        assert [(job.claim.job_id, job.claim.priority) for job in harness.take(1)] == [(first, Priority.LOW)]
+
+    def test_a_level_that_claims_have_passed(self, harness: Harness) -> None:
+        """A node has seen later jobs of that priority: an older job that is put among them is found at once."""
+        old = harness.submit(priority=Priority.LOW, scheduled_at=harness.after(minutes=-2))
+        harness.submit_many(3, priority=Priority.HIGH, scheduled_at=harness.after(minutes=-1))
+        other = harness.reopen()
+        assert len(harness.claim(2, store=other)) == 2
+        assert harness.store.set_priority(old, Priority.HIGH, now=harness.now)
+        assert [claim.job_id for claim in harness.claim(1, store=other)] == [old]
+
+    def test_it_stays(self, harness: Harness) -> None:
+        """A job keeps its new priority through a pause, through the release of a waiting job, and a hand-back."""
+        paused = harness.paused()
+        assert harness.store.set_priority(paused, Priority.CRITICAL, now=harness.now)
+        assert harness.status(paused) is JobStatus.PAUSED
+        assert harness.store.resume(paused, now=harness.now)
+        claim = harness.claim_job(paused)
+        assert harness.store.hand_back([claim], now=harness.now) == 1
+        assert harness.record(paused).priority is Priority.CRITICAL
+        parent, child = harness.spec(), harness.child()
+        harness.insert([parent, child], [harness.edge(parent, child)])
+        assert harness.store.set_priority(child.job_id, Priority.HIGH, now=harness.now)
+        assert harness.status(child.job_id) is JobStatus.WAITING
+        harness.end(harness.claim_job(parent.job_id))
+        last = harness.submit(priority=Priority.NORMAL)
+        assert [one.claim.priority for one in harness.take(2)] == [Priority.CRITICAL, Priority.HIGH]
+        assert [one.job_id for one in harness.claim()] == [last]
+
+    def test_nothing_else_changes(self, harness: Harness) -> None:
+        """Due time, attempts, keys and tags are what they were."""
+        job_id = harness.submit(business_key="k", tags=("t",), scheduled_at=harness.after(hours=1))
+        before = harness.record(job_id)
+        assert harness.store.set_priority(job_id, Priority.LOWEST, now=harness.now)
+        after = harness.record(job_id)
+        assert {
+            name for name in dir(before) if name[0] != "_" and getattr(before, name) != getattr(after, name)
+        } == {"priority"}
+
+    def test_a_job_that_runs_or_has_ended_keeps_its_own(self, harness: Harness) -> None:
+        """False, and nothing is written."""
+        running = harness.running().job_id
+        jobs = [running, harness.succeeded(), harness.failed(), harness.canceled()]
+        for job_id in jobs:
+            assert not harness.store.set_priority(job_id, Priority.HIGH, now=harness.now)
+            assert harness.record(job_id).priority is Priority.NORMAL
+
+
 class TestReschedule:
     def test_a_pending_job(self, harness: Harness) -> None:
         """The job is claimed at its new time, not before."""

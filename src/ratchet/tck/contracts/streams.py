@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ratchet.model.cluster import QueueRecord
+from ratchet.model.cluster import BreakerRecord, QueueRecord
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus, Lane, Priority
 from ratchet.spi.store import JobStore
@@ -331,6 +331,20 @@ class TestLanesTogether:
         assert harness.claim(lane=Lane.THREAD)
         assert harness.store.next_due_of(requests, now=harness.now) == [None, harness.now, None]
 
+    def test_a_full_limit_is_asked_for_again(self, harness: Harness) -> None:
+        """With ``ask_again_after`` a request behind a full limit is told when to look again; no claim takes more by it."""
+        harness.store.set_limit("gateway", concurrent=1, now=harness.now)
+        harness.submit_many(2, resource="gateway")
+        (held,) = harness.claim()
+        again = harness.request(ask_again_after=timedelta(seconds=5))
+        assert harness.store.next_due_of([again], now=harness.now) == [harness.after(seconds=5)]
+        assert harness.store.claim_next_batch(again, now=harness.now) == []
+        harness.submit(resource="gateway", lane=Lane.ASYNC, scheduled_at=harness.after(hours=1))
+        later = harness.request(lane=Lane.ASYNC, ask_again_after=timedelta(seconds=5))
+        assert harness.store.next_due_of([later], now=harness.now) == [harness.after(hours=1)]
+        harness.store.release_permits([held])
+        assert harness.store.next_due_of([again], now=harness.now) == [harness.now]
+
 
 class TestQueues:
     def test_what_is_in_them(self, harness: Harness) -> None:
@@ -350,6 +364,73 @@ class TestQueues:
         assert (queue(harness, "emails").paused, queue(harness, "emails").paused_at) == (True, harness.now)
         assert [harness.store.resume_queue("emails", now=harness.now) for _ in range(2)] == [True, False]
         assert (queue(harness, "emails").paused, queue(harness, "emails").paused_at) == (False, None)
+
+    def test_a_pause_with_a_time_ends_by_itself(self, harness: Harness) -> None:
+        """Until then no job is claimed, and `explain` and `next_due_at` name the time; from then on, without a write, they are."""
+        until = harness.after(hours=2, microseconds=5)
+        job_id, other = harness.submit(queue="emails"), harness.reopen()
+        assert harness.store.pause_queue("emails", now=harness.now, until=until)
+        assert (queue(harness, "emails").paused_at, queue(harness, "emails").paused_until) == (
+            harness.now,
+            until,
+        )
+        assert harness.claim(store=other) == []
+        ((code, text, at),) = harness.store.explain(job_id, now=harness.now)
+        assert (code, at) == ("queue_paused", until)
+        assert until.isoformat() in text
+        assert other.next_due_at(harness.request(), now=harness.now) == until
+        harness.now = until - timedelta(microseconds=1)
+        assert harness.claim(store=other) == []
+        harness.now = until
+        assert harness.store.explain(job_id, now=harness.now) == []
+        assert other.next_due_at(harness.request(), now=harness.now) is not None
+        assert [claim.job_id for claim in harness.claim(store=other)] == [job_id]
+
+    def test_the_later_of_its_gates_counts(self, harness: Harness) -> None:
+        """A job behind a pause and a breaker, or due later still, is due when the last of them lets it through."""
+        harness.submit(queue="emails", breaker="bank")
+        harness.store.pause_queue("emails", now=harness.now, until=harness.after(hours=1))
+        record = BreakerRecord(service="bank", state="OPEN", until=harness.after(hours=2))
+        assert harness.store.save_breaker(record, expected_version=0, now=harness.now)
+        assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(hours=2)
+        harness.submit(queue="emails", scheduled_at=harness.after(minutes=90))
+        assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(minutes=90)
+        harness.store.pause_queue("emails", now=harness.now, until=harness.after(hours=3))
+        assert harness.store.next_due_at(harness.request(), now=harness.now) == harness.after(hours=3)
+        harness.store.pause_queue("emails", now=harness.now)
+        assert harness.store.next_due_at(harness.request(), now=harness.now) is None
+
+    def test_the_time_of_a_pause_can_be_changed(self, harness: Harness) -> None:
+        """To another time, or to none; the same again changes nothing. What has ended by itself can be paused again."""
+        first, second = harness.after(hours=1), harness.after(hours=2)
+        harness.submit_many(2, queue="emails")
+
+        def paused(until: datetime | None) -> bool:
+            return harness.store.pause_queue("emails", now=harness.now, until=until)
+
+        assert [paused(at) for at in (first, first, second, None, None)] == [True, False, True, True, False]
+        assert queue(harness, "emails").paused_until is None
+        harness.now = second
+        assert harness.claim() == []
+        assert paused(harness.after(hours=1))
+        harness.advance(hours=1)
+        assert len(harness.claim(1)) == 1
+        harness.advance(hours=1)
+        assert paused(None)
+        assert harness.claim(1) == []
+        assert harness.store.resume_queue("emails", now=harness.now)
+        assert (queue(harness, "emails").paused, queue(harness, "emails").paused_until) == (False, None)
+        assert len(harness.claim(1)) == 1
+
+    def test_resumed_before_its_time(self, harness: Harness) -> None:
+        """The queue is open at once, and a later pause without a time does not end at the time of the earlier one."""
+        harness.submit_many(2, queue="emails")
+        harness.store.pause_queue("emails", now=harness.now, until=harness.after(hours=1))
+        assert harness.store.resume_queue("emails", now=harness.now)
+        assert len(harness.claim(1)) == 1
+        harness.store.pause_queue("emails", now=harness.now)
+        harness.advance(hours=2)
+        assert harness.claim() == []
 
     def test_a_queue_can_be_paused_before_its_first_job(self, harness: Harness) -> None:
         """The first job of a paused queue is not claimed."""

@@ -126,6 +126,10 @@ def _groups(keys: Iterable[LevelKey]) -> Groups:
     return groups
 
 
+#: Before every time. To compare with it leaves out what is no number, and sorts before all numbers.
+EARLIEST: Final = -(2**63)
+
+
 def first_due(collections: Collections, stream_ids: Iterable[int]) -> Iterator[Document]:
     """The first job of each level of these streams, due or not."""
     keys = [(stream_id, priority) for stream_id in stream_ids for priority in PRIORITIES]
@@ -139,7 +143,7 @@ def _first_jobs(
     """Stages that bring the first jobs of each of these levels; with *now* only those that are due."""
     due: Document = {
         "status": JobStatus.PENDING.value,
-        **({} if now is None else {"due_at": {"$lte": micros(now)}}),
+        "due_at": {"$gte": EARLIEST} if now is None else {"$lte": micros(now)},
         "$expr": {"$and": [{"$eq": ["$stream_id", "$$stream_id"]}, {"$eq": ["$priority", "$$priority"]}]},
     }
     if avoided:

@@ -23,8 +23,9 @@ from ratchet.stores.memory.rows import Limit
 from ratchet.stores.meters import Meter
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.stream_registry import key_of
-from ratchet.stores.mongo.documents.values import LIMITS, Document, micros, time_of
+from ratchet.stores.mongo.documents.values import LIMITS, Document, micros, pause_end, time_of
 from ratchet.stores.mongo.schema import BATCH, Names
+from ratchet.stores.unreadable import passed_by
 
 #: Levels whose first jobs one aggregation reads; the server takes at most a thousand stages.
 LEVELS: Final = 300
@@ -41,7 +42,7 @@ class Gates:
 
     now: datetime
     streams: dict[int, StreamKey] = field(default_factory=dict)
-    paused: set[str] = field(default_factory=set)
+    paused: dict[str, datetime | None] = field(default_factory=dict)  # until; None: for good
     breakers: dict[str, datetime | None] = field(default_factory=dict)  # open until; None: for good
     limits: dict[str, Limit] = field(default_factory=dict)
     meters: dict[str, Meter] = field(default_factory=dict)  # of limits that have a rate
@@ -49,15 +50,19 @@ class Gates:
 
     def is_open(self, key: StreamKey, request: ClaimRequest) -> bool:
         """True where the request may claim from the stream, but for limits."""
-        return self._fits(key, request) and not (key.breaker is not None and key.breaker in self.breakers)
+        return (
+            self._fits(key, request)
+            and key.queue not in self.paused
+            and not (key.breaker is not None and key.breaker in self.breakers)
+        )
 
     def opens_at(self, key: StreamKey, request: ClaimRequest) -> datetime | None:
-        """When the request may claim from the stream, but for limits: now, or when its breaker comes to its probes."""
+        """When the request may claim from it, but for limits: now, or when its queue opens and its breaker comes to its probes."""
         if not self._fits(key, request):
             return None
-        if key.breaker is None or key.breaker not in self.breakers:
-            return self.now
-        return self.breakers[key.breaker]
+        queue_at = self.paused.get(key.queue, self.now)
+        probes_at = self.now if key.breaker is None else self.breakers.get(key.breaker, self.now)
+        return None if queue_at is None or probes_at is None else max(queue_at, probes_at)
 
     def _fits(self, key: StreamKey, request: ClaimRequest) -> bool:
         return (
@@ -65,7 +70,6 @@ class Gates:
             and (request.queues is None or key.queue in request.queues)
             and key.suspect is request.suspects
             and (key.parked_target is None or key.parked_target in request.parked_targets)
-            and key.queue not in self.paused
         )
 
     def open_streams(self, request: ClaimRequest) -> list[int]:
@@ -140,18 +144,29 @@ def read_gates(
     for document in collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH):
         match document.get("kind"):
             case None if "lane" in document:
-                gates.streams[document["_id"]] = key_of(document)
+                try:
+                    gates.streams[document["_id"]] = key_of(document)
+                except (ValueError, TypeError, KeyError) as error:
+                    passed_by(Names.STREAMS, document["_id"], error)
             case None:
                 found.append(document)
             case "queue":
-                gates.paused.add(document["_id"])
+                ends_at = pause_end(document)
+                if ends_at is None or ends_at > now:
+                    gates.paused[document["_id"]] = ends_at
             case "breaker":
                 until = document.get("until")
-                gates.breakers[document["_id"]] = None if until is None else time_of(until)
+                gates.breakers[document["_id"]] = time_of(until) if isinstance(until, int) else None
             case "limit":
-                limit = gates.limits[document["_id"]] = LIMITS.value(document)
-                if (meter := meter_for(limit, now, request.ahead)) is not None:
-                    gates.meters[limit.name] = meter
+                try:
+                    limit = LIMITS.value(document)
+                    if (meter := meter_for(limit, now, request.ahead)) is not None and meter.starts >= 0:
+                        gates.meters[limit.name] = meter
+                except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+                    passed_by(Names.LIMITS, document["_id"], error)
+                    # which of its jobs may start, nobody can say
+                    limit = Limit(name=document["_id"], concurrent=0, refilled_at=now)
+                gates.limits[limit.name] = limit
     _count_permits(collections, gates)
     return gates, found
 
@@ -275,6 +290,8 @@ def absorb_jobs(
         level = by_key.get((document["stream_id"], document["priority"]))
         if level is not None:
             due_at = document["due_at"]
+            if not isinstance(due_at, (int, float)):
+                due_at = 0  # a list with a number in it, which the server takes for due
             raised = (at - due_at) // step if step else 0
             level.ranks.append((-(level.priority + raised), due_at, document["_id"]))
     for level, count in wanted:

@@ -19,10 +19,13 @@ from ratchet.stores.levels import Level
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.claiming.claim_order import choose
 from ratchet.stores.mongo.claiming.gates import NO_LIMIT, Gates, find_holders, read_on
+from ratchet.stores.mongo.claiming.unreachable import bad_fields
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.documents.jobs import WITHOUT_BODY, row_of
+from ratchet.stores.mongo.documents.values import Document
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.unreadable import columns_text, shown
 
 #: The node that the question is about: any, with nothing running.
 _ASKING = UUID(int=0)
@@ -38,6 +41,8 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
     if document is None:
         return [why.not_found(job_id)]
     row = row_of(document, database.streams.key_of)
+    if bad := _unreachable(collections, document, row):
+        return [why.unreadable(columns_text(bad))]
     if row.status is JobStatus.WAITING:
         return list(_of_waiting(collections, row))
     if row.status is JobStatus.RUNNING:
@@ -53,12 +58,21 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
     return found or list(_of_rivals(collections, row, gates, asking, now))
 
 
+def _unreachable(collections: Collections, document: Document, row: Row) -> dict[str, str]:
+    if document.get("status") not in list(JobStatus):
+        return {"status": shown(document.get("status"))}
+    if row.status not in (JobStatus.PENDING, JobStatus.RUNNING):
+        return {}
+    there = collections[Names.STREAMS].find({"_id": document.get("stream_id")}, {"_id": 1})
+    return bad_fields(document, [one["_id"] for one in there])
+
+
 def _of_waiting(collections: Collections, row: Row) -> Iterator[Reason]:
     if row.awaits_signal and row.spec.signal is not None:
         yield why.waiting_signal(row.spec.signal.key, row.signal_due_at)
     settled = {"$in": [EdgeState.SATISFIED.value, EdgeState.BROKEN.value]}
     unsettled = {"_id.child_id": row.job_id, "state": {"$not": settled}}
-    edges = collections[Names.DEPENDENCIES].find(unsettled).limit(NAMED_PARENTS)
+    edges = collections[Names.DEPENDENCIES].find(unsettled).sort("_id.parent_id", 1).limit(NAMED_PARENTS)
     parents = [edge["_id"]["parent_id"] for edge in edges]
     if parents or not row.awaits_signal:
         yield why.waiting_parent(parents)
@@ -68,7 +82,7 @@ def _of_stream(row: Row, gates: Gates, now: datetime) -> Iterator[Reason]:
     key = row.stream
     yield from why.of_due_time(row.scheduled_at, row.held_until, now)
     if key.queue in gates.paused:
-        yield why.queue_paused(key.queue)
+        yield why.queue_paused(key.queue, gates.paused[key.queue])
     if key.parked_target is not None:
         yield why.parked(key.parked_target)
     if key.suspect:

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import Any, Final
 from uuid import UUID
+
+from bson.int64 import Int64
 
 from ratchet.model.claim import JobBody
 from ratchet.model.job import JobSpec, Progress, SignalWait, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.mongo.documents.values import Coder, Document, duration_of, length, micros, time_of
+from ratchet.stores.unreadable import shown
 
 #: What no rule looks at, and what can be large.
 WITHOUT_BODY: Final = {"payload": 0, "state": 0}
@@ -158,7 +162,7 @@ def document_of(row: Row, home_stream_id: int) -> Document:
 
 
 def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
-    """The update that turns one into the other; empty where nothing has changed. The spec never changes."""
+    """The update that turns one into the other; empty where nothing has changed. Of the spec only the priority changes."""
     sets: Document = {}
     gone: Document = {}
     for name, (encode, _, default) in _ROW.items():
@@ -176,6 +180,8 @@ def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
                 sets[name] = now[name]
             elif name in was and name not in now:
                 gone[name] = ""
+    if after.spec.priority != before.spec.priority:
+        sets["priority"] = int(after.spec.priority)
     if before.due_at != after.due_at:
         sets["due_at"] = micros(after.due_at)
     if before.stream_id != after.stream_id:
@@ -197,8 +203,118 @@ def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
     return update
 
 
+MOST: Final = 2**31 - 1  # attempts; the columns of the other stores have no more
+_INTS: Final[frozenset[type]] = frozenset({int, Int64})
+_TEXT: Final[frozenset[type]] = frozenset({str, NoneType})
+#: The BSON types of fields that are taken as they are; those of the others follow from how they are read.
+_TYPES: Final[dict[str, frozenset[type]]] = {
+    **dict.fromkeys(("attempts", "crashes", "max_retries", "needs", "stream_id", "home_stream_id", "priority"), _INTS),
+    **dict.fromkeys(("created_at", "scheduled_at", "due_at"), _INTS),
+    **dict.fromkeys(
+        ("expires_at", "claimed_at", "held_until", "started_at", "finished_at", "signal_due_at", "signal_deadline",
+         "expiry_due_at", "dead_lettered_at", "archived_at", "timeout", "backoff_base"),
+        _INTS | {NoneType},
+    ),
+    **dict.fromkeys(("jitter",), _INTS | {float}),
+    **dict.fromkeys(("progress",), _INTS | {float, NoneType}),
+    **dict.fromkeys(("target", "payload", "type", "backoff", "status"), frozenset({str})),
+    **dict.fromkeys(
+        ("params", "idempotency_key", "business_key", "on_success", "on_failure", "schedule", "caller", "node_id", "error",
+         "error_type", "result", "state", "signal", "paused_from", "canceled_reason", "dead_letter_reason", "signal_key",
+         "progress_message"),
+        _TEXT,
+    ),
+    **dict.fromkeys(
+        ("parent_id", "batch_id", "claim_id", "held_claim_id", "superseded_by", "canceled_by", "root_id"),
+        frozenset({UUID, NoneType}),
+    ),
+    **dict.fromkeys(("result_truncated", "has_conditions", "has_dependants"), frozenset({bool})),
+    **dict.fromkeys(("no_retry_for", "tags"), frozenset({list})),
+}  # fmt: skip
+_ENUMS: Final = frozenset({"type", "backoff", "status", "paused_from"})
+#: What stands for a field that must be there.
+_INSTEAD: Final[Document] = {
+    "target": "",
+    "payload": "",
+    "priority": int(Priority.NORMAL),
+    "stream_id": 0,
+    "status": JobStatus.PENDING.value,
+    "created_at": 0,
+    "scheduled_at": 0,
+    "due_at": 0,
+}
+_COUNTS: Final = frozenset({"attempts", "crashes", "max_retries", "timeout", "backoff_base"})
+
+
+def is_sound(document: Document) -> bool:
+    """True if each field has a type that it may have. Whether its value can be read shows when it is read."""
+    types = _TYPES
+    for name, stored in document.items():
+        kinds = types.get(name)
+        if kinds is not None and type(stored) not in kinds:
+            return False
+    return True
+
+
+def salvaged(document: Document) -> tuple[Document, dict[str, str], bool]:
+    """
+    What can be read of *document*, the stored values of what cannot, and whether a newer version may have written them.
+
+    A field that must be there and is not, or cannot be read, has a default.
+    """
+    found: Document = {}
+    bad: dict[str, str] = {}
+    newer = True
+    for name, stored in document.items():
+        if _can_be_read(name, stored):
+            if stored is not None:  # null is what is left out
+                found[name] = stored
+        else:
+            bad[name] = shown(stored)
+            newer = newer and name in _ENUMS and type(stored) is str and stored.isidentifier()
+    missing = [name for name in _INSTEAD if name not in document and name not in ("payload", "due_at")]
+    bad |= dict.fromkeys(missing, "missing")
+    return _INSTEAD | found, bad, newer and bool(bad) and not missing
+
+
+def _can_be_read(name: str, stored: Any) -> bool:
+    kinds = _TYPES.get(name)
+    if kinds is None:
+        return True
+    if type(stored) not in kinds:
+        return False
+    if stored is None:
+        return True
+    if name in _COUNTS and stored < 0:
+        return False
+    if name in ("attempts", "crashes") and stored >= MOST:
+        return False
+    if name == "jitter" and not 0 <= stored <= 1:
+        return False
+    if name in ("no_retry_for", "tags"):
+        return all(type(one) is str for one in stored)
+    decode = (_ROW.get(name) or _SPEC.get(name) or (None, time_of if name.endswith("_at") else None, None))[1]
+    try:
+        if decode is not None:
+            decode(stored)
+    except (ValueError, TypeError, OverflowError):
+        return False
+    return True
+
+
 def row_of(document: Document, key_of: KeyOf) -> Row:
-    """The job of a document; fields that were not read have their default."""
+    """The job of a document, as far as it can be read; fields that were not read have their default."""
+    if is_sound(document):
+        try:
+            row = _row_of(document, key_of)
+            if 0 <= row.attempts < MOST and 0 <= row.crashes < MOST:
+                return row
+        except (ValueError, TypeError, OverflowError, KeyError):
+            pass
+    return _row_of(salvaged(document)[0], key_of)
+
+
+def _row_of(document: Document, key_of: KeyOf) -> Row:
     spec: dict[str, Any] = {}
     row: dict[str, Any] = {}
     for name, stored in document.items():

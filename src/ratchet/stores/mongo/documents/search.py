@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from ratchet.model.job import JobFilter
+from ratchet.model.job import JobFilter, SortBy, id_bounds
 from ratchet.model.status import JobStatus, JobType
+from ratchet.stores.listing import Candidate, match_of
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.jobs import Link, link
-from ratchet.stores.mongo.documents.values import Document, micros
+from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 
 
@@ -35,10 +36,67 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
         query["links"] = {"$all": links}
     _add_times(query, "created_at", where.created_after, where.created_before)
     _add_times(query, "due_at", where.scheduled_after, where.scheduled_before)
+    if where.caller is not None:
+        query["caller"] = where.caller
+    if where.superseded_by is not None:
+        query["superseded_by"] = where.superseded_by
+    if where.truncated is not None:
+        query["result_truncated"] = True if where.truncated else {"$ne": True}
+    if where.parked is not None:
+        streams = collections[Names.STREAMS].find({"parked_target": {"$exists": True}}, {"_id": 1})
+        waits = {"status": JobStatus.PENDING.value, "stream_id": {"$in": [one["_id"] for one in streams]}}
+        query["$and" if where.parked else "$nor"] = [waits]
+    bounds: Document = {}
+    first_id, last_id = id_bounds(where)
+    if first_id is not None:
+        bounds["$gte"] = first_id
+    if last_id is not None:
+        bounds["$lte"] = last_id
+    if bounds:
+        query["_id"] = bounds
     if where.error_contains is not None:
         found = {"$indexOfCP": [{"$ifNull": ["$error", ""]}, {"$literal": where.error_contains}]}
         query["$expr"] = {"$gte": [found, 0]}
     return query
+
+
+def after_id(query: Document, after: UUID | None, *, descending: bool) -> Document:
+    """*query*, beginning after an id."""
+    return query if after is None else {"$and": [query, {"_id": {"$lt" if descending else "$gt": after}}]}
+
+
+def newest_keys(
+    collections: Collections, where: JobFilter, sort: SortBy, top: UUID | None, most: int
+) -> list[Candidate]:
+    """The newest matching jobs, up to an id, with what they are to be sorted by."""
+    match = match_of(where)
+    field = {SortBy.SCHEDULED: "due_at", SortBy.FINISHED: "finished_at", SortBy.PRIORITY: "priority"}[sort]
+    query = query_of(collections, where)
+    if top is not None:
+        query = {"$and": [query, {"_id": {"$lte": top}}]}
+    fields = {field: 1, "payload": 1} if match else {field: 1}
+    found: list[Document] = []
+    for name in collections_of(where):
+        found += collections[name].find(query, fields).sort("_id", -1).limit(most)
+    found.sort(key=lambda one: one["_id"].int, reverse=True)
+    chosen = [one for one in found[:most] if match is None or match(one.get("payload", ""))]
+    if sort is SortBy.PRIORITY:
+        return [Candidate(one["_id"], one.get(field)) for one in chosen]
+    return [Candidate(one["_id"], None if one.get(field) is None else time_of(one[field])) for one in chosen]
+
+
+def newest_payloads(
+    collections: Collections, where: JobFilter, after: UUID | None, most: int, *, descending: bool
+) -> list[tuple[UUID, str]]:
+    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
+    query = after_id(query_of(collections, where), after, descending=descending)
+    found: list[Document] = []
+    for name in collections_of(where):
+        found += (
+            collections[name].find(query, {"payload": 1}).sort("_id", -1 if descending else 1).limit(most)
+        )
+    found.sort(key=lambda one: one["_id"].int, reverse=descending)
+    return [(one["_id"], one.get("payload", "")) for one in found[:most]]
 
 
 def collections_of(where: JobFilter) -> Iterable[str]:

@@ -14,10 +14,11 @@ from types import NoneType, UnionType
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from bson.int64 import Int64
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, PermitRecord
+from ratchet.model.cluster import BreakerRecord, LockRecord, NodeRecord, PermitRecord, own_time
 from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.job import Alert, Execution
 from ratchet.stores.memory.rows import Cost, FireRow, Limit, Reservation, SignalRow
@@ -107,6 +108,27 @@ class Codec(Generic[S]):
         return value if decode is None or value is None else decode(value)
 
 
+#: What stands for each simple type in a document.
+_KINDS: Final[dict[Any, tuple[type, ...]]] = {
+    str: (str,),
+    int: (int, Int64),
+    float: (float, int, Int64),
+    bool: (bool,),
+    UUID: (UUID,),
+}
+
+
+def _of_kind(kinds: tuple[type, ...]) -> Coder:
+    """A reader that takes a value of these types as it is, and no other."""
+
+    def read(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise TypeError(f"{type(value).__name__} instead of {kinds[0].__name__}")
+        return value
+
+    return read
+
+
 def _coders(hint: Any) -> tuple[Coder | None, Coder | None]:
     """How a value of this type is stored and read back; None: as it is."""
     origin = get_origin(hint)
@@ -128,8 +150,8 @@ def _coders(hint: Any) -> tuple[Coder | None, Coder | None]:
     if isinstance(hint, type) and issubclass(hint, Struct):
         codec = Codec(hint)
         return codec.document, codec.value
-    if hint in (str, int, float, bool, UUID):
-        return None, None
+    if hint in _KINDS:
+        return None, _of_kind(_KINDS[hint])
     raise TypeError(f"no way to store a {hint!r}")
 
 
@@ -159,3 +181,18 @@ def fire_identity(key: tuple[str, datetime]) -> Document:
 def run_identity(run: tuple[UUID, UUID]) -> Document:
     """The ``_id`` of a run: its job and its claim."""
     return {"job_id": run[0], "claim_id": run[1]}
+
+
+def time_or_none(value: object) -> datetime | None:
+    """A time; None where there is none, or none that can be read."""
+    try:
+        return time_of(value) if isinstance(value, int) else None
+    except OverflowError:
+        return None
+
+
+def pause_end(queue: Document) -> datetime | None:
+    """When the pause of a queue ends by itself; None: when somebody ends it."""
+    return own_time(
+        *(time_or_none(queue.get(name)) for name in ("paused_until", "paused_until_of", "paused_at"))
+    )

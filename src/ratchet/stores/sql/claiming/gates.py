@@ -25,8 +25,14 @@ from ratchet.stores.fairness import Rank, Rounds, claim_order, in_turns
 from ratchet.stores.levels import PRIORITIES, Level
 from ratchet.stores.meters import Meter, kept, meter_of, pass_all
 from ratchet.stores.sql.database import Row, Session
+from ratchet.stores.unreadable import Column, Count, Micros, Shape, Time, Unread, due_time, passed_by
 
-QUEUE_PAUSED = "EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND u.paused)"
+# A pause without a time, or with the time of an earlier one (code of an earlier version leaves it there), lasts until
+# somebody ends it. With a time of its own it ends by itself.
+PAUSED_FOR_GOOD = "u.paused AND (u.paused_until IS NULL OR u.paused_until_of <> u.paused_at)"
+PAUSED_UNTIL = "u.paused AND u.paused_until > :now AND u.paused_until_of = u.paused_at"
+QUEUE_PAUSED = """EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue
+           AND u.paused AND (u.paused_until IS NULL OR u.paused_until > :now OR u.paused_until_of <> u.paused_at))"""
 # OPEN without a time is open until somebody closes it
 BREAKER_OPEN = """(s.breaker IS NOT NULL AND EXISTS (
            SELECT 1 FROM scheduler_circuit_breaker b
@@ -35,8 +41,8 @@ PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in par
 
 #: The gates of a stream *s*. `RUNNABLE_QUEUE`: its queue and its parked target; `RUNNABLE_STREAM`: and its lane, and
 #: whether it is for suspects; `OPEN_STREAM`: and its breaker, and an empty pool of permits. Rates come later (`Limits`).
-RUNNABLE_QUEUE = f"""(:every_queue OR s.queue {{in queues text}})
-       AND NOT {PARKED_ELSEWHERE}
+SERVED_QUEUE = f"(:every_queue OR s.queue {{in queues text}}) AND NOT {PARKED_ELSEWHERE}"
+RUNNABLE_QUEUE = f"""{SERVED_QUEUE}
        AND NOT {QUEUE_PAUSED}"""
 RUNNABLE_STREAM = f"s.lane = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
 # An empty pool is seen here, without a lock, so that jobs behind it do not slow down the claim of others. Rates, and
@@ -135,7 +141,7 @@ def open_streams(
     else:
         stream_ids = sorted({stream_id for stream_id, _ in due})
         rows = session.rows(FIND_OPEN_STREAMS_AMONG, {**params, "stream_ids": stream_ids})
-    return [open_stream(*row) for row in rows]
+    return [open_stream(*row) for row in rows if _has_names(row)]
 
 
 def waiting_streams(session: Session, request: ClaimRequest, now: datetime) -> list[OpenStream]:
@@ -256,18 +262,43 @@ def _limits(
     names = [row[0] for row in rows if row[1] is not None]
     held: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
     found: dict[str, Limit] = {}
-    for name, most, rate, period_us, tokens, since in rows:
-        concurrent = None if most is None else most - held.get(name, 0)
-        meter = None
-        if rate is not None and period_us:
-            tokens = rate if tokens is None else tokens
-            # what a bucket holds is stored in starts, as a double: exact enough to get the same back
-            amount = round(tokens * period_us) if name.startswith(BREAKER_GATE) else int(tokens)
-            period = timedelta(microseconds=period_us)
-            meter = meter_of(name, rate, period, (amount, since or now), now, ahead)
-        if concurrent is not None or meter is not None:  # else it limits nothing
-            found[name] = Limit(name, concurrent, meter)
+    for row in rows:
+        try:
+            limit = _limit_of(row, held, now, ahead)
+        except Exception as error:
+            passed_by("scheduler_resource_limit", row[0], error)
+            limit = Limit(row[0], 0, None)  # which of its jobs may start, nobody can say
+        if limit is not None:
+            found[row[0]] = limit
     return found
+
+
+_LIMIT = Shape(
+    Column("resource", str),
+    Column("max_concurrent", Count | None),
+    Column("rate", Count | None),
+    Column("period_us", Micros | None),
+    Column("tokens", float | None),
+    Column("refilled_at", Time | None),
+)
+
+
+def _limit_of(row: Row, held: Mapping[str, int], now: datetime, ahead: timedelta) -> Limit | None:
+    """A limit and what is left of it; None: it limits nothing."""
+    name, most, rate, period_us, tokens, since = _LIMIT.one(row)
+    concurrent = None if most is None else most - held.get(name, 0)
+    meter = None
+    if rate is not None and period_us:
+        tokens = rate if tokens is None else tokens
+        # what a bucket holds is stored in starts, as a double: exact enough to get the same back
+        amount = round(tokens * period_us) if name.startswith(BREAKER_GATE) else int(tokens)
+        period = timedelta(microseconds=period_us)
+        meter = meter_of(name, rate, period, (amount, since or now), now, ahead)
+    if concurrent is None and meter is None:
+        return None
+    limit = Limit(name, concurrent, meter)
+    _ = limit.next_start_at  # an error where its numbers lead to no time
+    return limit
 
 
 def tokens_of(meter: Meter) -> tuple[float, datetime]:
@@ -288,24 +319,51 @@ def next_opening(
     """
     rows = session.dialect.claim_plan.look(session, [request], now)
     limits = Limits.seen(session, streams_of(rows), now, request.ahead)
-    due = {(row[0], row[6]) for row in rows if _is_for(request, row) and row[4] is not None and row[4] <= now}
+    due = {
+        (row[0], row[6])
+        for row in rows
+        if _is_for(request, row) and (due_at := due_time(row[4])) is not None and due_at <= now
+    }
     return openings_of([request], rows, limits)[0], due
 
 
 def openings_of(
-    requests: Sequence[ClaimRequest], rows: Sequence[Row], limits: Limits
+    requests: Sequence[ClaimRequest], rows: Sequence[Row], limits: Limits, now: datetime | None = None
 ) -> list[datetime | None]:
-    """For each request, when the first of its jobs can be claimed, by the *rows* of `plan.find_heads`; None: unknown."""
-    waiting = [row for row in rows if row[4] is not None]
+    """
+    For each request, when the first of its jobs can be claimed, by the *rows* of `plan.find_heads`; None: unknown.
+
+    With *now*, a resource without free permits is asked for again as ``request.ask_again_after`` says.
+    """
+    waiting = [
+        row
+        for row in rows
+        if due_time(row[4]) is not None
+        and not isinstance(row[5], Unread)
+        and not isinstance(row[9], Unread)
+        and _has_names(row)
+    ]
     return [
-        min(_openings([_head(row) for row in waiting if _is_for(request, row)], limits), default=None)
+        min(
+            _openings(
+                [_head(row) for row in waiting if _is_for(request, row)],
+                limits,
+                None if now is None or request.ask_again_after is None else now + request.ask_again_after,
+            ),
+            default=None,
+        )
         for request in requests
     ]
 
 
 def streams_of(rows: Sequence[Row]) -> list[OpenStream]:
     """The streams that have a waiting job, of the *rows* of `plan.find_heads`."""
-    return [open_stream(*row[:4]) for row in rows if row[4] is not None]
+    return [open_stream(*row[:4]) for row in rows if row[4] is not None and _has_names(row)]
+
+
+def _has_names(row: Row) -> bool:
+    """False for a stream whose gates are no names: nothing of it can be claimed."""
+    return not any(isinstance(name, bytes) for name in row[1:5])
 
 
 def _is_for(request: ClaimRequest, row: Row) -> bool:
@@ -313,15 +371,22 @@ def _is_for(request: ClaimRequest, row: Row) -> bool:
 
 
 def _head(row: Row) -> tuple[OpenStream, datetime]:
-    """A stream, and when its first job is due or its breaker lets it through."""
-    return open_stream(*row[:4]), row[4] if row[5] is None else max(row[4], row[5])
+    """A stream, and when its first job is due, or its breaker or its queue lets it through."""
+    due_at = due_time(row[4])
+    assert due_at is not None
+    opens = [at for at in (row[5], row[9]) if at is not None]
+    return open_stream(*row[:4]), max(due_at, *opens) if opens else due_at
 
 
-def _openings(heads: Sequence[tuple[OpenStream, datetime]], limits: Limits) -> Iterator[datetime]:
+def _openings(
+    heads: Sequence[tuple[OpenStream, datetime]], limits: Limits, ask_again_at: datetime | None
+) -> Iterator[datetime]:
     for stream, due_at in heads:
         opens = [limit.next_start_at for limit in limits.of(stream)]
         if any(limit.concurrent is not None and limit.concurrent <= 0 for limit in limits.of(stream)):
-            continue  # it opens when a permit is freed, and nobody knows when that will be
+            if ask_again_at is None:
+                continue  # it opens when a permit is freed, and nobody knows when that will be
+            opens.append(ask_again_at)
         yield max([due_at, *(at for at in opens if at is not None)])
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.levels import Level
-from ratchet.stores.sql.claiming.gates import RUNNABLE_QUEUE
+from ratchet.stores.sql.claiming.gates import PAUSED_FOR_GOOD, PAUSED_UNTIL, SERVED_QUEUE
 from ratchet.stores.sql.database import Database, Row, Session
 
 CLAIM_COLUMNS = """
@@ -30,9 +30,11 @@ _HEADS = f"""
            <first> AS scheduled_time,
            (SELECT b.open_until FROM scheduler_circuit_breaker b
              WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until > :now) AS open_until,
-           p.column1 AS priority, s.lane, s.suspect
+           p.column1 AS priority, s.lane, s.suspect,
+           (SELECT u.paused_until FROM scheduler_queue u WHERE u.queue = s.queue AND {PAUSED_UNTIL}) AS paused_until
       FROM <levels>
-     WHERE s.lane {{in lanes text}} AND (:mixed OR s.suspect = :suspects) AND {RUNNABLE_QUEUE}
+     WHERE s.lane {{in lanes text}} AND (:mixed OR s.suspect = :suspects) AND {SERVED_QUEUE}
+       AND NOT EXISTS (SELECT 1 FROM scheduler_queue u WHERE u.queue = s.queue AND {PAUSED_FOR_GOOD})
        AND NOT EXISTS (SELECT 1 FROM scheduler_circuit_breaker b
                         WHERE b.service = s.breaker AND b.state = 'OPEN' AND b.open_until IS NULL)
 """

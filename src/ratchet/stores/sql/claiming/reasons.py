@@ -11,10 +11,11 @@ from uuid import UUID
 from ratchet.model import reasons as why
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
-from ratchet.model.reasons import NAMED_HOLDERS, Reason
+from ratchet.model.reasons import NAMED_HOLDERS, NAMED_PARENTS, Reason
 from ratchet.model.status import Lane
 from ratchet.stores.sql.claiming.gates import (
     BREAKER_OPEN,
+    PAUSED_UNTIL,
     QUEUE_PAUSED,
     Limit,
     Limits,
@@ -26,7 +27,9 @@ from ratchet.stores.sql.claiming.gates import (
     owners,
     waiting_streams,
 )
+from ratchet.stores.sql.claiming.unreachable import bad_columns
 from ratchet.stores.sql.database import Session
+from ratchet.stores.unreadable import columns_text
 
 FIND_STANDING = f"""
     SELECT j.status AS cold_status,
@@ -37,7 +40,8 @@ FIND_STANDING = f"""
            s.fairness_key,
            {QUEUE_PAUSED} AS is_queue_paused,
            {BREAKER_OPEN} AS is_breaker_open,
-           (SELECT b.open_until FROM scheduler_circuit_breaker b WHERE b.service = s.breaker) AS open_until
+           (SELECT b.open_until FROM scheduler_circuit_breaker b WHERE b.service = s.breaker) AS open_until,
+           (SELECT u.paused_until FROM scheduler_queue u WHERE u.queue = s.queue AND {PAUSED_UNTIL}) AS paused_until
       FROM scheduler_job j
       LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id
       LEFT JOIN scheduler_stream s ON s.stream_id = COALESCE(q.stream_id, j.stream_id)
@@ -46,8 +50,12 @@ FIND_STANDING = f"""
 _STANDING = """
     cold_status awaits_parent signal_key signal signal_due_at hot_status scheduled_time picked_by held_claim_id scheduled_at
     stream_id resource limit_key queue lane breaker suspect parked_target fairness_key is_queue_paused is_breaker_open
-    open_until
+    open_until paused_until
 """.split()  # noqa: SIM905 - a row of names reads better than a list of strings
+FIND_OPEN_PARENTS = """
+    SELECT d.parent_id FROM scheduler_dependency d
+     WHERE d.child_id = :job_id AND d.state = 'OPEN' ORDER BY d.parent_id LIMIT :limit
+"""
 FIND_ARCHIVED = "SELECT status FROM scheduler_job_archive WHERE job_id = :job_id"
 
 #: The node that the question is about: any, with nothing running.
@@ -61,10 +69,12 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
         archived = session.value(FIND_ARCHIVED, {"job_id": job_id})
         return [why.ended(archived)] if archived else [why.not_found(job_id)]
     job = dict(zip(_STANDING, row, strict=True))
+    if job["hot_status"] is not None and (bad := bad_columns(session, job_id)):
+        return [why.unreadable(columns_text(bad))]
     if job["hot_status"] == "RUNNING":
         return [why.running(job["picked_by"])]
     if job["hot_status"] is None:
-        return list(_of_cold(job))
+        return list(_of_cold(session, job, job_id))
     found = list(_of_stream(job, now))
     stream = open_stream(
         job["stream_id"], job["resource"], job["limit_key"], job["breaker"], job["fairness_key"]
@@ -74,7 +84,7 @@ def reasons(session: Session, job_id: UUID, now: datetime) -> list[Reason]:
     return found
 
 
-def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
+def _of_cold(session: Session, job: dict[str, Any], job_id: UUID) -> Iterator[Reason]:
     if job["cold_status"] == "PAUSED":
         yield why.paused()
     elif job["cold_status"] != "WAITING":
@@ -84,7 +94,8 @@ def _of_cold(job: dict[str, Any]) -> Iterator[Reason]:
         if waits_for_signal:
             yield why.waiting_signal(job["signal_key"], job["signal_due_at"])
         if job["awaits_parent"] or not waits_for_signal:
-            yield why.waiting_parent()
+            values = {"job_id": job_id, "limit": NAMED_PARENTS}
+            yield why.waiting_parent([parent for (parent,) in session.rows(FIND_OPEN_PARENTS, values)])
 
 
 def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
@@ -93,7 +104,7 @@ def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
     else:  # meanwhile the job's own row has its own due time
         yield from why.of_due_time(job["scheduled_at"], job["scheduled_time"], now)
     if job["is_queue_paused"]:
-        yield why.queue_paused(job["queue"])
+        yield why.queue_paused(job["queue"], job["paused_until"])
     if job["parked_target"] is not None:
         yield why.parked(job["parked_target"])
     if job["suspect"]:

@@ -144,7 +144,7 @@ class BatchDeltas:
             return []
         if len(ends) > 1:  # one row needs no order
             session.rows(LOCK_BATCHES, {"ids": [end[0] for end in ends]})
-        complete = self._count(session, ends, runs)
+        complete = session.dialect.count_ends(session, ends, runs)
         finished = finish_batches(session, complete, now) if complete else []
         return [(self._origin(batch_id), batch_id, parent_id) for batch_id, parent_id in finished]
 
@@ -159,15 +159,18 @@ class BatchDeltas:
         assert origin is not None
         return origin
 
-    @staticmethod
-    def _count(session: Session, ends: Sequence[Row], runs: Sequence[Row]) -> list[UUID]:
-        """Move the counters; the batches that may be complete now."""
-        if session.dialect.fuses_writes:
-            return [batch_id for (batch_id,) in session.rows(COUNT_AT_ONCE, {"delta": ends, "run": runs})]
-        session.execute(COUNT_ENDS, {"delta": ends})
-        if runs:
-            session.execute(COUNT_RUNS, {"delta": runs})
-        return [end[0] for end in ends]
+
+def count_in_steps(session: Session, ends: Sequence[Row], runs: Sequence[Row]) -> list[UUID]:
+    """Move the counters of batches, on any product; the batches that may be complete now."""
+    session.execute(COUNT_ENDS, {"delta": ends})
+    if runs:
+        session.execute(COUNT_RUNS, {"delta": runs})
+    return [end[0] for end in ends]
+
+
+def count_at_once(session: Session, ends: Sequence[Row], runs: Sequence[Row]) -> list[UUID]:
+    """`count_in_steps` in one statement, where one may change several tables; it says which batches are complete."""
+    return [batch_id for (batch_id,) in session.rows(COUNT_AT_ONCE, {"delta": ends, "run": runs})]
 
 
 def finish_batches(

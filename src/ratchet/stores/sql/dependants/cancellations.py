@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from ratchet.model.decision import CanceledJob
@@ -11,7 +11,7 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.edges import EffectsByJob, EndedJob, settle_edges
-from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Cancellation, Failure, write_canceled, write_failed
+from ratchet.stores.sql.rows.failures import Cancellation, Failure, write_canceled, write_failed
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 
 #: The states in which a person, expiry or a replacement may still cancel a job.
@@ -52,18 +52,15 @@ def cancel_locked(
     return canceled
 
 
-def fail_jobs(
-    session: Session, failures: Sequence[Failure], *, now: datetime, window: timedelta = ALERT_WINDOW
-) -> tuple[EffectsByJob, set[UUID]]:
+def fail_jobs(session: Session, failures: Sequence[Failure], *, now: datetime) -> EffectsByJob:
     """
-    Fail locked jobs for good (dead letter, alert, key, dependants, batch), in this transaction.
+    Fail locked jobs for good (dead letter, key, dependants, batch), in this transaction; what followed.
 
-    What followed, and the jobs whose alert was not suppressed. Of a RUNNING job the caller writes the execution
-    row and frees the permits.
+    The caller writes the alerts, last of all. Of a RUNNING job the caller also writes the execution row and frees the permits.
     """
-    alerted = write_failed(session, failures, now, window=window)
+    write_failed(session, failures, now)
     ended = [EndedJob.of(one.job, JobStatus.FAILED) for one in failures]
-    return settle_edges(session, ended, now=now), alerted
+    return settle_edges(session, ended, now=now)
 
 
 def lock_cancelable(session: Session, job_id: UUID, *, running: bool) -> LockedJob | None:

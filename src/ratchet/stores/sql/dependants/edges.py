@@ -21,8 +21,9 @@ from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.releases import release, release_by_edges
-from ratchet.stores.sql.rows.failures import Cancellation, Failure, hash_of, write_canceled, write_failed
+from ratchet.stores.sql.rows.failures import Cancellation, Failure, write_alerts, write_canceled, write_failed
 from ratchet.stores.sql.rows.locked import LockedJob, lock_waiting_jobs
+from ratchet.stores.unreadable import passed_by, shown
 
 #: Edges that the success of their parent satisfies, whatever it returned.
 _PLAIN = (EdgeKind.SUCCESS.value, EdgeKind.END.value)
@@ -193,13 +194,9 @@ def _end_children(
     session: Session, ended: Sequence[EndedJob], now: datetime, effects: EffectsByJob
 ) -> list[EndedJob]:
     """Settle the edges of these ends, and do what follows for their children; the children that ended by it."""
-    fused = session.dialect.fuses_writes
-    find, ids = FIND_EDGES_AND_NEEDS if fused else FIND_OPEN_EDGES, [end.job_id for end in ended]
-    edges = session.rows(find, {"ids": ids if fused else sorted(ids)})
-    if not edges:
-        return []
-    if fused and _only_release(ended, edges):
-        _release_all(session, edges, now, effects)
+    edge_writer, ids = session.dialect.edge_writer, [end.job_id for end in ended]
+    edges = _known_edges(edge_writer.find(session, ids))
+    if not edges or edge_writer.release(session, ended, edges, now, effects):
         return []
     parents = {end.job_id: end for end in ended}
     # Under the child's lock the states of all its edges are final: of two parents that end at once, the second
@@ -211,15 +208,71 @@ def _end_children(
         _settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind, *_ in edges
     ]
     settled = [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)]
-    if fused:
-        session.execute(SETTLE_EDGES_OF, {"edge": settled, "ids": ids})
-    else:
-        session.execute(SETTLE_EDGES, {"edge": settled})
+    edge_writer.settle(session, settled, ids)
     # in the order of the edges, which is the order of definition
     ordered = [
         children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children
     ]
     return _decide(session, ordered, now, effects)
+
+
+_KINDS = frozenset(kind.value for kind in EdgeKind)
+
+
+def _known_edges(edges: list[Row]) -> list[Row]:
+    """Without those that nobody can settle: they stay open, and the ends of these jobs are written all the same."""
+    if all(edge[2] in _KINDS for edge in edges):
+        return edges
+    for edge in edges:
+        if edge[2] not in _KINDS:
+            passed_by("scheduler_dependency", edge[:2], ValueError(f"kind is {shown(edge[2])}"))
+    return [edge for edge in edges if edge[2] in _KINDS]
+
+
+class EdgeWriter:
+    """What is sent to find and settle edges, on any product."""
+
+    def find(self, session: Session, parents: Sequence[UUID]) -> list[Row]:
+        """The open edges of *parents*: (parent, child, kind, …)."""
+        return session.rows(FIND_OPEN_EDGES, {"ids": sorted(parents)})
+
+    def release(
+        self,
+        session: Session,
+        ended: Sequence[EndedJob],
+        edges: Sequence[Row],
+        now: datetime,
+        effects: EffectsByJob,
+    ) -> bool:
+        """True if these ends only release their children, and this has done it."""
+        return False
+
+    def settle(self, session: Session, settled: Sequence[Row], parents: Sequence[UUID]) -> None:
+        """Write the states of edges: (parent, child, state)."""
+        session.execute(SETTLE_EDGES, {"edge": settled})
+
+
+class FusedEdgeWriter(EdgeWriter):
+    """The same, where one statement may change several tables."""
+
+    def find(self, session: Session, parents: Sequence[UUID]) -> list[Row]:
+        return session.rows(FIND_EDGES_AND_NEEDS, {"ids": parents})
+
+    def release(
+        self,
+        session: Session,
+        ended: Sequence[EndedJob],
+        edges: Sequence[Row],
+        now: datetime,
+        effects: EffectsByJob,
+    ) -> bool:
+        if not _only_release(ended, edges):
+            return False
+        _release_all(session, edges, now, effects)
+        return True
+
+    def settle(self, session: Session, settled: Sequence[Row], parents: Sequence[UUID]) -> None:
+        session.execute(SETTLE_EDGES_OF, {"edge": settled, "ids": parents})
 
 
 def _only_release(ended: Sequence[EndedJob], edges: Sequence[Row]) -> bool:
@@ -271,14 +324,14 @@ def _decide(
     freed: list[UUID] = []
     cancellations: list[Cancellation] = []
     failures: list[Failure] = []
-    below: list[EndedJob] = []
+    ends: list[tuple[EndedJob, LockedJob, JobStatus, str]] = []
     for child in children:
         job = child.job
         satisfied, undecided = counts.get(job.job_id, (child.newly_satisfied, 0))
         if child.error is not None:
             parent, error = child.error
             failures.append(_condition_failure(job, error))
-            below.append(_note_end(parent, job, JobStatus.FAILED, CONDITION_FAILED, effects))
+            ends.append((parent, job, JobStatus.FAILED, CONDITION_FAILED))
         elif satisfied >= job.needs:
             if job.signal_key is None or job.is_signaled:
                 freed.append(job.job_id)
@@ -287,11 +340,12 @@ def _decide(
         elif satisfied + undecided < job.needs and child.broken_by is not None:
             parent, reason = child.broken_by
             cancellations.append(Cancellation(job, reason, canceled_by=parent.cause or parent.job_id))
-            below.append(_note_end(parent, job, JobStatus.CANCELED, reason, effects))
+            ends.append((parent, job, JobStatus.CANCELED, reason))
     release(session, freed, now)
     write_canceled(session, cancellations, now)
     write_failed(session, failures, now)
-    return below
+    alerted = write_alerts(session, [one.note for one in failures], now)
+    return [_note_end(*end, effects, alerted=end[1].job_id in alerted) for end in ends]
 
 
 def _count_edges(session: Session, children: Sequence[_Child]) -> Mapping[UUID, tuple[int, int]]:
@@ -302,15 +356,28 @@ def _count_edges(session: Session, children: Sequence[_Child]) -> Mapping[UUID, 
 
 
 def _condition_failure(job: LockedJob, error: ErrorRecord) -> Failure:
-    return Failure(job, error, CONDITION_FAILED_REASON, hash_of("ConditionFailed", job.target, error.summary))
+    return Failure(job, error, CONDITION_FAILED_REASON)
 
 
 def _note_end(
-    parent: EndedJob, job: LockedJob, status: JobStatus, reason: str, effects: EffectsByJob
+    parent: EndedJob,
+    job: LockedJob,
+    status: JobStatus,
+    reason: str,
+    effects: EffectsByJob,
+    *,
+    alerted: bool,
 ) -> EndedJob:
     effects.note_ended(
         parent.job_id,
-        CanceledJob(job_id=job.job_id, target=job.target, previous=job.status, reason=reason, status=status),
+        CanceledJob(
+            job_id=job.job_id,
+            target=job.target,
+            previous=job.status,
+            reason=reason,
+            status=status,
+            alerted=alerted,
+        ),
     )
     return EndedJob(
         job_id=job.job_id,

@@ -80,7 +80,7 @@ def release_by_edges(session: Session, edges: Sequence[Row], now: datetime) -> s
     """
     Settle these edges (parent, child) as satisfied and release their children; the numbers of the ids that were WAITING.
 
-    Only for edges that are all their children need, and only where ``dialect.fuses_writes``.
+    Only for edges that are all their children need, and only where one statement may change several tables.
     """
     # Not sorted: the server searches the index in its own order anyway, and Python sorts UUIDs slowly.
     ids = list({child_id.int: child_id for _, child_id in edges}.values())

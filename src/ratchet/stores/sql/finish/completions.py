@@ -36,7 +36,7 @@ from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
 from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.dependants.edges import Effects, EffectsByJob, EndedJob, settle_edges
 from ratchet.stores.sql.finish.requeues import count_crashes, held_back, requeue
-from ratchet.stores.sql.rows.failures import LEAVE_QUEUE, write_alerts, write_runs
+from ratchet.stores.sql.rows.failures import LEAVE_QUEUE, FailureNote, write_alerts, write_runs
 from ratchet.stores.sql.rows.keys_and_permits import (
     Run,
     free_keys,
@@ -204,7 +204,7 @@ class Won(Struct, gc=False):
 
     @property
     def has_crashed(self) -> bool:
-        """True where key, permit, alert and run have been written with the crash."""
+        """True where key, permit and run have been written with the crash."""
         return isinstance(self.completion.decision, CountCrash)
 
 
@@ -222,18 +222,19 @@ class _Completions:
         self.streams = streams
         self.completions = sorted(completions, key=lambda completion: completion.claim.job_id.int)
         self.now = now
+        self.crashes: list[FailureNote] = []
         self.won: dict[int, Won] = {}  # by the number of the id: Python hashes a UUID ten times slower
 
     def run(self, alert_window: timedelta) -> dict[int, CompletionAnswer]:
         """Write everything; the answer for each job, by the number of its id."""
-        self._end_runs(alert_window)
+        self._end_runs()
         won = list(self.won.values())
         self._save_states(won)
         effects = self._update_dependants(won)
-        self._record_alerts(won, alert_window)
         self._insert_callbacks(won, effects)
         self._free_keys(won)
         self._free_permits(won)
+        self._record_alerts(won, alert_window)
         answers = {
             number: _answer(one, effects.find(one.completion.claim.job_id) if effects else None)
             for number, one in self.won.items()
@@ -243,7 +244,7 @@ class _Completions:
 
     # --- under the fence ------------------------------------------------------------------------
 
-    def _end_runs(self, alert_window: timedelta) -> None:
+    def _end_runs(self) -> None:
         dialect = self.session.dialect
         by_number = {one.claim.job_id.int: one for one in self.completions}
         successes = [one for one in self.completions if type(one.decision) is Succeed]
@@ -256,9 +257,9 @@ class _Completions:
             for number, facts in write_successes(self.session, successes, self.now).items():
                 self.won[number] = Won(by_number[number], JobStatus.SUCCEEDED, *facts)
         if others:
-            self._end_others(others, alert_window)
+            self._end_others(others)
 
-    def _end_others(self, completions: Sequence[Completion], alert_window: timedelta) -> None:
+    def _end_others(self, completions: Sequence[Completion]) -> None:
         held = lock_held_rows(self.session, [one.claim for one in completions])
         jobs = lock_cold_rows(self.session, held)
         mine = [one for one in completions if one.claim.job_id in jobs]
@@ -275,7 +276,7 @@ class _Completions:
                 job.target,
             )
         for one in crashed:
-            self._count_crash(one, held[one.claim.job_id], alert_window)
+            self._count_crash(one, held[one.claim.job_id])
 
     def _write(self, completions: Sequence[Completion], held: Mapping[UUID, QueueRow]) -> None:
         gone: list[UUID] = []
@@ -301,7 +302,7 @@ class _Completions:
             self.session.execute(END_RUNS, {"run": rows})
         write_runs(self.session, runs)
 
-    def _count_crash(self, completion: Completion, row: QueueRow, alert_window: timedelta) -> None:
+    def _count_crash(self, completion: Completion, row: QueueRow) -> None:
         decision = completion.decision
         assert isinstance(decision, CountCrash)
         crashes = count_crashes(
@@ -311,14 +312,13 @@ class _Completions:
             detail=decision.detail,
             max_crashes=decision.max_crashes,
             now=self.now,
-            window=alert_window,
             started_at={row.job_id: completion.started_at},
             still_running=completion.lingers,
         )
         if crashes.dead_lettered:
             won = self.won[row.job_id.int]
             won.status = JobStatus.FAILED
-            won.alerted = row.job_id in crashes.alerted
+            self.crashes += crashes.notes
 
     # --- what follows ---------------------------------------------------------------------------
 
@@ -357,14 +357,14 @@ class _Completions:
         return settle_edges(self.session, ended, now=self.now, deltas=deltas)
 
     def _record_alerts(self, won: Sequence[Won], window: timedelta) -> None:
-        alerts = []
+        failures = self.crashes
         for one in won:
             decision = one.completion.decision
             if isinstance(decision, Fail):
                 job_id, error = one.completion.claim.job_id, decision.error.summary
-                alerts.append((job_id, one.target, decision.error_hash, error, decision.reason))
-        if alerts:
-            for job_id in write_alerts(self.session, alerts, self.now, window=window):
+                failures.append(FailureNote(job_id, one.target, decision.error_hash, error, decision.reason))
+        if failures:
+            for job_id in write_alerts(self.session, failures, self.now, window=window):
                 self.won[job_id.int].alerted = True
 
     def _insert_callbacks(self, won: Sequence[Won], effects: EffectsByJob | None) -> None:
@@ -458,8 +458,11 @@ def write_successes(session: Session, completions: Sequence[Completion], now: da
     The completions are of different jobs. What follows from the facts is up to the caller. The keys are the numbers of
     the ids: Python hashes a UUID ten times slower.
     """
-    if session.dialect.fuses_writes:
-        return _succeed_at_once(session, completions, now)
+    return session.dialect.write_successes(session, completions, now)
+
+
+def succeed_in_steps(session: Session, completions: Sequence[Completion], now: datetime) -> dict[int, Facts]:
+    """`write_successes` on any product."""
     ids = [one.claim.job_id for one in completions]
     pairs = [(one.claim.job_id, one.claim.claim_id) for one in completions]
     gone = {job_id.int for (job_id,) in session.rows(LEAVE_HELD_ROWS, {"ids": ids, "run": pairs})}
@@ -474,8 +477,8 @@ def write_successes(session: Session, completions: Sequence[Completion], now: da
     return facts
 
 
-def _succeed_at_once(session: Session, completions: Sequence[Completion], now: datetime) -> dict[int, Facts]:
-    """`write_successes` in one statement."""
+def succeed_at_once(session: Session, completions: Sequence[Completion], now: datetime) -> dict[int, Facts]:
+    """`write_successes` in one statement, where one may change several tables."""
     ids = [one.claim.job_id for one in completions]
     runs = [success_row(one, now) for one in completions]
     facts = dict.fromkeys([job_id.int for job_id in ids], PLAIN)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from ratchet.model.decision import CanceledJob, ErrorRecord
+from ratchet.model.decision import SIGNAL_TIMEOUT, CanceledJob, ErrorRecord
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dependants.callbacks import insert_failure_callbacks
 from ratchet.stores.sql.dependants.cancellations import cancel_locked, fail_jobs
-from ratchet.stores.sql.rows.failures import Cancellation, Failure, hash_of
+from ratchet.stores.sql.rows.failures import Cancellation, Failure, write_alerts
 from ratchet.stores.sql.rows.locked import LockedJob, lock_jobs
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
 EXPIRED = "expired"
-SIGNAL_TIMEOUT = "signal_timeout"
 
 # A RUNNING job has started: it keeps its expiry until its run ends, and is skipped.
 FIND_EXPIRED = """
@@ -57,7 +56,9 @@ def expire_jobs(
     def find(session: Session) -> list[Row]:
         return [*session.rows(FIND_EXPIRED, due), *session.rows(FIND_UNSIGNALED, due)]
 
-    found = sorted(database.read(find), key=lambda row: (row[1], row[0]))
+    # a time that cannot be read never comes
+    dated = [row for row in database.read(find) if isinstance(row[1], datetime)]
+    found = sorted(dated, key=lambda row: (row[1], row[0]))
     ids = list(dict.fromkeys(job_id for job_id, _ in found))[:limit]
     if not ids:
         return []
@@ -84,8 +85,9 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
     ended = cancel_locked(session, cancellations, now=now)
     gone = {one.job_id for one in ended}  # jobs that waited for an expired one have ended with it
     failures = [one for one in failures if one.job.job_id not in gone]
-    effects, _ = fail_jobs(session, failures, now=now)
+    effects = fail_jobs(session, failures, now=now)
     insert_failure_callbacks(session, streams, [one.job.job_id for one in failures], now=now)
+    alerted = write_alerts(session, [one.note for one in failures], now)
     for one in failures:
         ended.append(
             CanceledJob(
@@ -94,6 +96,7 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
                 previous=JobStatus.WAITING,
                 reason=SIGNAL_TIMEOUT,
                 status=JobStatus.FAILED,
+                alerted=one.job.job_id in alerted,
             )
         )
         ended.extend(effects.of(one.job.job_id).canceled)
@@ -102,4 +105,4 @@ def _end(session: Session, streams: StreamRegistry, ids: list[UUID], now: dateti
 
 def _unsignaled(job: LockedJob) -> Failure:
     error = ErrorRecord(message=f"no signal {job.signal_key!r} arrived in time", type="SignalTimeout")
-    return Failure(job, error, "signal timeout", hash_of("SignalTimeout", job.target, job.signal_key or ""))
+    return Failure(job, error, "signal timeout")

@@ -15,7 +15,7 @@ from ratchet.model.job import ExecutionStatus
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.edges import EndedJob
-from ratchet.stores.sql.rows.failures import ALERT_WINDOW, Failure, hash_of, write_failed, write_runs
+from ratchet.stores.sql.rows.failures import Failure, FailureNote, write_failed, write_runs
 from ratchet.stores.sql.rows.keys_and_permits import free_permits
 from ratchet.stores.sql.rows.locked import QueueRow, lock_cold_rows
 from ratchet.stores.sql.rows.specs import tell_backdated
@@ -55,7 +55,7 @@ class Crashes(Struct, frozen=True, kw_only=True):
     requeued: tuple[UUID, ...] = ()  # all that are PENDING again, suspects included
     suspects: tuple[UUID, ...] = ()
     dead_lettered: tuple[UUID, ...] = ()
-    alerted: frozenset[UUID] = frozenset()
+    notes: tuple[FailureNote, ...] = ()  # for the alerts, which the caller writes last of all
     ended: tuple[EndedJob, ...] = ()  # pass them to `settle_edges`
 
 
@@ -103,7 +103,6 @@ def count_crashes(
     detail: str,
     max_crashes: int,
     now: datetime,
-    window: timedelta = ALERT_WINDOW,
     started_at: Mapping[UUID, datetime | None] | None = None,
     still_running: bool = False,
 ) -> Crashes:
@@ -111,7 +110,7 @@ def count_crashes(
     Count one crash for each of these locked RUNNING rows, in this transaction.
 
     To PENDING with the old due time, to a suspect stream from the second crash on, or, at
-    *max_crashes*, FAILED with everything but their dependants. The runs get CRASHED rows and lose their permits;
+    *max_crashes*, FAILED with everything but their dependants and alerts. The runs get CRASHED rows and lose their permits;
     *started_at* says when they started, where that is known better than by the claim. *still_running*: the code of
     these runs is, so they keep what they hold, and the jobs are held back until it ends.
     """
@@ -136,13 +135,12 @@ def count_crashes(
             job,
             ErrorRecord(message=detail, type="Crashed"),
             f"crashed {job.crashes + 1} times",
-            hash_of("Crashed", job.target),
             crashed=True,
             still_running=still_running,
         )
         for job in jobs.values()
     ]
-    alerted = write_failed(session, failures, now, window=window)
+    write_failed(session, failures, now)
     starts = started_at or {}
     write_runs(
         session,
@@ -170,7 +168,7 @@ def count_crashes(
         requeued=tuple(row.job_id for row in back),
         suspects=tuple(suspects),
         dead_lettered=tuple(jobs),
-        alerted=frozenset(alerted),
+        notes=tuple(one.note for one in failures),
         ended=tuple(EndedJob.of(job, JobStatus.FAILED) for job in jobs.values()),
     )
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import sha256
+from typing import NamedTuple
 from uuid import UUID
 
 from msgspec import Struct
 
+from ratchet.model.alerts import ALERT_WINDOW, alert_ids, cause_of
 from ratchet.model.decision import ErrorRecord
-from ratchet.model.identifiers import new_id
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.rows.keys_and_permits import free_keys, keep_keys
 from ratchet.stores.sql.rows.locked import LockedJob
-
-#: How long a second alert of the same job and error is suppressed.
-ALERT_WINDOW = timedelta(hours=1)
 
 LEAVE_QUEUE = "DELETE FROM scheduler_job_queue WHERE job_id {in ids uuid}"
 
@@ -43,14 +40,16 @@ FAIL_JOBS = """
 """
 
 FIND_RECENT_ALERTS = """
-    SELECT alert_id, job_id, error_hash
+    SELECT alert_id, error_hash
       FROM scheduler_dlq_alert
-     WHERE job_id {in ids uuid} AND created_at > :since
+     WHERE alert_id {in ids uuid} AND created_at > :since
      ORDER BY created_at
 """
 
+FIND_WHO_RAISED = "SELECT job_id FROM scheduler_dlq_alert WHERE alert_id {in ids uuid}"
+
 COUNT_SUPPRESSED = """
-    UPDATE scheduler_dlq_alert SET suppressed = suppressed + 1 WHERE alert_id {in ids uuid}
+    UPDATE scheduler_dlq_alert SET suppressed = suppressed + :more WHERE alert_id = :alert_id
 """
 
 EXECUTION_COLUMNS = (
@@ -78,20 +77,30 @@ class Cancellation(Struct, frozen=True):
     superseded_by: UUID | None = None
 
 
+class FailureNote(NamedTuple):
+    """What an alert says of a failure."""
+
+    job_id: UUID
+    target: str
+    error_hash: str
+    error: str | None
+    reason: str
+
+
 class Failure(Struct, frozen=True):
     """One job to fail for good, and why."""
 
     job: LockedJob
     error: ErrorRecord
     reason: str
-    error_hash: str
     crashed: bool = False  # counts one crash
     still_running: bool = False  # the code of its run
 
-
-def hash_of(*parts: str) -> str:
-    """The error hash of a failure that no exception of user code caused."""
-    return sha256("\n".join(parts).encode()).hexdigest()
+    @property
+    def note(self) -> FailureNote:
+        """What an alert says of it."""
+        cause = cause_of(self.job.target, self.error.type)
+        return FailureNote(self.job.job_id, self.job.target, cause, self.error.summary, self.reason)
 
 
 def write_canceled(session: Session, cancellations: Sequence[Cancellation], now: datetime) -> None:
@@ -121,17 +130,15 @@ def write_canceled(session: Session, cancellations: Sequence[Cancellation], now:
     _let_go(session, jobs)
 
 
-def write_failed(
-    session: Session, failures: Sequence[Failure], now: datetime, *, window: timedelta = ALERT_WINDOW
-) -> set[UUID]:
+def write_failed(session: Session, failures: Sequence[Failure], now: datetime) -> None:
     """
-    Make locked jobs FAILED, with alerts and everything but their dependants; the jobs whose alert was not suppressed.
+    Make locked jobs FAILED, with everything but their dependants and the alerts (see `write_alerts`).
 
     A job that has a queue row loses it; for a RUNNING one the caller writes the run. Its node is dead
     or knows, so keys are freed, except the key of one whose code is still running.
     """
     if not failures:
-        return set()
+        return
     jobs = [one.job for one in failures]
     if queued := sorted(job.job_id for job in jobs if job.queue is not None):
         session.execute(LEAVE_QUEUE, {"ids": queued})
@@ -152,38 +159,51 @@ def write_failed(
         ],
     )
     free_keys(session, [one.job.job_id for one in keyed if not one.still_running])
-    alerts = [
-        (one.job.job_id, one.job.target, one.error_hash, one.error.summary, one.reason) for one in failures
-    ]
-    return write_alerts(session, alerts, now, window=window)
 
 
 def write_alerts(
-    session: Session,
-    alerts: Sequence[tuple[UUID, str, str, str | None, str]],
-    now: datetime,
-    *,
-    window: timedelta = ALERT_WINDOW,
+    session: Session, failures: Iterable[FailureNote], now: datetime, *, window: timedelta = ALERT_WINDOW
 ) -> set[UUID]:
     """
-    Record (job, target, error hash, error, reason) for each; the jobs whose alert was new.
+    Record an alert for each error hash among *failures*; the jobs that raised one.
 
-    Where there is one of the same job and hash that is younger than *window*, that one counts it as suppressed instead.
+    Where there is one of the same hash that is younger than *window*, that one counts them instead. Every node whose
+    jobs fail of one cause changes the same row, so this comes last in a transaction: it is locked only while that commits.
     """
-    if not alerts:
+    causes: dict[str, list[FailureNote]] = {}
+    for one in failures:
+        causes.setdefault(one.error_hash, []).append(one)
+    if not causes:
         return set()
-    ids = sorted({job_id for job_id, *_ in alerts})
-    recent = session.rows(FIND_RECENT_ALERTS, {"ids": ids, "since": now - window})
-    latest = {(job_id, error_hash): alert_id for alert_id, job_id, error_hash in recent}
-    if suppressed := sorted(latest[alert[0], alert[2]] for alert in alerts if (alert[0], alert[2]) in latest):
-        session.execute(COUNT_SUPPRESSED, {"ids": suppressed})
-    new = [alert for alert in alerts if (alert[0], alert[2]) not in latest]
+    ids = {error_hash: alert_ids(error_hash, now, window) for error_hash in causes}
+    asked = {"ids": sorted(one for three in ids.values() for one in three), "since": now - window}
+    recent = {
+        error_hash.strip(): alert_id for alert_id, error_hash in session.rows(FIND_RECENT_ALERTS, asked)
+    }
+    new = {ids[error_hash][0]: those for error_hash, those in causes.items() if error_hash not in recent}
+    raised = _raise_alerts(session, new, now)
+    counts = {
+        recent.get(error_hash, ids[error_hash][0]): len(those)
+        for error_hash, those in causes.items()
+        if those[0].job_id not in raised
+    }
+    for alert_id, more in sorted(counts.items()):
+        session.execute(COUNT_SUPPRESSED, {"alert_id": alert_id, "more": more})
+    return raised
+
+
+def _raise_alerts(session: Session, new: Mapping[UUID, Sequence[FailureNote]], now: datetime) -> set[UUID]:
+    """Insert these alerts, by id; the jobs for which nobody else was faster."""
+    if not new:
+        return set()
     session.insert_rows(
         "scheduler_dlq_alert",
-        ("alert_id", "job_id", "target", "error_hash", "error", "reason", "created_at"),
-        [(new_id(), *alert, now) for alert in new],
+        ("alert_id", "job_id", "target", "error_hash", "error", "reason", "created_at", "suppressed"),
+        [(alert_id, *those[0], now, len(those) - 1) for alert_id, those in sorted(new.items())],
+        on_conflict_do_nothing=True,
     )
-    return {alert[0] for alert in new}
+    found = {job_id for (job_id,) in session.rows(FIND_WHO_RAISED, {"ids": sorted(new)})}
+    return found & {those[0].job_id for those in new.values()}
 
 
 def write_runs(session: Session, runs: Sequence[tuple[object, ...]]) -> None:

@@ -23,6 +23,7 @@ from msgspec import Struct
 from ratchet.model.claim import JobClaim
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session
+from ratchet.stores.unreadable import NO_TIME, Column, Count, Shape, Time
 
 QUEUE_COLUMNS: Final = """
     job_id, status, stream_id, attempts, crashes, scheduled_time, picked_by, picked_at, claim_id, held_claim_id
@@ -110,6 +111,40 @@ class QueueRow(Struct, frozen=True):
     held_claim_id: UUID | None  # a retry that waits for this earlier run's code to end; node_id is that run's
 
 
+#: What a transaction works with where the row has something that cannot be read.
+QUEUED = Shape(
+    Column("job_id", UUID),
+    Column("status", str, ""),
+    Column("stream_id", int, 0),
+    Column("attempts", Count, 0),
+    Column("crashes", Count, 0),
+    Column("scheduled_time", Time, NO_TIME),
+    Column("picked_by", str | None),
+    Column("picked_at", Time | None),
+    Column("claim_id", UUID | None),
+    Column("held_claim_id", UUID | None),
+)
+_COLD = Shape(
+    Column("job_id", UUID),
+    Column("status", str, ""),
+    Column("target", str, ""),
+    Column("stream_id", int, 0),
+    Column("attempts", Count, 0),
+    Column("crashes", Count, 0),
+    Column("scheduled_at", Time, NO_TIME),
+    Column("started_at", Time | None),
+    Column("finished_at", Time | None),
+    Column("node_id", str | None),
+    Column("business_key", str | None),
+    Column("batch_id", UUID | None),
+    Column("has_dependants", bool, True),
+    Column("paused_from", str | None),
+    Column("needs", int, 0),
+    Column("signal_key", str | None),
+    Column("is_signaled", bool, False),
+)
+
+
 class LockedJob(Struct, frozen=True):
     """A locked job; status, attempts, crashes, stream and due time are the queue row's while there is one."""
 
@@ -158,7 +193,7 @@ def lock_jobs(
     if not ids:
         return {}
     queued = lock_queue_rows(session, ids, skip_locked=skip_locked)
-    rows = session.rows(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, {"ids": ids})
+    rows = _COLD.read(session.rows(LOCK_FREE_JOBS if skip_locked else LOCK_JOBS, {"ids": ids}))
     # released between the two statements: its queue row exists by now
     if late := [row[0] for row in rows if row[1] == "PENDING" and row[0] not in queued]:
         queued |= lock_queue_rows(session, late, skip_locked=skip_locked)
@@ -171,7 +206,7 @@ def lock_queue_rows(
 ) -> dict[UUID, QueueRow]:
     """The queue rows of these jobs, locked."""
     sql = LOCK_FREE_QUEUE_ROWS if skip_locked else LOCK_QUEUE_ROWS
-    return {row[0]: QueueRow(*row) for row in session.rows(sql, {"ids": job_ids})}
+    return {row[0]: QueueRow(*row) for row in QUEUED.read(session.rows(sql, {"ids": job_ids}))}
 
 
 def lock_held_rows(session: Session, claims: Iterable[JobClaim]) -> dict[UUID, QueueRow]:
@@ -180,14 +215,14 @@ def lock_held_rows(session: Session, claims: Iterable[JobClaim]) -> dict[UUID, Q
     if not runs:
         return {}
     rows = session.rows(LOCK_HELD_ROWS, {"ids": sorted({job_id for job_id, _ in runs}), "run": runs})
-    return {row[0]: QueueRow(*row) for row in rows}
+    return {row[0]: QueueRow(*row) for row in QUEUED.read(rows)}
 
 
 def lock_cold_rows(session: Session, queued: dict[UUID, QueueRow]) -> dict[UUID, LockedJob]:
     """The jobs of these queue rows, which the caller has locked, with their cold rows locked too."""
     if not queued:
         return {}
-    rows = session.rows(LOCK_JOBS, {"ids": sorted(queued)})
+    rows = _COLD.read(session.rows(LOCK_JOBS, {"ids": sorted(queued)}))
     return {row[0]: _locked(row, queued[row[0]]) for row in rows}
 
 
@@ -196,7 +231,7 @@ def lock_waiting_jobs(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, L
     ids = sorted(set(job_ids))
     if not ids:
         return {}
-    return {row[0]: _locked(row, None) for row in session.rows(LOCK_WAITING_JOBS, {"ids": ids})}
+    return {row[0]: _locked(row, None) for row in _COLD.read(session.rows(LOCK_WAITING_JOBS, {"ids": ids}))}
 
 
 def lock_canceled_jobs(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, LockedJob]:
@@ -204,7 +239,11 @@ def lock_canceled_jobs(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, 
     ids = sorted(set(job_ids))
     if not ids:
         return {}
-    return {row[0]: _locked(row, None) for row in session.rows(LOCK_CANCELED_JOBS, {"ids": ids})}
+    return {row[0]: _locked(row, None) for row in _COLD.read(session.rows(LOCK_CANCELED_JOBS, {"ids": ids}))}
+
+
+# A status that nobody knows is not one to end, release or retry.
+_STATUSES: Final = {status.value: status for status in JobStatus}
 
 
 def _locked(row: Row, queue: QueueRow | None) -> LockedJob:
@@ -214,7 +253,7 @@ def _locked(row: Row, queue: QueueRow | None) -> LockedJob:
         attempts, crashes = queue.attempts, queue.crashes
     fields: Row = (
         job_id,
-        JobStatus(status),
+        _STATUSES.get(status, JobStatus.PAUSED),
         target,
         stream_id,
         attempts,

@@ -10,6 +10,7 @@ from ratchet.model.job import JobRecord, JobResultRow, Progress, StreamKey
 from ratchet.model.status import BackoffPolicy, JobStatus, JobType, Priority
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
+from ratchet.stores.unreadable import NO_TIME, Column, Shape, Time
 
 _FIXED = """
     j.job_id, j.target, j.payload, j.job_type, j.priority, j.params, j.created_at, j.finished_at, j.expires_at,
@@ -46,6 +47,10 @@ STREAM_ID = 34
 FIND_JOB = f"SELECT {LIVE_COLUMNS} FROM {LIVE_JOBS} WHERE j.job_id = :job_id"
 
 FIND_ARCHIVED_JOB = f"SELECT {ARCHIVED_COLUMNS} FROM {ARCHIVED_JOBS} WHERE j.job_id = :job_id"
+
+FIND_JOBS = f"SELECT {LIVE_COLUMNS} FROM {LIVE_JOBS} WHERE j.job_id {{in ids uuid}}"
+
+FIND_ARCHIVED_JOBS = f"SELECT {ARCHIVED_COLUMNS} FROM {ARCHIVED_JOBS} WHERE j.job_id {{in ids uuid}}"
 
 FIND_TAGS = "SELECT job_id, tag FROM scheduler_job_tag WHERE job_id {in ids uuid} ORDER BY tag"
 
@@ -95,8 +100,63 @@ def find_results(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, JobRes
     return found
 
 
+_SHAPE = Shape(
+    Column("job_id", UUID),
+    Column("target", str, ""),
+    Column("payload", str, ""),
+    Column("job_type", JobType, JobType.SINGLE),
+    Column("priority", Priority, Priority.NORMAL),
+    Column("params", str | None),
+    Column("created_at", Time, NO_TIME),
+    Column("finished_at", Time | None),
+    Column("expires_at", Time | None),
+    Column("max_retries", int, 0),
+    Column("backoff", BackoffPolicy, BackoffPolicy.NONE),
+    Column("backoff_base_us", int, 0),
+    Column("jitter", float, 0.0),
+    Column("timeout_us", int | None),
+    Column("error", str | None),
+    Column("error_type", str | None),
+    Column("result", str | None),
+    Column("result_truncated", bool, False),
+    Column("progress", float | None),
+    Column("progress_message", str | None),
+    Column("state", str | None),
+    Column("business_key", str | None),
+    Column("idempotency_key", str | None),
+    Column("root_id", UUID),
+    Column("parent_id", UUID | None),
+    Column("batch_id", UUID | None),
+    Column("schedule", str | None),
+    Column("superseded_by", UUID | None),
+    Column("canceled_reason", str | None),
+    Column("paused_from", JobStatus | None),
+    Column("signal_key", str | None),
+    Column("dead_letter_reason", str | None),
+    Column("caller", str | None),
+    Column("status", JobStatus, JobStatus.PENDING),
+    Column("stream_id", int, 0),
+    Column("scheduled_at", Time, NO_TIME),
+    Column("started_at", Time | None),
+    Column("attempts", int, 0),
+    Column("crashes", int, 0),
+    Column("node_id", str | None),
+    Column("claim_id", UUID | None),
+)
+
+
 def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: bool) -> JobRecord:
-    """The record of a row of `LIVE_COLUMNS` or `ARCHIVED_COLUMNS`."""
+    """The record of a row of `LIVE_COLUMNS` or `ARCHIVED_COLUMNS`, whatever stands in it."""
+    try:
+        return _record(_SHAPE.one(row), stream, tags, archived, {})
+    except (ValueError, TypeError, OverflowError):
+        values, bad, _ = _SHAPE.salvage(row)
+        return _record(values, stream, tags, archived, bad)
+
+
+def _record(
+    row: Row, stream: StreamKey, tags: tuple[str, ...], archived: bool, unreadable: dict[str, str]
+) -> JobRecord:
     (job_id, target, payload, job_type, priority, params, created_at, finished_at, expires_at, *rest) = row
     (
         max_retries,
@@ -130,9 +190,9 @@ def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: b
         job_id=job_id,
         target=target,
         payload=payload,
-        status=JobStatus(status),
-        type=JobType(job_type),
-        priority=Priority(priority),
+        status=status,
+        type=job_type,
+        priority=priority,
         stream=stream,
         tags=tags,
         params=params,
@@ -144,7 +204,7 @@ def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: b
         attempts=attempts,
         max_retries=max_retries,
         crashes=crashes,
-        backoff=BackoffPolicy(backoff),
+        backoff=backoff,
         backoff_base=timedelta(microseconds=backoff_base_us),
         jitter=jitter,
         timeout=None if timeout_us is None else timedelta(microseconds=timeout_us),
@@ -158,27 +218,40 @@ def record_of(row: Row, stream: StreamKey, tags: tuple[str, ...], *, archived: b
         claim_id=claim_id,
         business_key=business_key,
         idempotency_key=idempotency_key,
-        root_id=root_id,
+        root_id=root_id or job_id,
         parent_id=parent_id,
         batch_id=batch_id,
         schedule=schedule,
         superseded_by=superseded_by,
         canceled_reason=canceled_reason,
-        paused_from=None if paused_from is None else JobStatus(paused_from),
+        paused_from=paused_from,
         signal_key=signal_key,
         dead_letter_reason=dead_letter_reason,
         caller=caller,
         archived=archived,
+        unreadable=unreadable,
     )
 
 
+# PENDING where the status cannot be read: whoever waits goes on waiting.
+_RESULT = Shape(
+    Column("job_id", UUID),
+    Column("status", JobStatus, JobStatus.PENDING),
+    Column("result", str | None),
+    Column("result_truncated", bool, False),
+    Column("error", str | None),
+    Column("error_type", str | None),
+    Column("canceled_reason", str | None),
+)
+
+
 def _result(row: Row) -> JobResultRow:
-    job_id, status, result, truncated, error, error_type, canceled_reason = row
-    if not JobStatus(status).is_terminal:  # the error of an earlier attempt is not how it ended
-        return JobResultRow(job_id=job_id, status=JobStatus(status))
+    (job_id, status, result, truncated, error, error_type, canceled_reason), _, _ = _RESULT.salvage(row)
+    if not status.is_terminal:  # the error of an earlier attempt is not how it ended
+        return JobResultRow(job_id=job_id, status=status)
     return JobResultRow(
         job_id=job_id,
-        status=JobStatus(status),
+        status=status,
         result=result,
         result_truncated=truncated,
         error=error,

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from ratchet.model.errors import InvalidJob
-from ratchet.model.job import JobFilter, JobRecord, Page
+from ratchet.model.cursors import job_position
+from ratchet.model.job import JobFilter, JobRecord, Page, SortBy, id_bounds
 from ratchet.model.status import HOT, JobStatus
+from ratchet.stores.listing import LOOKED_AT, Candidate, match_of, sorted_page, walk
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.rows.records import (
     ARCHIVED_COLUMNS,
     ARCHIVED_JOBS,
+    FIND_ARCHIVED_JOBS,
+    FIND_JOBS,
     LIVE_COLUMNS,
     LIVE_JOBS,
     NODE,
@@ -85,7 +88,7 @@ class Criteria:
             self.add("j.job_type {in types text}", types=[one.value for one in where.types])
         if where.priorities is not None:
             self.add("j.priority {in priorities int}", priorities=[int(one) for one in where.priorities])
-        for name in ("business_key", "batch_id", "parent_id", "schedule"):
+        for name in ("business_key", "batch_id", "parent_id", "schedule", "caller", "superseded_by"):
             if (value := getattr(where, name)) is not None:
                 self.add(f"j.{name} = :{name}", **{name: value})
         if where.node_id is not None:
@@ -93,6 +96,25 @@ class Criteria:
             self.add(f"{node} = :node_id", node_id=where.node_id)
         if where.error_contains is not None:
             self.add("{instr}(j.error, :error_contains) > 0", error_contains=where.error_contains)
+        if where.parked is not None:
+            self._add_parked(where.parked)
+        if where.truncated is not None:
+            self.add("j.result_truncated = :truncated", truncated=where.truncated)
+        first_id, last_id = id_bounds(where)
+        if first_id is not None:
+            self.add("j.job_id >= :first_id", first_id=first_id)
+        if last_id is not None:
+            self.add("j.job_id <= :last_id", last_id=last_id)
+
+    def _add_parked(self, parked: bool) -> None:
+        if self.archived:
+            self.add("1 = 0" if parked else "1 = 1")
+            return
+        streams = "SELECT s.stream_id FROM scheduler_stream s WHERE s.parked_target IS NOT NULL"
+        if parked:
+            self.add(f"q.status = 'PENDING' AND q.stream_id IN ({streams})")
+        else:
+            self.add(f"(q.status IS NULL OR q.status <> 'PENDING' OR q.stream_id NOT IN ({streams}))")
 
     def _add_times(self, where: JobFilter) -> None:
         due = "j.scheduled_at" if self.archived else "coalesce(q.scheduled_time, j.scheduled_at)"
@@ -104,28 +126,135 @@ class Criteria:
 
 
 def find_page(
-    session: Session, streams: StreamRegistry, where: JobFilter, *, limit: int, cursor: str | None
+    session: Session,
+    streams: StreamRegistry,
+    where: JobFilter,
+    *,
+    limit: int,
+    cursor: str | None,
+    sort: SortBy,
+    descending: bool,
 ) -> Page[JobRecord]:
-    """One page of matching jobs, newest id first."""
-    after = None if cursor is None else _read_cursor(cursor)
-    found = [(row, False) for row in _rows(session, where, limit + 1, after, archived=False)]
-    if where.include_archived:
-        found += [(row, True) for row in _rows(session, where, limit + 1, after, archived=True)]
-        found.sort(key=lambda one: one[0][0], reverse=True)
+    """One page of matching jobs; CREATED is the order of their ids."""
+    if sort is not SortBy.CREATED:
+        ids, following = sorted_page(
+            lambda top, most: _newest(session, where, sort, top, most),
+            sort,
+            descending=descending,
+            limit=limit,
+            cursor=cursor,
+        )
+        return Page(_records(session, streams, ids), following)
+    after = None if cursor is None else job_position(cursor)
+    match = match_of(where)
+    if match is not None:
+        ids, last = walk(
+            lambda last, most: _payloads(session, where, most, last, descending=descending),
+            match,
+            limit=limit,
+            after=after,
+            most=LOOKED_AT,
+        )
+        return Page(_records(session, streams, ids), None if last is None else str(last))
+    found = [
+        (row, archived)
+        for archived in _places(where)
+        for row in _rows(session, where, limit + 1, after, archived=archived, descending=descending)
+    ]
+    found.sort(key=lambda one: one[0][0], reverse=descending)
     page = found[:limit]
+    return Page(
+        _as_records(session, streams, page), str(page[-1][0][0]) if page and len(found) > limit else None
+    )
+
+
+def _places(where: JobFilter) -> tuple[bool, ...]:
+    """Where to look: False is the live jobs, True the archive."""
+    return (False, True) if where.include_archived else (False,)
+
+
+def _as_records(
+    session: Session, streams: StreamRegistry, page: Sequence[tuple[Row, bool]]
+) -> list[JobRecord]:
     tags = find_tags(session, [row[0] for row, _ in page])
     keys = {
         stream_id: streams.recorded_key(stream_id, session)
         for stream_id in {row[STREAM_ID] for row, _ in page}
     }
-    records = [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
-    return Page(records, str(page[-1][0][0]) if page and len(found) > limit else None)
+    return [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
+
+
+def _records(session: Session, streams: StreamRegistry, ids: Sequence[UUID]) -> list[JobRecord]:
+    """These jobs, in this order; one that was deleted meanwhile is left out."""
+    if not ids:
+        return []
+    found = {
+        row[0]: (row, archived)
+        for archived, sql in ((True, FIND_ARCHIVED_JOBS), (False, FIND_JOBS))  # one that is moving is live
+        for row in session.rows(sql, {"ids": list(ids)})
+    }
+    return _as_records(session, streams, [found[job_id] for job_id in ids if job_id in found])
+
+
+def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, most: int) -> list[Candidate]:
+    match = match_of(where)
+    found: list[Row] = []
+    for archived in _places(where):
+        criteria = Criteria(where, archived=archived)
+        if top is not None:
+            criteria.add("j.job_id <= :top", top=top)
+        due = "j.scheduled_at" if archived else "coalesce(q.scheduled_time, j.scheduled_at)"
+        # under names of columns, by which values are read
+        key = {
+            SortBy.SCHEDULED: f"{due} AS scheduled_at",
+            SortBy.FINISHED: "j.finished_at",
+            SortBy.PRIORITY: "j.priority",
+        }[sort]
+        sql = f"""
+            SELECT j.job_id, {key}{", j.payload" if match else ""}
+              FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
+             WHERE {criteria.text}
+             ORDER BY j.job_id DESC
+             LIMIT :limit
+        """
+        found += session.rows(sql, {**criteria.binds, "limit": most})
+    found.sort(key=lambda row: row[0], reverse=True)
+    return [Candidate(row[0], row[1]) for row in found[:most] if match is None or match(row[2])]
+
+
+def _payloads(
+    session: Session, where: JobFilter, limit: int, after: UUID | None, *, descending: bool
+) -> list[tuple[UUID, str]]:
+    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
+    found: list[tuple[UUID, str]] = []
+    for archived in _places(where):
+        criteria = Criteria(where, archived=archived)
+        if after is not None:
+            criteria.add(f"j.job_id {'<' if descending else '>'} :after", after=after)
+        source = ARCHIVED_JOBS if archived else LIVE_JOBS
+        sql = f"""
+            SELECT j.job_id, j.payload
+              FROM {source}
+             WHERE {criteria.text}
+             ORDER BY j.job_id {"DESC" if descending else "ASC"}
+             LIMIT :limit
+        """
+        found += [(row[0], row[1]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
+    found.sort(key=lambda one: one[0], reverse=descending)
+    return found[:limit]
 
 
 def count_matching(session: Session, where: JobFilter) -> int:
-    """How many jobs match."""
+    """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+    match = match_of(where)
+    if match is not None:
+
+        def read(after: UUID | None, most: int) -> list[tuple[UUID, str]]:
+            return _payloads(session, where, most, after, descending=False)
+
+        return len(walk(read, match, limit=-1, after=None, most=None)[0])
     total = 0
-    for archived in (False, True) if where.include_archived else (False,):
+    for archived in _places(where):
         criteria = Criteria(where, archived=archived)
         source = ARCHIVED_JOBS if archived else LIVE_JOBS
         total += int(
@@ -146,7 +275,15 @@ def find_oldest(
     wanted = set(statuses)
     if where.statuses is not None:
         wanted &= {JobStatus(status) for status in where.statuses}
-    criteria = Criteria(replace(where, statuses=sorted(wanted)), archived=False)
+    where = replace(where, statuses=sorted(wanted), include_archived=False)
+    match = match_of(where)
+    if match is not None:
+
+        def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+            return _payloads(session, where, most, last, descending=False)
+
+        return walk(read, match, limit=limit, after=after, most=None)[0] if limit > 0 else []
+    criteria = Criteria(where, archived=False)
     if after is not None:
         criteria.add("j.job_id > :after", after=after)
     sql = f"SELECT j.job_id FROM {LIVE_JOBS} WHERE {criteria.text} ORDER BY j.job_id LIMIT :limit"
@@ -157,21 +294,24 @@ def count_by_status(session: Session) -> dict[JobStatus, int]:
     """How many jobs are in each status; every status is a key."""
     counts = dict.fromkeys(JobStatus, 0)
     for status, jobs in session.rows(COUNT_BY_STATUS):
-        counts[JobStatus(status)] += int(jobs)
+        if status in counts:  # a word that nobody knows is counted nowhere
+            counts[JobStatus(status)] += int(jobs)
     return counts
 
 
-def _rows(session: Session, where: JobFilter, limit: int, after: UUID | None, *, archived: bool) -> list[Row]:
+def _rows(
+    session: Session,
+    where: JobFilter,
+    limit: int,
+    after: UUID | None,
+    *,
+    archived: bool,
+    descending: bool,
+) -> list[Row]:
     criteria = Criteria(where, archived=archived)
     if after is not None:
-        criteria.add("j.job_id < :after", after=after)
+        criteria.add(f"j.job_id {'<' if descending else '>'} :after", after=after)
     columns, source = (ARCHIVED_COLUMNS, ARCHIVED_JOBS) if archived else (LIVE_COLUMNS, LIVE_JOBS)
-    sql = f"SELECT {columns} FROM {source} WHERE {criteria.text} ORDER BY j.job_id DESC LIMIT :limit"
+    order = "DESC" if descending else "ASC"
+    sql = f"SELECT {columns} FROM {source} WHERE {criteria.text} ORDER BY j.job_id {order} LIMIT :limit"
     return session.rows(sql, {**criteria.binds, "limit": limit})
-
-
-def _read_cursor(cursor: str) -> UUID:
-    try:
-        return UUID(cursor)
-    except ValueError:
-        raise InvalidJob(f"{cursor!r} is not a cursor; pass on the next_cursor of the page before") from None

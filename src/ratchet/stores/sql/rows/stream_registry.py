@@ -13,6 +13,7 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.stream_cache import StreamCache
+from ratchet.stores.unreadable import checked, faults, shown
 
 log = logging.getLogger("ratchet.stores.sql")
 
@@ -80,6 +81,8 @@ class StreamRegistry(StreamCache):
 
     def key_of(self, stream_id: int, session: Session | None = None) -> StreamKey:
         """The key of a stream; KeyError if there is no such stream."""
+        if type(stream_id) is not int:
+            raise KeyError(f"{shown(stream_id)} is no stream")
         known = self._keys.get(stream_id)
         if known is not None:
             return known
@@ -90,7 +93,10 @@ class StreamRegistry(StreamCache):
         row = find(session) if session is not None else self._database.read(find)
         if row is None:
             raise KeyError(f"there is no stream {stream_id}")
-        key = key_of_row(row)
+        try:
+            key = checked(key_of_row(row))
+        except ValueError as error:
+            raise KeyError(f"the stream {stream_id} cannot be read") from error
         if session is None:  # inside a transaction the row may be one that is never committed
             self.remember_key(stream_id, key)
         return key
@@ -113,7 +119,7 @@ class StreamRegistry(StreamCache):
         try:
             return self.key_of(stream_id, session)
         except KeyError as error:
-            log.warning("%s; its jobs are shown in the default queue", error.args[0])
+            faults.note(f"{error.args[0]}; its jobs are shown in the default queue")
             return StreamKey()
 
 

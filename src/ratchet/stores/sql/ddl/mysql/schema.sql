@@ -1,4 +1,10 @@
--- The schema of Ratchet up to V001__initial, in one script.
+-- The schema of Ratchet up to V003__queue_pauses, in one script.
+
+CREATE TABLE ratchet_schema_version (
+    script      VARCHAR(255) PRIMARY KEY,
+    checksum    VARCHAR(255) NOT NULL,
+    applied_at  DATETIME(6) NOT NULL
+);
 
 -- Ratchet on MySQL 8 and MariaDB 10.6: the whole schema. Ids are UUIDv7 made by the client, in their own byte order.
 -- Times are UTC. Texts are compared exactly, byte by byte and with trailing spaces, which the two products spell
@@ -376,11 +382,41 @@ CREATE TABLE scheduler_dlq_alert (
     INDEX idx_alert_job (job_id, error_hash, created_at)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
 
-CREATE TABLE ratchet_schema_version (
-    script      VARCHAR(255) PRIMARY KEY,
-    checksum    VARCHAR(255) NOT NULL,
-    applied_at  DATETIME(6) NOT NULL
-);
+-- serves: V001
+-- Values that no version of Ratchet writes are refused where they are written, and the version table says which older code a
+-- script serves. What code reads does not depend on the checks: it passes by whatever stands in a row.
+--
+-- A check that some row breaks today is left out, with a warning: it would also refuse each update of that row, and then a claim could
+-- not even take it out of the queue. scheduler_job has none: MySQL copies a table to add one, and history is long.
+ALTER TABLE ratchet_schema_version ADD COLUMN serves INT;
+ALTER TABLE scheduler_job_queue ADD CONSTRAINT ck_queue_words CHECK (
+    status IN ('PENDING', 'RUNNING') AND job_type IN ('SINGLE', 'BATCH_PARENT', 'BATCH_CHILD', 'CHAIN_STEP',
+    'WORKFLOW_BRANCH', 'WORKFLOW_JOIN', 'RECURRING_RUN', 'CALLBACK'));
+ALTER TABLE scheduler_job_queue ADD CONSTRAINT ck_queue_numbers CHECK (
+    priority BETWEEN 0 AND 4 AND attempts >= 0 AND crashes >= 0 AND timeout_us >= 0);
+ALTER TABLE scheduler_dependency ADD CONSTRAINT ck_dependency_words CHECK (
+    kind IN ('SUCCESS', 'FAILURE', 'CONDITION', 'END') AND state IN ('OPEN', 'SATISFIED', 'BROKEN'));
+ALTER TABLE scheduler_batch ADD CONSTRAINT ck_batch_numbers CHECK (
+    total >= 0 AND completed >= 0 AND failed >= 0 AND canceled >= 0);
+ALTER TABLE scheduler_recurring_job ADD CONSTRAINT ck_recurring_words CHECK (
+    overlap IN ('ALLOW', 'SKIP', 'QUEUE') AND jitter_us >= 0);
+ALTER TABLE scheduler_resource_limit ADD CONSTRAINT ck_limit_numbers CHECK (
+    max_concurrent >= 0 AND rate >= 0 AND period_us >= 0);
+ALTER TABLE scheduler_circuit_breaker ADD CONSTRAINT ck_breaker_words CHECK (state IN ('CLOSED', 'OPEN', 'HALF_OPEN'));
+ALTER TABLE scheduler_node ADD CONSTRAINT ck_node_words CHECK (state IN ('ACTIVE', 'DRAINING', 'DEAD'));
+ALTER TABLE scheduler_node ADD CONSTRAINT ck_node_numbers CHECK (beat_interval_us >= 0 AND silence_us >= 0);
 
-INSERT INTO ratchet_schema_version (script, checksum, applied_at)
-VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6));
+-- serves: V001
+-- A queue can be paused until a time. The time counts only while paused_until_of is paused_at: code of an earlier version pauses and
+-- resumes without these columns, and what it says must not be ended by the time of an earlier pause.
+ALTER TABLE scheduler_queue ADD COLUMN paused_until DATETIME(6);
+ALTER TABLE scheduler_queue ADD COLUMN paused_until_of DATETIME(6);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V002__checks', '05f2f98d2bdb109399fd14205ebf5cb7d6fbb28bb845d65bb26d2b6bd603d8bb', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import ssl
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from ratchet.model.store_url import StoreUrl
 from ratchet.stores.sql.dialects.mysql.processes import sign
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
+from ratchet.stores.transport import note_unverified
 
 if TYPE_CHECKING:  # generic in the stubs only
     _DriverConnection = pymysql.connections.Connection[Any]
@@ -29,7 +31,8 @@ else:
 
 Purpose = Literal["write", "read"]
 
-#: TLS contexts, by what was asked for; connections share them.
+#: TLS contexts, by what was asked for; connections share them. To read the system's certificates takes longer than
+#: everything else in connecting.
 _contexts: dict[Any, Any] = {}
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
@@ -45,6 +48,7 @@ _COLLATIONS = {"MariaDB": "utf8mb4_nopad_bin", "MySQL": "utf8mb4_0900_bin"}
 _VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)")
 _TEXTS = {"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket"}
 _SWITCHES = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def product_of(version: str) -> str:
@@ -58,6 +62,7 @@ class Connection(_DriverConnection):
     server_version: str  # the driver's own, missing in its stubs
     server_status: int
     _read_timeout: float | None
+    _sock: Any
 
     purpose: Purpose = "write"
     used_at: float = 0.0
@@ -72,7 +77,6 @@ class Connection(_DriverConnection):
             raise
 
     def _create_ssl_ctx(self, sslp: Any) -> Any:
-        # to read the system's certificates takes longer than everything else in connecting
         key = tuple(sorted(sslp.items())) if isinstance(sslp, dict) else sslp
         if key not in _contexts:
             _contexts[key] = super()._create_ssl_ctx(sslp)  # type: ignore[misc]  # missing in the stubs
@@ -95,6 +99,74 @@ class Connection(_DriverConnection):
 
 
 @dataclass(frozen=True)
+class Tls:
+    """
+    What the URL says about TLS; the options are taken out of it.
+
+    Whoever names a CA, a client's certificate or a check means a connection that is encrypted and checked in full. The
+    driver by itself would check nothing for `ssl_ca` alone, and no host name without it.
+    """
+
+    ca: str | None
+    cert: str | None
+    key: str | None
+    key_password: str | None = field(repr=False)
+    disabled: bool
+    verify_cert: bool
+    verify_identity: bool
+    #: The URL asks for TLS: a server without it is refused.
+    required: bool
+    #: The URL says something about TLS, be it that none is needed.
+    said: bool
+
+    @classmethod
+    def of(cls, options: dict[str, Any]) -> Tls:
+        """What *options* say, which lose it."""
+        given = {name: options.pop(name) for name in list(options) if name.startswith("ssl_")}
+        disabled = given.pop("ssl_disabled", None)
+        required = any(given.values())
+        if disabled and required:
+            raise ConfigurationError(
+                "the MySQL URL has ssl_disabled=true beside other ssl_ options; leave one of them out"
+            )
+        if given.get("ssl_key") and not given.get("ssl_cert"):
+            raise ConfigurationError("the MySQL URL has ssl_key without ssl_cert; name the certificate too")
+        verify = given.get("ssl_verify_cert", True)
+        if given.get("ssl_verify_identity") and not verify:
+            raise ConfigurationError(
+                "the MySQL URL has ssl_verify_identity=true with ssl_verify_cert=false: the name in a certificate that "
+                "is not checked says nothing"
+            )
+        return cls(
+            given.get("ssl_ca"),
+            given.get("ssl_cert"),
+            given.get("ssl_key"),
+            given.get("ssl_key_password"),
+            bool(disabled),
+            verify,
+            verify and given.get("ssl_verify_identity", True),
+            required,
+            bool(given) or disabled is not None,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What the driver is given. `OSError` if a file cannot be read."""
+        if not self.required:
+            return {"ssl_disabled": True} if self.disabled else {}
+        if self not in _contexts:
+            context = ssl.create_default_context(cafile=self.ca)
+            # As the driver does: certificates that MySQL makes for itself do not pass what Python 3.13 adds.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+            context.check_hostname = self.verify_identity
+            if not self.verify_cert:
+                context.verify_mode = ssl.CERT_NONE
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key, self.key_password)
+            _contexts[self] = context
+        return {"ssl": _contexts[self]}
+
+
+@dataclass(frozen=True)
 class Address:
     """Where the server is, and as which user to connect; from a URL."""
 
@@ -105,6 +177,7 @@ class Address:
     password: str = field(repr=False)
     options: dict[str, Any] = field(repr=False)
     url: StoreUrl
+    tls: Tls
 
     def __str__(self) -> str:
         return f"{self.options.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
@@ -123,11 +196,18 @@ class Address:
             if name in _TEXTS:
                 options[name] = value
             elif name in _SWITCHES:
-                options[name] = value.lower() in ("1", "true", "yes", "on")
+                if value.lower() not in _ON + _OFF:
+                    raise ConfigurationError(f"{name} in the MySQL URL is true or false")
+                options[name] = value.lower() in _ON
             elif value.lower() != "utf8mb4":
                 raise ConfigurationError(
                     "the MySQL URL can have charset=utf8mb4 only: Ratchet keeps every character"
                 )
+        tls = Tls.of(options)
+        if "unix_socket" not in options and not tls.said:
+            note_unverified(
+                "MySQL", host, "ssl_ca=/path/to/ca.pem", "ssl_verify_cert=false or ssl_disabled=true"
+            )
         return cls(
             host or "127.0.0.1",
             port or 3306,
@@ -136,6 +216,7 @@ class Address:
             parts.password or "",
             options,
             parts,
+            tls,
         )
 
 
@@ -225,7 +306,11 @@ class Connections(Pool[Connection, Purpose]):
                 autocommit=True,
                 program_name="ratchet",
                 **address.options,
+                **address.tls.settings(),
             )
+            if address.tls.required and not isinstance(connection._sock, ssl.SSLSocket):
+                connection.shut()  # a driver that goes on without TLS where the server offers none
+                raise OSError("the server does not offer TLS, which the URL asks for")
         except (pymysql.Error, OSError, ValueError) as error:
             cause, problem = address.url.safe_cause(error), address.url.without_secrets(redacted(str(error)))
         else:

@@ -25,6 +25,8 @@ from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import caller_connection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dependants.batch_counters import count_in_steps
+from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.mysql.connections import (
@@ -48,12 +50,16 @@ from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
 from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
+from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
 
 _DRIVER = "pymysql.connections.Connection"
 _LOCK_WAIT = 5  # seconds
 _MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits again
+_MIGRATION_LOCK_WAIT = (
+    1  # seconds to wait for a table, the server's least: everybody else waits behind this one
+)
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
 _CALLER_SETTINGS = """
@@ -66,7 +72,11 @@ class MysqlDialect(Dialect):
     """MySQL 8.0.19 or newer, MariaDB 10.6 or newer."""
 
     name = "mysql"
+    write_successes = staticmethod(succeed_in_steps)
+    count_ends = staticmethod(count_in_steps)
+    edge_writer = EdgeWriter()
     transactional_ddl = False
+    seeks_ranges = False
     constraints = MysqlConstraints()
     words = {  # noqa: RUF012 - never changed
         "uuid": "BINARY(16)",
@@ -180,7 +190,7 @@ class MysqlDialect(Dialect):
             endless = "max_statement_time" if product == "MariaDB" else "max_execution_time"
             session = self._session(connection)
             session.plain(
-                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_MIGRATION_WAIT}"
+                f"SET SESSION {endless} = 0, wait_timeout = {LONGEST_IDLE}, lock_wait_timeout = {_MIGRATION_LOCK_WAIT}"
             )
             name = self._lock_name("migrate")
             while (
@@ -278,13 +288,16 @@ class MysqlDialect(Dialect):
         except pymysql.Error:
             connection.shut()  # the server rolls back when the connection ends
 
+    def where(self) -> str:
+        return str(self._connections.address)
+
     # --- the caller's transaction -------------------------------------------------------------
 
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
         caller = caller_connection(within)
         if _DRIVER not in caller.names:
-            raise refuse_stranger(within, "MySQL", "a pymysql.Connection")
+            raise refuse_stranger(within, "MySQL", "a pymysql.Connection", caller.connection)
         connection = caller.connection
         _require_transaction(connection)
         caller.begin()
@@ -333,6 +346,7 @@ class MysqlDialect(Dialect):
             snapshot=level.upper() not in ("READ-COMMITTED", "READ-UNCOMMITTED"),
             writer=self._writer if backslashes else Writer(backslashes=False),
         )
+        session.place = (self.schema or database,)
         return session, wait, mode
 
     def _require_same_database(self, theirs: str | None) -> None:
@@ -340,7 +354,7 @@ class MysqlDialect(Dialect):
         if self.schema is None and (theirs or "").lower() != ours.lower():
             raise ConfigurationError(
                 f"within= got a connection to the database {theirs or '(none)'}, but this store is in {ours}; "
-                f"select that one, or set Options(schema={ours!r})"
+                f"select that one, or set the option schema to {ours!r}"
             )
 
     # --- schema -------------------------------------------------------------------------------

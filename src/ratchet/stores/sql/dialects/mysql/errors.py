@@ -90,7 +90,9 @@ def meaning(error: Exception, text: str) -> Exception:
     if number in _READ_ONLY:
         return ReadOnlyServer("MySQL", message, _ADVICE)
     if number in _INTERRUPTED:
-        return StoreUnavailable(f"MySQL gave up: {message}; see Options.statement_timeout")
+        return StoreUnavailable(
+            f"MySQL gave up: {message}; raise the option statement_timeout if it needs longer"
+        )
     if number in _UNAVAILABLE:
         return StoreUnavailable(f"MySQL cannot serve this now: {message}")
     return StoreError(f"MySQL ({number}): {message}, in: {text}")

@@ -30,7 +30,12 @@ from psycopg.pq.abc import PGresult
 from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, UnstorableData
 from ratchet.stores.sql.columns import kind_of
 from ratchet.stores.sql.dialects.pool import PoolExhausted
-from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
+from ratchet.stores.sql.dialects.postgresql.connections import (
+    Connection,
+    Connections,
+    backend_of,
+    tolerant_rows,
+)
 from ratchet.stores.sql.dialects.postgresql.errors import meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
     ARRAY_TYPES,
@@ -182,6 +187,8 @@ class Exchange:
         loader.set_pgresult(result)
         try:
             return loader.load_rows(0, result.ntuples, tuple)
+        except psycopg.DataError:
+            return tolerant_rows(loader.connection, result)
         finally:
             loader.set_pgresult(None)  # else it is kept until the next one comes
 

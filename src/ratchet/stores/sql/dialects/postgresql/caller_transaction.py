@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 
 _SAVEPOINT = "ratchet"
+_SETTINGS = "SELECT current_setting('lock_timeout'), current_database()::text, current_schemas(false)::text"
 _DRIVER = "psycopg.Connection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
 
@@ -44,9 +45,10 @@ def joined(dialect: PostgresqlDialect, within: object) -> Iterator[PostgresqlSes
     """A session on the transaction of *within*; where the block fails, that transaction goes on as if it had not begun."""
     caller = caller_connection(within)
     cursor = _cursor(caller, within)
-    run_plain(cursor, "SELECT current_setting('lock_timeout')")
-    before = cursor.fetchone()[0]
+    run_plain(cursor, _SETTINGS)
+    before, database, schemas = cursor.fetchone()
     session = PostgresqlSession(dialect, caller.connection, cursor, enlisted=True)
+    session.place = (database,) if dialect.schema else (database, schemas)
     restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
     run_plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {dialect.lock_wait}")
     try:
@@ -72,7 +74,7 @@ def _cursor(caller: CallerConnection, within: object) -> Any:
         _require_transaction(caller.connection.driver_connection)
         caller.begin()
         return caller.connection.cursor()
-    raise refuse_stranger(within, "PostgreSQL", "a psycopg.Connection")
+    raise refuse_stranger(within, "PostgreSQL", "a psycopg.Connection", caller.connection)
 
 
 def _require_transaction(connection: Any) -> None:

@@ -42,6 +42,7 @@ from ratchet.stores.sql.dialects.postgresql.scan_start import (
     start_at,
     start_id,
 )
+from ratchet.stores.unreadable import NO_TIME, Unread
 
 _LEVEL = """
                SELECT q.scheduled_time, q.job_id FROM scheduler_job_queue q
@@ -183,10 +184,11 @@ class _Statements:
 
 
 BOOSTED = _Statements(
+    # GREATEST, because the difference to -infinity would be an error, and the claim would find nothing for anybody;
     # a whole number of microseconds, so that the division is exact; a double holds those of 285 years, and takes a
     # fifth of the time of the numeric that extract() gives
     effective="""({priority}.priority
-                  + CAST(round(date_part('epoch', :now - {job}.scheduled_time) * 1000000) AS bigint) / :boost_us)""",
+                  + CAST(round(date_part('epoch', :now - GREATEST({job}.scheduled_time, '0001-01-01 00:00+00')) * 1000000) AS bigint) / :boost_us)""",
     # a job that beats the edge's effective priority, or equals it and is older
     bound="""GREATEST(:now - (e.effective + 1 - r.priority) * CAST(:boost AS interval),
                       LEAST(:now - (e.effective - r.priority) * CAST(:boost AS interval), e.scheduled_time))""",
@@ -262,7 +264,11 @@ class PostgresqlClaimPlan:
         begun = self.starts.monotonic()
 
         def tell(rows: Sequence[Row]) -> None:
-            self.starts.looked(swept, {(row[0], row[6]): row[4] for row in rows}, since=begun)
+            self.starts.looked(
+                swept,
+                {(row[0], row[6]): row[4] for row in rows if not isinstance(row[4], Unread)},
+                since=begun,
+            )
 
         params = {**heads_params(requests, now), **self.starts.params(starts)}
         return Question(HEADS[self.streams.are_many], params, tell)
@@ -308,7 +314,7 @@ class _Look:
         for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
             if priority is None:
                 self._opened[stream_id] = (epoch, row[_DUE])
-            else:
+            elif isinstance(row[_DUE], datetime):  # else it cannot be said where to start
                 seen.append((stream_id, priority, epoch, row[_DUE], job_id))
         self.gated = bool(self._opened)
         if (self.gated or self._tell) and (len(self._opened) or len(seen) // len(PRIORITIES)) not in FEW:
@@ -372,6 +378,8 @@ def _read(
         _statements(request).peek, {**_claim_params(request, now), "c": after}
     ):
         found[stream_id, priority] += 1
+        if isinstance(due_at, Unread):
+            due_at = NO_TIME
         asked[stream_id, priority][0].ranks.append((rank, due_at, job_id))
     for key, (level, count) in asked.items():
         level.ended = found[key] < count

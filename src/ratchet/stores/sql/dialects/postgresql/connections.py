@@ -16,10 +16,11 @@ from queue import Empty
 from typing import Any
 
 import psycopg
-from psycopg.adapt import AdaptersMap
+from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.postgres import register_default_adapters, types
-from psycopg.pq import Conninfo, TransactionStatus
+from psycopg.pq import Conninfo, Format, TransactionStatus
+from psycopg.types.datetime import TimestamptzBinaryLoader, TimestamptzLoader
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.model.store_url import StoreUrl
@@ -27,6 +28,8 @@ from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.dialects.postgresql.processes import connection_name
 from ratchet.stores.sql.dialects.postgresql.values import register
 from ratchet.stores.sql.errors import redacted
+from ratchet.stores.transport import note_unverified
+from ratchet.stores.unreadable import Unread
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _IDLE_LIMIT = 300.0  # seconds after which an unused connection is closed
@@ -41,6 +44,55 @@ def _stock_adapters() -> AdaptersMap:
 
 
 ADAPTERS = _stock_adapters()
+
+
+def _tolerant_adapters() -> AdaptersMap:
+    adapters = AdaptersMap(template=ADAPTERS)
+    for format_, stock in ((Format.TEXT, TimestamptzLoader), (Format.BINARY, TimestamptzBinaryLoader)):
+        load = stock.load
+
+        def tolerant(self: Any, data: Any, load: Any = load) -> Any:
+            try:
+                return load(self, data)
+            except psycopg.DataError:
+                raw = bytes(data)
+                return Unread(raw.decode() if self.format == Format.TEXT else _endless(raw))
+
+        adapters.register_loader(
+            "timestamptz", type(f"Tolerant{stock.__name__}", (stock,), {"load": tolerant, "format": format_})
+        )
+    return adapters
+
+
+def _endless(raw: bytes) -> str:
+    micros = int.from_bytes(raw, "big", signed=True)
+    if micros == 2**63 - 1:
+        return "infinity"
+    return "-infinity" if micros == -(2**63) else f"{micros // 86_400_000_000} days from 2000-01-01"
+
+
+_TOLERANT = _tolerant_adapters()
+
+
+class _Tolerant:
+    """A context for psycopg whose loaders give an `Unread` for a time that Python does not have."""
+
+    adapters = _TOLERANT
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+
+def tolerant_rows(connection: Any, result: Any) -> list[tuple[Any, ...]]:
+    """
+    The rows of an answer in which some time is infinite, before the year 1 or after 9999.
+
+    PostgreSQL has such times and Python does not. The stock loaders are in C and fail; these are slower, and take over
+    only for such an answer.
+    """
+    loader = Transformer(_Tolerant(connection))
+    loader.set_pgresult(result)
+    return loader.load_rows(0, result.ntuples, tuple)
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
@@ -208,5 +260,15 @@ def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout:
         "keepalives_count": 3,
         "tcp_user_timeout": int(answer_timeout * 1000),
     }
+    if not {"sslmode", "ssl", "PGSSLMODE"} & {*given, *(name for name, _ in parts.parameters), *os.environ}:
+        if "sslrootcert" in given:
+            # Whoever names a CA means that it is asked; libpq's own default would not ask it.
+            defaults["sslmode"] = "verify-full"
+        elif "service" not in given:
+            named = given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", "")
+            for host in str(named).split(","):
+                note_unverified(
+                    "PostgreSQL", host, "sslmode=verify-full&sslrootcert=/path/to/ca.pem", "sslmode=prefer"
+                )
     missing = {name: value for name, value in defaults.items() if name not in given}
     return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in

@@ -10,6 +10,8 @@ from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dependants.batch_counters import count_at_once
+from ratchet.stores.sql.dependants.edges import FusedEdgeWriter
 from ratchet.stores.sql.dialects.postgresql.caller_transaction import joined
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.errors import PostgresqlConstraints
@@ -22,9 +24,12 @@ from ratchet.stores.sql.dialects.postgresql.session import (
     run_plain,
 )
 from ratchet.stores.sql.dialects.postgresql.wakeups import notify_within, postgresql_wakeups
+from ratchet.stores.sql.finish.completions import succeed_at_once
 
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
+#: Milliseconds; shorter than the server's deadlock_timeout, so that nobody else is chosen as the victim.
+_MIGRATION_LOCK_WAIT = 300
 _BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
@@ -32,7 +37,9 @@ class PostgresqlDialect(PostgresqlTransactions):
     """PostgreSQL 12 or newer."""
 
     name = "postgresql"
-    fuses_writes = True
+    write_successes = staticmethod(succeed_at_once)
+    count_ends = staticmethod(count_at_once)
+    edge_writer = FusedEdgeWriter()
     constraints = PostgresqlConstraints()
     end_transactions = end_transactions
     words = {  # noqa: RUF012 - never changed
@@ -86,6 +93,9 @@ class PostgresqlDialect(PostgresqlTransactions):
 
     # --- the caller's transaction -------------------------------------------------------------
 
+    def where(self) -> str:
+        return self._connections.where()
+
     def enlist(self, within: object) -> AbstractContextManager[PostgresqlSession]:
         return joined(self, within)
 
@@ -93,11 +103,12 @@ class PostgresqlDialect(PostgresqlTransactions):
 
     @contextmanager
     def migrating(self) -> Iterator[PostgresqlSession]:
-        begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0"
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
         with self._transaction(begin, endless=True) as session:
             try:
                 # of the transaction, not of the session: behind a pooler the session is not ours
                 session.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _MIGRATION_LOCK})
+                run_plain(session.connection.cursor(), f"SET LOCAL lock_timeout = {_MIGRATION_LOCK_WAIT}")
                 self._enter_schema(session)
                 yield session
             except BaseException:

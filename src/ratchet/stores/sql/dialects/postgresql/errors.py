@@ -85,7 +85,9 @@ def meaning(error: Exception, text: str) -> Exception:
             f"tables of Ratchet, and run `ratchet db upgrade` as their owner"
         )
     if state == _CANCELED:
-        return StoreUnavailable(f"PostgreSQL gave up: {message}; see Options.statement_timeout")
+        return StoreUnavailable(
+            f"PostgreSQL gave up: {message}; raise the option statement_timeout if it needs longer"
+        )
     if state.startswith(("53", "58", _INTERNAL, "28")):
         return StoreUnavailable(f"PostgreSQL cannot serve this now: {message}")
     return StoreError(f"PostgreSQL ({state}): {message}, in: {text}")

@@ -36,6 +36,7 @@ from ratchet.stores.sql.dialects.postgresql.scan_start import (
     start_id,
     with_empty,
 )
+from ratchet.stores.unreadable import NO_TIME
 
 #: Takes what `locked` has. By an array: a join there invites a scan and a hash of the whole queue.
 TAKE_LOCKED = """UPDATE scheduler_job_queue q
@@ -339,6 +340,7 @@ def _read(
     ]
     before = {key: len(level.ranks) for key, (level, _) in asked.items()}
     for stream_id, priority, due_at, job_id in session.rows(FIND_MORE, {"b": after, "now": now}):
+        due_at = due_at if isinstance(due_at, datetime) else NO_TIME
         asked[stream_id, priority][0].ranks.append(_rank(request, now, priority, due_at, job_id))
     for key, (level, count) in asked.items():
         level.ranks.sort()  # a join as a whole has no promised order

@@ -22,7 +22,12 @@ from ratchet.stores.sql.columns import Kind, kind_in
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit
-from ratchet.stores.sql.dialects.postgresql.connections import Connection, Connections, backend_of
+from ratchet.stores.sql.dialects.postgresql.connections import (
+    Connection,
+    Connections,
+    backend_of,
+    tolerant_rows,
+)
 from ratchet.stores.sql.dialects.postgresql.errors import blame, meaning
 from ratchet.stores.sql.dialects.postgresql.values import (
     Encode,
@@ -75,6 +80,8 @@ class PostgresqlSession(Session):
         self._send(statement, params)
         try:
             found: list[Row] = self._cursor.fetchall()
+        except psycopg.DataError:
+            found = tolerant_rows(self._cursor.connection, self._cursor.pgresult)
         except Exception as error:
             raise meaning(error, statement.text) from error
         return self._in_utc(statement, found) if self.enlisted and found else list(found)

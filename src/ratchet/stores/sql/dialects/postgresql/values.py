@@ -294,7 +294,7 @@ def encode_params(statement: Statement, params: Mapping[str, object], encode: En
 
 def _in_utc(column: Iterable[Any]) -> list[Any]:
     # a caller's session may have a zone of its own
-    return [None if value is None else value.astimezone(UTC) for value in column]
+    return [value.astimezone(UTC) if isinstance(value, datetime) else value for value in column]
 
 
 def times_of(labels: Sequence[str]) -> Plan:

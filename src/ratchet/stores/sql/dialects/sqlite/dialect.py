@@ -27,12 +27,15 @@ from ratchet.stores.sql.caller_transaction import (
 )
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.dependants.batch_counters import count_in_steps
+from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
+from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
@@ -47,6 +50,9 @@ class SqliteDialect(Dialect):
     """SQLite in a file, shared by any number of threads and processes, or in memory."""
 
     name = "sqlite"
+    write_successes = staticmethod(succeed_in_steps)
+    count_ends = staticmethod(count_in_steps)
+    edge_writer = EdgeWriter()
     migrates_itself = True
     one_writer = True
     constraints = SqliteConstraints()
@@ -220,6 +226,9 @@ class SqliteDialect(Dialect):
             except sqlite3.Error:
                 pass  # SQLite has rolled back by itself (disk full, out of memory)
 
+    def where(self) -> str:
+        return str(self.path or "memory")
+
     # --- the caller's transaction -------------------------------------------------------------
 
     @contextmanager
@@ -231,7 +240,7 @@ class SqliteDialect(Dialect):
         elif _ADAPTER in caller.names:
             cursor = caller.connection.cursor()
         else:
-            raise refuse_stranger(within, "SQLite", "a sqlite3.Connection")
+            raise refuse_stranger(within, "SQLite", "a sqlite3.Connection", caller.connection)
         with _text_as_str(caller):
             self._join(caller, cursor)
             session = SqliteSession(self, caller.connection, cursor, enlisted=True)

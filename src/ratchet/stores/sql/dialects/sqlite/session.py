@@ -19,16 +19,18 @@ from uuid import UUID
 import msgspec
 
 from ratchet.model.clock import require_aware
-from ratchet.model.errors import UnstorableData
+from ratchet.model.errors import Conflict, UnstorableData
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.statement import Decoder, Statement, bools, decode, planned
+from ratchet.stores.unreadable import Unread
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.sqlite.dialect import SqliteDialect
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_UNDECODABLE = "Could not decode to UTF-8"
 _to_json = msgspec.json.encode
 _from_json = msgspec.json.decode
 _to_uuids = msgspec.json.Decoder(list[UUID | None])
@@ -69,6 +71,10 @@ class SqliteSession(Session):
             found: list[Row] = self._cursor.fetchall()
             return self._decoded(statement, found) if found else []
         except Exception as error:
+            if _UNDECODABLE in str(error) and not self.enlisted:
+                # A call for each text costs too much to be made always: once a text is damaged, on this connection.
+                self._connection.text_factory = _damaged
+                raise Conflict("a text in the SQLite database is not UTF-8; it is read once more") from error
             self.dialect.complain(error, statement.text)
 
     def _decoded(self, statement: Statement, found: list[Row]) -> list[Row]:
@@ -119,6 +125,10 @@ class SqliteSession(Session):
             action()
 
 
+def _damaged(text: bytes) -> str:
+    return text.decode(errors="backslashreplace")
+
+
 def micros(moment: datetime) -> int:
     """A time as microseconds since 1970."""
     if moment.tzinfo is None:
@@ -155,6 +165,8 @@ def _encode(value: Any) -> Any:
         return encoder(value)
     if isinstance(value, Enum):
         return _encode(value.value)
+    if isinstance(value, Unread):
+        return value.raw
     for kind in (datetime, UUID, str, int, float):
         if isinstance(value, kind):
             return _ENCODERS[kind](value)

@@ -1,18 +1,12 @@
-"""
-For tests of code that uses jobs: a manual clock, and a scheduler without threads.
-
-``drain()`` runs what is due, in order, on the calling thread; time passes only when
-``clock.advance(...)`` says so. Under pytest, ``pytest_plugins = ["ratchet.testing"]`` gives the
-fixtures ``ratchet_clock`` and ``ratchet_scheduler``.
-"""
+"""A scheduler without threads: `drain` runs what is due, here, and time passes only when the clock is moved."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from ratchet.api.observe.queries import Jobs
 from ratchet.api.submit.steps import Step
 from ratchet.engine.manual import ManualNode
 from ratchet.model.clock import Clock, ManualClock
@@ -30,8 +24,6 @@ from ratchet.scheduler.parts import Parts
 from ratchet.spi.store import JobStore
 from ratchet.stores.memory import MemoryStore
 
-__all__ = ["ManualClock", "ManualScheduler", "manual_scheduler"]
-
 
 class EveryTarget:
     """A target policy that allows everything: what runs in a test is the test's own code."""
@@ -48,6 +40,7 @@ class EveryTarget:
 class ManualCore(Core):
     """A core whose node is driven by hand: nothing sleeps and no thread is started."""
 
+    driven_by_hand = True
     _manual: ManualNode | None = None
 
     @property
@@ -107,57 +100,15 @@ class ManualCore(Core):
         return True
 
 
-class ManualScheduler(Scheduler):
-    """A `Scheduler` for tests: in memory, on a manual clock, without threads."""
+class Enqueued:
+    """What a test asks about the jobs that were submitted."""
 
-    _core: ManualCore
+    _core: Core
 
-    def __init__(
-        self,
-        *,
-        clock: Clock | None = None,
-        store: JobStore | None = None,
-        seed: int = 0,
-        allow: Iterable[str] | None = None,
-        **given: Any,
-    ) -> None:
-        #: The clock that this scheduler lives by.
-        self.clock: Clock = clock if clock is not None else ManualClock()
-        self._seed = seed
-        if allow is None and "target_policy" not in given:
-            given["target_policy"] = EveryTarget()
-        super().__init__(
-            store=store if store is not None else MemoryStore(self.clock.now),
-            clock=self.clock,
-            allow=allow,
-            **given,
-        )
-
-    def _make_core(
-        self,
-        store: JobStore | str,
-        options: Options,
-        parts: Parts,
-        clock: Clock | None,
-        alert: Callable[[JobDeadLettered], None] | None,
-    ) -> Core:
-        assert not isinstance(store, str)
-        return ManualCore(
-            open_store=lambda: store,
-            options=options,
-            parts=parts,
-            clock=self.clock,
-            ids=IdFactory.seeded(self.clock, self._seed),
-            alert=alert,
-        )
-
-    def drain(self, limit: int = 1_000_000) -> int:
-        """
-        Run everything that is due now and what follows from it, in order, here; how many runs that took.
-
-        Retries, schedules, signals that timed out and expiry are included; what is due later is not.
-        """
-        return self._core.drain(limit)
+    @property
+    def jobs(self) -> Jobs:
+        """Reads jobs."""
+        raise NotImplementedError
 
     def enqueued(self, target: Callable[..., Any] | None = None) -> list[Job]:
         """The jobs that are stored (of *target*, if given), in the order they were submitted, whatever became of them."""
@@ -200,6 +151,60 @@ class ManualScheduler(Scheduler):
         return self._core.parts.registry.reference(function).name
 
 
+class ManualScheduler(Scheduler, Enqueued):
+    """A `Scheduler` for tests: in memory, on a manual clock, without threads."""
+
+    _core: ManualCore
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        store: JobStore | None = None,
+        seed: int = 0,
+        allow: Iterable[str] | None = None,
+        **given: Any,
+    ) -> None:
+        #: The clock that this scheduler lives by.
+        self.clock: Clock = clock if clock is not None else ManualClock()
+        self._seed = seed
+        if allow is None and "target_policy" not in given:
+            given["target_policy"] = EveryTarget()
+        super().__init__(
+            store=store if store is not None else MemoryStore(self.clock.now),
+            clock=self.clock,
+            allow=allow,
+            **given,
+        )
+
+    def _make_core(
+        self,
+        store: JobStore | str | None,
+        options: Options,
+        parts: Parts,
+        clock: Clock | None,
+        alert: Callable[[JobDeadLettered], None] | None,
+    ) -> Core:
+        assert store is not None
+        assert not isinstance(store, str)
+        return ManualCore(
+            open_store=lambda: store,
+            options=options,
+            parts=parts,
+            clock=self.clock,
+            ids=IdFactory.seeded(self.clock, self._seed),
+            alert=alert,
+        )
+
+    def drain(self, limit: int = 1_000_000) -> int:
+        """
+        Run everything that is due now and what follows from it, in order, here; how many runs that took.
+
+        Retries, schedules, signals that timed out and expiry are included; what is due later is not.
+        """
+        return self._core.drain(limit)
+
+
 def manual_scheduler(
     *, clock: Clock | None = None, allow: Iterable[str] | None = None, seed: int = 0, **given: Any
 ) -> ManualScheduler:
@@ -210,19 +215,3 @@ def manual_scheduler(
     ids. *given* is what `Scheduler` takes: ``options``, SPIs.
     """
     return ManualScheduler(clock=clock, allow=allow, seed=seed, **given)
-
-
-if "pytest" in sys.modules:  # used as a plugin: `pytest_plugins = ["ratchet.testing"]`
-    import pytest
-
-    @pytest.fixture
-    def ratchet_clock() -> ManualClock:
-        """A manual clock."""
-        return ManualClock()
-
-    @pytest.fixture
-    def ratchet_scheduler(ratchet_clock: ManualClock) -> Iterator[ManualScheduler]:
-        """A manual scheduler on `ratchet_clock`."""
-        scheduler = manual_scheduler(clock=ratchet_clock)
-        yield scheduler
-        scheduler.close()

@@ -1,0 +1,5 @@
+"""
+Doors to other people's software: each module needs the extra of its name, and nothing else imports it.
+
+They use what applications use: the `Scheduler`, its events and its SPIs.
+"""

@@ -1,0 +1,1 @@
+"""Makes the tables, when ``manage.py migrate`` runs."""

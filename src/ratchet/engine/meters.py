@@ -1,0 +1,239 @@
+"""
+What a node measures. A node without meters does not come through here at all.
+
+`NodeMeters` stands around named operations of the node: the claim, the commit of outcomes, and their answer. What
+belongs to single runs is collected and passed on in groups: with Prometheus that takes 1.6 us of CPU for a run, and 3.5 us
+if each run were told to prometheus_client by itself. Numbers that the node has anyway are read when somebody looks.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from ratchet.engine.run import RunEnd
+from ratchet.model import metrics
+from ratchet.model.clock import Clock
+from ratchet.model.decision import (
+    Confirm,
+    CountCrash,
+    Expire,
+    Fail,
+    HandBack,
+    Park,
+    Reschedule,
+    Retry,
+    StoppedLate,
+    Succeed,
+)
+from ratchet.model.errors import StoreError
+from ratchet.model.metrics import Labels, Metric
+from ratchet.spi.fault_log import FaultLog
+from ratchet.spi.meters import Meters, Sample
+
+if TYPE_CHECKING:
+    from ratchet.engine.assembly import Assembly
+
+faults = FaultLog(logging.getLogger("ratchet.parts"))
+T = TypeVar("T")
+
+#: When a run was due, began and ended; None where it never began.
+Times: TypeAlias = tuple[datetime, datetime | None, datetime | None] | None
+#: Runs that are passed on together, at most.
+GROUP = 200
+#: By the decision about a run: what the label says. A refused completion is `lost`, whatever was decided.
+_OUTCOMES: dict[type, str] = {
+    Succeed: "succeeded",
+    Confirm: "succeeded",
+    Fail: "failed",
+    Retry: "retried",
+    Reschedule: "rescheduled",
+    HandBack: "handed_back",
+    CountCrash: "crashed",
+    Park: "parked",
+    Expire: "expired",
+}
+LOST = "lost"
+#: Every outcome that the label can have.
+OUTCOMES = (*dict.fromkeys(_OUTCOMES.values()), LOST)
+
+
+class NodeMeters:
+    """The measurements of one node, for any number of meters."""
+
+    def __init__(self, meters: Sequence[Meters], clock: Clock, most_labels: int) -> None:
+        self._meters = meters
+        self._clock = clock
+        self._targets = Labels(most_labels)
+        self._queues = Labels(most_labels)
+        self._lock = threading.Lock()
+        self._ended: dict[tuple[str, str, str], list[Times]] = {}  # by target, queue and outcome
+        self._waiting = 0
+        self._watches: list[Callable[[], None]] = []
+
+    def around_claims(self, store: T) -> T:
+        """*store*, with its claims measured."""
+        claim = cast("Any", store).claim_next_batch
+
+        def claim_next_batch(request: Any, **more: Any) -> Any:
+            with _Watch(self, metrics.CLAIM_DURATION):
+                jobs = claim(request, **more)
+            if jobs:
+                self._add(metrics.CLAIMED, (str(request.lane),), len(jobs))
+            return jobs
+
+        return cast("T", _Instead(store, claim_next_batch=claim_next_batch))
+
+    def around_completions(self, store: T) -> T:
+        """*store*, with its commits of outcomes measured."""
+        commit = cast("Any", store).complete
+
+        def complete(completions: Any, **more: Any) -> Any:
+            with _Watch(self, metrics.COMPLETION_DURATION):
+                return commit(completions, **more)
+
+        return cast("T", _Instead(store, complete=complete))
+
+    def around_answers(self, answered: Callable[[RunEnd], None]) -> Callable[[RunEnd], None]:
+        """*answered*, after which the run is counted."""
+
+        def counted(end: RunEnd) -> None:
+            answered(end)
+            if type(end.outcome) is StoppedLate:
+                return  # its attempt was counted when it was given up
+            job, completion, answer = end.run.job, end.completion, end.answer
+            won = answer is None or answer.won
+            outcome = _OUTCOMES.get(type(end.decision), LOST) if won else LOST
+            times = (
+                None
+                if completion is None
+                else (job.claim.scheduled_at, completion.started_at, completion.finished_at)
+            )
+            with self._lock:
+                self._ended.setdefault((job.body.target, job.body.queue, outcome), []).append(times)
+                self._waiting += 1
+            if self._waiting >= GROUP:
+                self.pass_on()
+
+        return counted
+
+    def watch(self, node: Assembly) -> None:
+        """Let meters read what the node knows anyway, from now until `close`."""
+        lanes = node.coordinator.lanes
+        self._watch(metrics.JOBS_RUNNING, lambda: self._running(node))
+        self._watch(metrics.SLOTS, lambda: [((str(name),), lane.slots) for name, lane in lanes.items()])
+        self._watch(
+            metrics.SLOTS_BUSY, lambda: [((str(name),), len(lane.running())) for name, lane in lanes.items()]
+        )
+        self._watch(metrics.STILL_RUNNING, lambda: [((), sum(lane.stuck for lane in lanes.values()))])
+        self._watch(metrics.UNWRITTEN, lambda: [((), node.completer.backlog())])
+        self._watch(metrics.RESCUES, lambda: [((), node.orphans.rescued)])
+        self._watch(metrics.WAKEUPS, lambda: [((), node.poller.wakeups)])
+
+    def close(self) -> None:
+        """The node is gone: pass on the rest, and read nothing of it any more."""
+        self.pass_on()
+        while self._watches:
+            _guarded(self._watches.pop(), "__call__")
+
+    def pass_on(self) -> None:
+        """Tell the meters about the runs that have ended since the last time."""
+        with self._lock:
+            ended, self._ended, self._waiting = self._ended, {}, 0
+        counts: Counter[tuple[str, str, str]] = Counter()
+        durations: dict[tuple[str, str], list[float]] = defaultdict(list)
+        waits: dict[str, list[float]] = defaultdict(list)
+        for (target_name, queue_name, outcome), all_times in ended.items():
+            target, queue = self._targets.of(target_name), self._queues.of(queue_name)
+            counts[target, queue, outcome] += len(all_times)
+            for times in all_times:
+                if times is None:
+                    continue
+                due, started, finished = times
+                if started is None or finished is None:
+                    continue
+                waits[queue].append(max(0.0, (started - due).total_seconds()))
+                durations[target, queue].append((finished - started).total_seconds())
+        for labels, amount in counts.items():
+            self._add(metrics.JOBS, labels, amount)
+        for pair, values in durations.items():
+            self._record(metrics.JOB_DURATION, pair, values)
+        for name, values in waits.items():
+            self._record(metrics.JOB_WAIT, (name,), values)
+
+    def measured(self, metric: Metric, seconds: float, error: BaseException | None) -> None:
+        """An operation of the store took *seconds*."""
+        self._record(metric, (), [seconds])
+        if isinstance(error, StoreError):
+            self._add(metrics.STORE_ERRORS, (type(error).__name__,), 1)
+
+    @property
+    def monotonic(self) -> Callable[[], float]:
+        return self._clock.monotonic
+
+    def _running(self, node: Assembly) -> Iterable[Sample]:
+        running = Counter(
+            self._queues.of(run.job.body.queue)
+            for lane in node.coordinator.lanes.values()
+            for run in lane.running()
+        )
+        # A queue that was seen once is always named: a series that vanishes cannot be told from a dead worker.
+        return [((queue,), running[queue]) for queue in self._queues.known()]
+
+    def _watch(self, metric: Metric, read: Callable[[], Iterable[Sample]]) -> None:
+        def fresh() -> Iterable[Sample]:
+            self.pass_on()
+            return read()
+
+        for meters in self._meters:
+            ended = _guarded(meters, "watch", metric, fresh)
+            if callable(ended):
+                self._watches.append(ended)
+
+    def _add(self, metric: Metric, labels: tuple[str, ...], amount: float) -> None:
+        for meters in self._meters:
+            _guarded(meters, "add", metric, labels, amount)
+
+    def _record(self, metric: Metric, labels: tuple[str, ...], values: Sequence[float]) -> None:
+        for meters in self._meters:
+            _guarded(meters, "record", metric, labels, values)
+
+
+class _Watch:
+    """How long a block took, also if it failed."""
+
+    __slots__ = ("_meters", "_metric", "_started")
+
+    def __init__(self, meters: NodeMeters, metric: Metric) -> None:
+        self._meters = meters
+        self._metric = metric
+
+    def __enter__(self) -> None:
+        self._started = self._meters.monotonic()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._meters.measured(self._metric, self._meters.monotonic() - self._started, error)
+
+
+class _Instead:
+    """An object with some of its methods replaced."""
+
+    def __init__(self, inner: object, **methods: Callable[..., Any]) -> None:
+        self.__dict__.update(methods)
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def _guarded(part: object, method: str, *arguments: object) -> object:
+    """What a meter answers; None if it raises or has no such method."""
+    try:
+        return getattr(part, method)(*arguments)
+    except BaseException as error:
+        faults.note(f"Meters.{method}() raised; what it was told is lost", error)
+        return None

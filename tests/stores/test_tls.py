@@ -1,0 +1,215 @@
+"""TLS to real servers with certificates of the test's own: whoever names a CA gets a connection that is checked in full."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from ratchet.model.errors import ConfigurationError, StoreUnavailable
+from ratchet.model.options import Options
+from ratchet.stores import open_store, transport
+from ratchet.stores.sql.dialects.mysql.connections import Address
+from tests.services.mariadb import MariaDB
+from tests.services.postgresql import PostgreSQL
+from tests.services.server import Server
+from tests.support.certificates import Authority
+
+
+def _install(server: Server, authority: Authority) -> tuple[Path, Path]:
+    """Certificate and key for the name ``localhost`` alone, in the server's folder and for its user."""
+    owner = server.directory.stat()
+    paths = (server.directory / "server.pem", server.directory / "server.key")
+    for path, content in zip(paths, authority.issue("localhost"), strict=True):
+        path.write_bytes(content)
+        path.chmod(0o600)
+        os.chown(path, owner.st_uid, owner.st_gid)
+    return paths
+
+
+class MariaDBWithTls(MariaDB):
+    authority: Authority
+
+    def prepare(self) -> None:
+        super().prepare()
+        _install(self, self.authority)
+
+    def command(self) -> list[str]:
+        return [
+            *super().command(),
+            f"--ssl-cert={self.directory / 'server.pem'}",
+            f"--ssl-key={self.directory / 'server.key'}",
+        ]
+
+
+class PostgreSQLWithTls(PostgreSQL):
+    authority: Authority
+
+    def prepare(self) -> None:
+        super().prepare()
+        certificate, key = _install(self, self.authority)
+        self.options |= {"ssl": "on", "ssl_cert_file": str(certificate), "ssl_key_file": str(key)}
+
+
+@dataclass
+class Secured:
+    """A server with TLS: its certificate is for ``localhost``, and comes from `known`."""
+
+    server: Server
+    known: Authority
+    unknown: Authority
+
+    def connect(self, host: str, query: str) -> None:
+        """Ask the database once, by this host name and with these parameters; `StoreUnavailable` if that is not possible."""
+        parts = urlsplit(self.url)
+        netloc = f"{parts.username}@{host}:{parts.port}"
+        store = open_store(
+            parts._replace(netloc=netloc, query=query).geturl(),
+            Options(connect_timeout=5, auto_migrate=False),
+        )
+        try:
+            store.migrate()
+        finally:
+            store.close()
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    def __post_init__(self) -> None:
+        self._url = self.server.create_database()
+
+
+@pytest.fixture(scope="module", params=[MariaDBWithTls, PostgreSQLWithTls], ids=["mysql", "postgresql"])
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("certificates")
+    known, unknown = Authority(folder, "known"), Authority(folder, "unknown")
+    server = request.param()
+    server.authority = known
+    with server:
+        yield Secured(server, known, unknown)
+
+
+@pytest.fixture
+def ca(secured: Secured) -> str:
+    """The parameter that names a CA."""
+    return "ssl_ca" if isinstance(secured.server, MariaDB) else "sslrootcert"
+
+
+class TestANamedCa:
+    def test_the_right_one_is_enough(self, secured: Secured, ca: str) -> None:
+        """The CA alone, without another option, connects to the server that it vouches for."""
+        secured.connect("localhost", f"{ca}={secured.known.path}")
+
+    def test_an_unknown_one_is_refused(self, secured: Secured, ca: str) -> None:
+        """Whoever answers with a certificate of another CA gets neither password nor statement."""
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
+            secured.connect("localhost", f"{ca}={secured.unknown.path}")
+
+    def test_the_certificate_of_another_host_is_refused(self, secured: Secured, ca: str) -> None:
+        """The right CA vouches for localhost, not for this address."""
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed|does not match host name"):
+            secured.connect("127.0.0.1", f"{ca}={secured.known.path}")
+
+    def test_the_checks_can_be_turned_off_by_name(self, secured: Secured, ca: str) -> None:
+        """Each of them, in the words of the product."""
+        mysql = ca == "ssl_ca"
+        no_host = "ssl_verify_identity=false" if mysql else "sslmode=verify-ca"
+        nothing = "ssl_verify_cert=false" if mysql else "sslmode=prefer"
+        secured.connect("127.0.0.1", f"{ca}={secured.known.path}&{no_host}")
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
+            secured.connect("127.0.0.1", f"{ca}={secured.unknown.path}&{no_host}")
+        secured.connect("127.0.0.1", f"{ca}={secured.unknown.path}&{nothing}")
+
+    def test_a_url_without_tls_options_connects(self, secured: Secured) -> None:
+        """As before: encrypted where the server offers it, and nobody is asked."""
+        secured.connect("127.0.0.1", "")
+
+
+class TestMysql:
+    def test_a_server_without_tls_is_refused(self, mysql_url: str, tmp_path: Path) -> None:
+        """Whoever asks for TLS does not get a connection in clear, also if somebody in between removes the offer."""
+        ca = Authority(tmp_path, "some").path
+        store = open_store(f"{mysql_url}?ssl_ca={ca}", Options(auto_migrate=False))
+        with pytest.raises(StoreUnavailable, match=r"(?i)ssl|tls"):
+            store.migrate()
+        store.close()
+
+    @pytest.mark.parametrize("option", ["ssl_verify_cert=true", "ssl_verify_identity=true"])
+    def test_a_check_without_a_ca_asks_the_system(self, secured: Secured, option: str) -> None:
+        """The certificates that the system trusts do not include the test's."""
+        if isinstance(secured.server, MariaDB):
+            with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
+                secured.connect("localhost", option)
+
+    @pytest.mark.parametrize(
+        ("query", "cert", "identity", "required"),
+        [
+            ("ssl_ca=x", True, True, True),
+            ("ssl_verify_cert=true", True, True, True),
+            ("ssl_ca=x&ssl_verify_identity=false", True, False, True),
+            ("ssl_ca=x&ssl_verify_cert=0", False, False, True),
+            ("ssl_cert=x", True, True, True),
+            ("ssl_verify_cert=off", False, False, False),
+            ("ssl_disabled=true", True, True, False),
+            ("", True, True, False),
+        ],
+    )
+    def test_what_each_option_means(self, query: str, cert: bool, identity: bool, required: bool) -> None:
+        """An option that asks for TLS asks for all of it, unless another one takes something back."""
+        tls = Address.of(f"mysql://u@127.0.0.1/db?{query}").tls
+        assert (tls.verify_cert, tls.verify_identity, tls.required) == (cert, identity, required)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "ssl_verify_cert=maybe",
+            "ssl_disabled=true&ssl_ca=x",
+            "ssl_key=x",
+            "ssl_verify_identity=true&ssl_verify_cert=false",
+        ],
+    )
+    def test_contradictions_are_refused(self, query: str) -> None:
+        """A typing error must not leave a connection unprotected."""
+        with pytest.raises(ConfigurationError, match="the MySQL URL"):
+            Address.of(f"mysql://u@127.0.0.1/db?{query}")
+
+
+class TestUnprotected:
+    @pytest.mark.parametrize(
+        ("url", "said"),
+        [
+            ("mysql://u@db.example/d", True),
+            ("mysql://u@db.example/d?ssl_verify_cert=false", False),
+            ("mysql://u@db.example/d?ssl_disabled=true", False),
+            ("mysql://u@127.0.0.1/d", False),
+            ("mysql://u@[::1]/d", False),
+            ("postgresql://u@db.example/d", True),
+            ("postgresql://u@db.example/d?sslmode=prefer", False),
+            ("postgresql://u@localhost,db.example/d", True),
+            ("postgresql://u@localhost/d", False),
+            ("postgresql:///d", False),
+            ("mongodb://u:p@db.example:27017/d", True),
+            ("mongodb://u:p@db.example/d?tls=false", False),
+            ("mongodb://localhost:27017,127.0.0.1:27018/d", False),
+        ],
+    )
+    def test_a_remote_host_without_a_word_about_tls_is_noted_once(
+        self, url: str, said: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The line names the host, and what to add to the URL either way; nothing is said of this machine."""
+        monkeypatch.setattr(transport, "_said", set())
+        monkeypatch.delenv("PGSSLMODE", raising=False)
+        with caplog.at_level(logging.INFO, logger="ratchet.stores"):
+            for _ in range(2):
+                open_store(url, Options(auto_migrate=False)).close()
+        lines = [record.getMessage() for record in caplog.records if record.name == "ratchet.stores"]
+        assert len(lines) == said
+        if said:
+            assert "at db.example is not checked" in lines[0]
+            assert "to the URL, or" in lines[0]
