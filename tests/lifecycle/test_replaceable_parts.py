@@ -13,6 +13,7 @@ import inspect
 import multiprocessing
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -68,6 +69,9 @@ HERE = "tests.lifecycle"
 LANES = ("thread", "async", "process")
 #: Everything of a cell ends within so many seconds; that is generous, for a busy machine.
 PATIENCE = 30.0
+#: Seconds that a slow method takes, longer than claims ahead wait in a node, and how often it is slow.
+LONG = 1.2
+SLOW_CALLS = 2
 
 
 class Fault:
@@ -201,6 +205,25 @@ class Faulty:
                 return getattr(self.inner, name)(*args, **kwargs)
             self.calls += 1
             return self._fault.act()
+
+        return call
+
+
+class Slow(Faulty):
+    """A part of which the first calls of one method take long, and then answer as they should."""
+
+    def __init__(self, inner: Any, method: str) -> None:
+        super().__init__(inner, method, Fault("takes long", lambda: time.sleep(LONG)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._method:
+            return getattr(self.inner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.on and self.calls < SLOW_CALLS:
+                self.calls += 1
+                self._fault.act()
+            return getattr(self.inner, name)(*args, **kwargs)
 
         return call
 
@@ -367,6 +390,31 @@ def test_a_faulty_part_strands_nothing(
     assert len(noted) == len(set(noted)), "each fault is logged once"
 
 
+@pytest.mark.parametrize(
+    ("argument", "method"),
+    [
+        pytest.param(argument, method, id=f"{argument}.{method}")
+        for argument, protocol in protocols().items()
+        for method in methods_of(protocol)
+    ],
+)
+def test_a_part_that_takes_long_strands_nothing(argument: str, method: str) -> None:
+    """Jobs of each kind in each lane end as they do beside a quick part, nobody is taken for dead, and `stop` is True."""
+    part = Slow(WORKING[argument](), method)
+    stand = Stand(**{argument: part})
+    part.on = True
+    with stand.scheduler as scheduler:
+        stand.submit_all()
+        stand.assert_all_end()
+        stand.assert_lanes_live()
+        failed = [job for job in stand.jobs() if job.status is JobStatus.FAILED]
+        assert {job.error for job in failed} == {"ValueError: value 7"}
+        assert len(failed) == len(LANES)
+        assert not [job for job in stand.jobs() if job.crashes]
+        assert scheduler.stop()
+    assert part.calls, "no job of this test calls the method: add one that does"
+
+
 @pytest.mark.parametrize("argument", NAMED)
 def test_the_named_methods_are_enough(argument: str, caplog: pytest.LogCaptureFixture) -> None:
     """A part with no other methods does its work, and nothing is logged about it."""
@@ -418,7 +466,9 @@ def alerting(stand: Stand) -> None:
     """The function was given to the scheduler: see below."""
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault", [*FAULTS, Fault("takes long", lambda: time.sleep(LONG / 4))], ids=lambda fault: fault.name
+)
 @pytest.mark.parametrize("use", [listening, surrounded, called_back, branching, reporting, alerting])
 def test_faulty_functions_of_the_user_strand_nothing(
     use: Callable[[Stand], None], fault: Fault, misbehavior: type[parts_jobs.Misbehavior]
