@@ -78,6 +78,7 @@ TABLE: dict[str, Flip] = {
     "stuck_thread_limit": Flip(1, see.stuck_thread_limit, False, True),
     "retention": Flip(30 * 86_400, see.keeps(see.note, WEEKS, see.is_there), False, True),
     "dead_letter_retention": Flip(None, see.keeps(see.fail, 5 * WEEKS, see.is_there), False, True),
+    "dead_letter_purge_cron": Flip("0 3 1 1 *", see.keeps(see.fail, 5 * WEEKS, see.is_there), False, True),
     "archive_retention": Flip(None, see.keeps(see.note, 100 * WEEKS, see.is_kept), False, True),
     "execution_retention": Flip(
         None, see.keeps(see.note, 5 * WEEKS, see.runs), 0, 1, FOREVER | {"execution_retention": 30 * 86_400}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from concurrent.futures import Executor
 from multiprocessing.context import BaseContext
 from threading import Thread
 
@@ -12,6 +13,10 @@ class DefaultExecutorProvider:
     def thread(self, run: Callable[[], None], *, name: str) -> Thread:
         """A daemon thread, not yet started, that calls *run* once."""
         return Thread(target=run, name=name, daemon=True)
+
+    def job_pool(self, slots: int) -> Executor | None:
+        """None: jobs run on threads of their own."""
+        return None
 
     def process_context(self) -> BaseContext:
         """The "spawn" context: slower to start than "forkserver", but it works everywhere."""

@@ -13,6 +13,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor, ProcessPoolExecutor
 from datetime import timedelta
 from multiprocessing.context import BaseContext
 from threading import Thread
@@ -285,6 +286,7 @@ class GuardedExecutor:
     def __init__(self, inner: ExecutorProvider, stock: ExecutorProvider) -> None:
         self._stock = stock
         self._thread: Callable[..., object] = getattr(inner, "thread", stock.thread)
+        self._job_pool: Callable[[int], object] = getattr(inner, "job_pool", stock.job_pool)
         self._process_context: Callable[[], object] = getattr(inner, "process_context", stock.process_context)
 
     def thread(self, run: Callable[[], None], *, name: str) -> Thread:
@@ -303,6 +305,20 @@ class GuardedExecutor:
             )
         faults.note("ExecutorProvider.thread() raised or returned no thread; a stock thread is used", fault)
         return self._stock.thread(run, name=name)
+
+    def job_pool(self, slots: int) -> Executor | None:
+        """The provider's pool, if it is one of threads."""
+        try:
+            pool = self._job_pool(slots)
+            if pool is None or (isinstance(pool, Executor) and not isinstance(pool, ProcessPoolExecutor)):
+                return pool
+            fault = None
+        except BaseException as raised:
+            fault = raised
+        faults.note(
+            "ExecutorProvider.job_pool() raised or returned no pool of threads; stock threads are used", fault
+        )
+        return None
 
     def process_context(self) -> BaseContext:
         """The provider's context."""

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.timetable import CronTable, Timetable
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeState
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import earlier
+from ratchet.model.errors import ConfigurationError, InvalidJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.spi.store import JobStore
@@ -70,9 +72,11 @@ class Housekeeping:
         self._clock = clock
         self._resting_until: datetime | None = None
         self._streams_at: datetime | None = None
+        self._dead_letters = _DeadLetterTimes(options.dead_letter_purge_cron)
 
     def run_once(self, now: datetime) -> int:
         """One round of everything; how many rows were moved or deleted. 0 also while another node does it."""
+        self._dead_letters.look(now)
         if self._resting_until is not None and now < self._resting_until:
             return 0
         if not self._has_work(now):
@@ -87,14 +91,14 @@ class Housekeeping:
             cleaned = self._clean(now, lease)
         finally:
             lease.release()
-        self._resting_until = None if cleaned else now + self._rest()
+        self._resting_until = None if cleaned else self._dead_letters.at_the_latest(now, now + self._rest())
         return cleaned
 
     def _keeps(self) -> list[timedelta]:
         options = self._options
         keeps = (
             options.retention,
-            options.dead_letter_retention,
+            options.dead_letter_retention if self._dead_letters.due else None,
             options.log_retention,
             options.execution_retention,
         )
@@ -125,8 +129,8 @@ class Housekeeping:
         steps: list[tuple[timedelta | None, Callable[[datetime], int]]] = [
             (options.retention, lambda before: store.archive(before=before, limit=BATCH, now=now)),
             (
-                options.dead_letter_retention,
-                lambda before: store.purge_dead_letters(before=before, limit=BATCH),
+                options.dead_letter_retention if self._dead_letters.due else None,
+                self._purge_dead_letters,
             ),
             (options.log_retention, lambda before: store.purge_logs(before=before, limit=BATCH)),
             (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
@@ -148,6 +152,45 @@ class Housekeeping:
         if total:
             logger.info("housekeeping moved or deleted %d rows", total)
         return total
+
+    def _purge_dead_letters(self, before: datetime) -> int:
+        purged = self._store.purge_dead_letters(before=before, limit=BATCH)
+        if purged < BATCH:
+            self._dead_letters.done()
+        return purged
+
+
+class _DeadLetterTimes:
+    """When dead letters are purged: always, or from a fire time of a cron expression until none is left."""
+
+    def __init__(self, cron: str | None) -> None:
+        self._table = None if cron is None else _table_of(cron)
+        self._next: datetime | None = None
+        self.due = cron is None
+
+    def look(self, now: datetime) -> None:
+        """A fire time has come, or not."""
+        if self._table is None:
+            return
+        if self._next is not None and self._next <= now:
+            self.due = True
+        if self._next is None or self.due:
+            self._next = next(self._table.after(now), None)
+
+    def done(self) -> None:
+        """None is left; the next fire time counts."""
+        self.due = self._table is None
+
+    def at_the_latest(self, now: datetime, rest: datetime) -> datetime:
+        """*rest*, or the fire time before it."""
+        return rest if self._next is None or self._next <= now else min(rest, self._next)
+
+
+def _table_of(cron: str) -> Timetable:
+    try:
+        return CronTable(cron, "UTC")
+    except InvalidJob as error:
+        raise ConfigurationError(f"the option dead_letter_purge_cron: {error}") from error
 
 
 class _Lease:

@@ -220,6 +220,12 @@ class Options:
     dead_letter_retention: OptionalInterval = optional_interval(
         timedelta(days=30), "Age at which failed jobs move to the archive, with their alerts; none: never."
     )
+    dead_letter_purge_cron: OptionalText = optional_text(
+        "When failed jobs that are old enough move to the archive, in UTC, as in `0 3 * * *`; none: in every round. A node that is "
+        "up at that time does it.",
+        accepts="a cron expression",
+        longest=120,
+    )
     archive_retention: OptionalInterval = optional_interval(
         timedelta(days=365), "Age at which archived jobs are deleted; none: never."
     )

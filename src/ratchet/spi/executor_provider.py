@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from multiprocessing.context import BaseContext
 from threading import Thread
 from typing import Protocol
@@ -19,6 +20,16 @@ class ExecutorProvider(Protocol):
         A thread, not yet started, that calls *run* once.
 
         It must be a daemon: a job that ignores its interruption must not keep the process alive.
+        """
+        ...
+
+    def job_pool(self, slots: int) -> Executor | None:
+        """
+        The application's own pool, on whose threads ordinary functions run; None: on threads that `thread` makes.
+
+        The node keeps *slots* calls running in it until it stops, so the pool must have room for that many beside
+        its other work. It stays the application's: the node never shuts it down. If a job ignores its
+        interruption, a thread of `thread` takes its slot.
         """
         ...
 

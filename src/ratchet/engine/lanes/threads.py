@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, wait
 from queue import SimpleQueue
 from typing import Unpack
 
@@ -14,7 +15,7 @@ from ratchet.engine.lanes.slots import SlotLane, Wiring
 from ratchet.engine.run import Run, Stop
 from ratchet.engine.task import Prepared
 from ratchet.model.decision import Interrupted, Outcome, StoppedLate
-from ratchet.model.errors import JobInterrupted
+from ratchet.model.errors import ConfigurationError, JobInterrupted
 from ratchet.model.status import Lane
 
 # Looked up twice: each lookup gives a function object with argument types of its own.
@@ -24,9 +25,38 @@ _withdraw_from_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _withdraw_from_thread.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
 
 
+#: Seconds within which a pool must begin all calls of a node.
+POOL_PATIENCE = 5.0
+
+
+class _PooledThread:
+    """A thread of somebody else's pool, for as long as it works for this lane."""
+
+    def __init__(self, pool: Executor, work: Callable[[], None], begun: threading.Semaphore) -> None:
+        self._thread: threading.Thread | None = None
+
+        def call() -> None:
+            self._thread = threading.current_thread()
+            begun.release()
+            work()
+
+        self._call = pool.submit(call)
+
+    def is_alive(self) -> bool:
+        return not self._call.done()
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not threading.current_thread():
+            wait([self._call], timeout)
+
+    def forget(self) -> None:
+        """Take the call back if it has not begun."""
+        self._call.cancel()
+
+
 class ThreadLane(SlotLane):
     """
-    Runs jobs on a fixed number of threads.
+    Runs jobs on a fixed number of threads, its own or those of the application's pool.
 
     A run is stopped by raising `JobInterrupted` into its thread: at once in Python code, in a
     blocking call when it returns. A thread that does not stop is replaced.
@@ -37,11 +67,15 @@ class ThreadLane(SlotLane):
     def __init__(self, **wiring: Unpack[Wiring]) -> None:
         super().__init__(**wiring)
         self._inbox: SimpleQueue[Run | None] = SimpleQueue()
-        self._threads: set[threading.Thread] = set()
+        self._threads: set[threading.Thread | _PooledThread] = set()
         self._lock = threading.Lock()
         self._number = 0
 
     def start(self) -> None:
+        pool = self._executor.job_pool(self.slots)
+        if pool is not None:
+            self._begin_in(pool)
+            return
         for _ in range(self.slots):
             self._add_thread()
 
@@ -52,6 +86,23 @@ class ThreadLane(SlotLane):
         thread = self._executor.thread(self._work, name=name)
         self._threads.add(thread)
         thread.start()
+
+    def _begin_in(self, pool: Executor) -> None:
+        """Take the slots' threads from *pool*. One that has no room for them would leave claimed jobs lying: that is refused."""
+        begun = threading.Semaphore(0)
+        calls = [_PooledThread(pool, self._work, begun) for _ in range(self.slots)]
+        self._threads.update(calls)
+        deadline = time.monotonic() + POOL_PATIENCE
+        found = sum(begun.acquire(timeout=max(0.0, deadline - time.monotonic())) for _ in calls)
+        if found == self.slots:
+            return
+        for call in calls:
+            call.forget()
+        self.stop(POOL_PATIENCE)
+        raise ConfigurationError(
+            f"the pool of ExecutorProvider.job_pool() has room for {found} of {self.slots} jobs; "
+            f"give it more threads, or set the option concurrency to {max(1, found)}"
+        )
 
     def accept(self, runs: Sequence[Run]) -> None:
         self._prefetch.got(len(runs))
