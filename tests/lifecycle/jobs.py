@@ -24,6 +24,7 @@ def double(number: int) -> int:
 
 
 def sleep_in_python(seconds: float) -> str:
+    started.set()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(0.01)

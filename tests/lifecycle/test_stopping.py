@@ -171,8 +171,7 @@ class TestStop:
         """stop() waits for what runs, and hands back what has not started."""
         scheduler.start()
         handle = scheduler.enqueue(jobs.sleep_in_python, 0.5).submit()
-        while handle.status() is not JobStatus.RUNNING:
-            time.sleep(0.01)
+        assert jobs.started.wait(10)  # RUNNING is also a job that was claimed and waits for its thread
         later = scheduler.enqueue(call(jobs.double, 1)).with_delay(timedelta(hours=1)).submit()
         scheduler.stop(drain=True, timeout=10)
         assert handle.status() is JobStatus.SUCCEEDED
@@ -183,9 +182,30 @@ class TestStop:
         """Neither an attempt nor a crash: it runs again elsewhere."""
         scheduler.start()
         handle = scheduler.enqueue(jobs.sleep_in_python, 60.0).submit()
-        while handle.status() is not JobStatus.RUNNING:
-            time.sleep(0.01)
+        assert jobs.started.wait(10)  # RUNNING is also a job that was claimed and waits for its thread
         scheduler.stop(drain=True, timeout=0.2)
         job = handle.job()
         assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
         assert [run.status for run in scheduler.jobs.executions(handle.id, all=True)] == ["HANDED_BACK"]
+
+    def test_a_node_that_hands_everything_back_at_its_end_is_gone(self, scheduler: Scheduler) -> None:
+        """A beat that was on its way, and one that comes later, do not bring it back as somebody else."""
+        scheduler.start()
+        scheduler.enqueue(jobs.ignore_everything).submit()
+        assert jobs.started.wait(10)
+        node = scheduler._core.node
+        assert node is not None
+        assert not scheduler.stop(drain=False)
+        heartbeat, store = node.assembly.heartbeat, scheduler.backend.store
+        original = heartbeat._nodes.beat
+
+        def late_beat(*args: Any, **kwargs: Any) -> Any:
+            node.release()
+            return original(*args, **kwargs)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(heartbeat._nodes, "beat", late_beat)
+            heartbeat.run_once(scheduler.backend.now())
+        heartbeat.run_once(scheduler.backend.now())
+        assert store.nodes() == []
+        jobs.gate.set()

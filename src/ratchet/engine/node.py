@@ -132,6 +132,7 @@ class Node:
 
         It costs them no attempt. Others are woken before this returns, as far as that can be done in a moment.
         """
+        self._assembly.heartbeat.leave()
         back = self._parts.store.deregister(self.node_id, now=self._parts.clock.now())
         if back:
             logger.warning("%s whose code did not stop handed back: this process ends now", counted(back))
