@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -79,7 +80,7 @@ class Heartbeat:
         self._unbroken: dict[float, Mark] = {}  # by the longest gap that is none
         self._expected = pace.current.heartbeat
         self._lateness = 0.0
-        self._has_left = False
+        self._left = threading.Event()
         self.false_rescues = 0
         self.replaces: str | None = None  # the incarnation that was declared dead last
         #: While a beat of another node is missing: how often to beat at least, so that its silence can be judged.
@@ -138,7 +139,7 @@ class Heartbeat:
 
     def leave(self) -> None:
         """No more beats: the node's row is about to go, and a beat that does not find it must not make another."""
-        self._has_left = True
+        self._left.set()
 
     def run_once(self, now: datetime) -> bool:
         """
@@ -147,7 +148,7 @@ class Heartbeat:
         As a rule it reads every claim of this node. Where that is slow, because the store has to read many dead rows
         that cannot be vacuumed yet, most beats ask only for the jobs that this node knows of.
         """
-        if self._has_left:
+        if self._left.is_set():
             return True
         known_before = self._coordinator.held()
         has_lost = self._coordinator.has_lost_claims()
@@ -158,7 +159,7 @@ class Heartbeat:
         answered = self._clock.monotonic()
         if reads_all:
             self._read_all_at = self._readings.next_after(asked, answered)
-        if self._has_left:
+        if self._left.is_set():
             return True
         if not answer.alive:
             self._start_over(now)

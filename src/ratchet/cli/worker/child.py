@@ -177,6 +177,8 @@ class WorkerChild:
             "queues": settings.queues,
             "drain_timeout": settings.drain_timeout,
         }
+        if settings.drain_timeout is None and "drain_timeout" not in options.given:
+            given["drain_timeout"] = settings.default_drain
         if settings.concurrency is not None:
             if settings.async_concurrency is None:
                 given["async_concurrency"] = settings.concurrency

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ratchet.cli.user_app import split_app
+from ratchet.cli.worker import systemd
 from ratchet.cli.worker.child_process import ChildProcess, spawn_worker
 from ratchet.cli.worker.logs import FORMATS, LEVELS, log_to_stderr
 from ratchet.cli.worker.messages import ChildSettings
@@ -101,8 +102,8 @@ def worker(
             metavar="DURATION",
             envvar=DRAIN_VARIABLE,
             help="How long running jobs may take to finish when the worker stops; what has not finished is handed "
-            "back. Default: the app's option drain_timeout (30s). Give less than whoever stops the worker "
-            "waits before it kills.",
+            "back. Default: the app's option drain_timeout; else, as a service of systemd, 5s less than TimeoutStopSec; "
+            "else 30s. Give less than whoever stops the worker waits before it kills.",
             show_default=False,
         ),
     ] = None,
@@ -182,6 +183,7 @@ def worker(
         queues=None if queues is None else [name.strip() for name in queues.split(",") if name.strip()],
         imports=list(module_names(imports or ())),
         drain_timeout=drain_seconds,
+        default_drain=None if drain_seconds is not None else systemd.drain_time(),
         log_level=level,
         log_json=as_json,
         verbose=verbose,

@@ -27,6 +27,7 @@ class ChildSettings(Struct, frozen=True, kw_only=True):
     queues: list[str] | None = None
     imports: list[str] = []
     drain_timeout: float | None = None
+    default_drain: float | None = None  # where neither the command line nor the app says
     log_level: str = "INFO"
     log_json: bool = False
     verbose: bool = False
