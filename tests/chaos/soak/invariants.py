@@ -183,7 +183,8 @@ class Judge:
 
     def _joins(self) -> Iterator[str]:
         for joined, parents in self._records.joins:
-            statuses = {self._jobs[parent].status for parent in parents if parent in self._jobs}
+            # the deletion of a parent cancels what waits for it, whatever the others do
+            statuses = {self._jobs[parent].status if parent in self._jobs else None for parent in parents}
             for parent in parents:
                 yield from self._in_order(parent, joined)
             status = self._jobs[joined].status
