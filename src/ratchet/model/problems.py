@@ -28,6 +28,13 @@ DEATHS: Final = 3
 DEATHS_WITHIN: Final = timedelta(minutes=5)
 
 
+#: Every code that a problem can have.
+CODES: Final = (
+    "no_nodes", "silent_nodes", "no_node_for_queue", "parked", "paused_queue", "open_breaker", "overdue", "dead_letters",
+    "unreadable", "read_only", "schema", "unreachable", "late_schedule", "lane_down",
+)  # fmt: skip
+
+
 class Problem(Struct, frozen=True):
     """``code`` is for programs, ``text`` for people; ``count``: of how many jobs, nodes or schedules, ``since`` when."""
 

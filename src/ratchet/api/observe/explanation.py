@@ -8,7 +8,7 @@ its queue and its lane, with a free slot, and whether the database takes writes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from ratchet.api.backend import Backend
@@ -19,6 +19,7 @@ from ratchet.model.callbacks import plain_target
 from ratchet.model.cluster import NodeRecord, NodeState, PermitRecord
 from ratchet.model.errors import StoreReadOnly
 from ratchet.model.job import JobRecord
+from ratchet.model.process import process_name
 from ratchet.model.reasons import NAMED_HOLDERS, NAMED_NODES
 from ratchet.model.status import JobStatus
 from ratchet.spi.store import JobStore
@@ -27,10 +28,22 @@ from ratchet.spi.store import JobStore
 _NO_LOCK = "ratchet write test"
 
 
-def refusal_of_writes(store: JobStore, token: UUID) -> StoreReadOnly | None:
-    """What a database says that takes no writes; None if it does. One small statement that changes nothing."""
+def refusal_of_writes(
+    store: JobStore, token: UUID, *, really: datetime | None = None
+) -> StoreReadOnly | None:
+    """
+    What a database says that takes no writes; None if it does. One small statement that changes nothing.
+
+    *really*: the time, where a store in a file is to write something: its disk may be full, and it learns that in a commit.
+    """
     try:
-        store.release_lock(_NO_LOCK, token=token)
+        if really is None or store.capabilities.concurrent_writers:
+            store.release_lock(_NO_LOCK, token=token)
+        else:
+            # It has expired before anybody could wait for it.
+            store.acquire_lock(
+                _NO_LOCK, holder=process_name(), token=token, ttl=timedelta(microseconds=1), now=really
+            )
     except StoreReadOnly as refusal:
         return refusal
     return None

@@ -87,7 +87,7 @@ def health_of(
         health["reachable"] = True
         store.check_schema()
         health["schema_ok"] = True
-        refusal = refusal_of_writes(store, backend.ids())
+        refusal = refusal_of_writes(store, backend.ids(), really=backend.now())
         health["writable"] = refusal is None
         if refusal is not None:
             problems.append(Problem("read_only", f"the database takes no writes: {refusal}"))
@@ -97,7 +97,7 @@ def health_of(
         problems += [*found, *_unreadable(backend)]
         health["waiting"] = [_document(one) for one in waiting]
     except RatchetError as error:
-        problems.append(_of_error(error))
+        problems.append(problem_of(error))
         health["reachable"] |= problems[-1].code != "unreachable"
         health["error"] = f"{type(error).__name__}: {error}"
     health["problems"] = [_document(problem) for problem in problems]
@@ -151,7 +151,8 @@ def _unknown() -> Health:
     )
 
 
-def _of_error(error: RatchetError) -> Problem:
+def problem_of(error: RatchetError) -> Problem:
+    """What is wrong where the store has raised *error*."""
     match error:
         case SchemaOutOfDate() | SchemaTooNew() | SchemaChanged():
             return Problem("schema", str(error))

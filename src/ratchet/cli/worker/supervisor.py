@@ -95,6 +95,8 @@ class Supervisor:
         self._to_renew: list[ChildSlot] = []
         self._to_rescue: list[RescueNode] = []
         self._said: set[str] = set()
+        #: Processes that ended without being told to.
+        self.deaths = 0
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
 
@@ -104,7 +106,7 @@ class Supervisor:
         """Work until told to stop, or until it is clear that no child can start."""
         self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
         if self._probes is not None:
-            logger.info("probes and metrics on %s", self._probes.start(self.condition))
+            logger.info("probes and metrics on %s", self._probes.start(self.condition, lambda: self.deaths))
         with self._signals.open():
             try:
                 while not self._is_over():
@@ -268,6 +270,7 @@ class Supervisor:
             elif slot is not None:
                 self._remove(slot, child, now)
         elif slot is not None:
+            self.deaths += 1
             slot.lost(child, now)
             if obituary is not None:
                 self._to_rescue.append(obituary)
