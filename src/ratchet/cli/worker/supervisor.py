@@ -45,6 +45,8 @@ RELOAD_DRAIN = 5.0
 FIRST_START_LIMIT = 60.0
 #: A supervisor, or a poll loop, that has stood still for so many seconds is told by the probes.
 STALLED = 30.0
+#: A child that has reported nothing for so many seconds claims nothing: a job holds its interpreter, or it hangs.
+SILENT = 10.0
 #: A second Ctrl-C within this time is the same one, sent by the terminal and again by a wrapper.
 SAME_KEYSTROKE = 0.3
 
@@ -160,6 +162,8 @@ class Supervisor:
                 faults.append(f"process {slot.number} shows no sign of life")
             if child.stopped:
                 missing.append(f"process {slot.number} is stopped")
+            elif (silence := now - child.heard_at) > SILENT:
+                missing.append(f"process {slot.number} has shown no sign of life for {silence:.0f} s")
             if child.overdue > STALLED:
                 missing.append(f"process {slot.number} has not looked for jobs for {child.overdue:.0f} s")
             if child.pulse is not None:
