@@ -20,6 +20,8 @@ import pytest
 from ratchet import JobFilter, JobStatus, Scheduler
 from ratchet.contrib import webhook
 from ratchet.contrib.alerting.notifier import PREFIX
+from tests.cluster import alarms
+from tests.cluster.conftest import StartWorker
 from tests.cluster.measured import record
 from tests.support.receivers import WebhookReceiver
 from tests.support.waiting import until
@@ -105,3 +107,23 @@ def test_three_causes(request: pytest.FixtureRequest, url: str) -> None:
         failures=FAILURES,
         **{name.replace(" ", "_"): value for name, value in took.items()},
     )
+
+
+def test_killed_before_it_could_tell(url: str, start_worker: StartWorker, tmp_path: Path) -> None:
+    """A worker dies between the commit of the alert and the message: the process that replaces it finds the row, and tells it once."""
+    scheduler = Scheduler(url, allow=["tests.cluster.alarms"])
+    with WebhookReceiver() as receiver:
+        died = tmp_path / "died"
+        environment = {"ALARMS_URL": receiver.url(), "ALARMS_SECRET": SECRET, "ALARMS_DIED": str(died)}
+        worker = start_worker("one", app="tests.cluster.alarms:scheduler", environment=environment)
+        worker.wait_ready(seconds=60)
+        handle = scheduler.enqueue(alarms.fail).with_max_retries(0).submit()
+        until(lambda: receiver.received, 120, worker.log)
+        assert died.exists()
+        assert handle.status() is JobStatus.FAILED
+        (request,) = receiver.received
+        webhook.verify(request.body, request.headers[webhook.SIGNATURE], SECRET)
+        assert request.document["details"]["job_id"] == str(handle.id)
+        # Neither in a log nor on the command line of a process.
+        assert not [one for one in (SECRET, "xyzzy-token") if one in worker.log]
+    scheduler.close()

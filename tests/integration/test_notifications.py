@@ -247,6 +247,28 @@ def test_a_queue_of_their_own(scheduler: ManualScheduler, receiver: WebhookRecei
     assert [one.document["count"] for one in receiver.received] == [3]  # as it is when it is sent
 
 
+def test_a_node_that_does_not_know_the_destination(
+    stores: Stores, clock: ManualClock, receiver: WebhookReceiver
+) -> None:
+    """It has neither address nor secret, so it leaves the job to one that has; no attempt is counted."""
+    knowing = ManualScheduler(store=stores.open(), clock=clock, seed=1, allow=[declined.__module__])
+    webhook.notify(knowing, receiver.url(), queue="alerts")
+    knowing.queues.pause("alerts")
+    fail(knowing)
+    knowing.queues.resume("alerts")
+    other = ManualScheduler(store=stores.open(), clock=clock, seed=2, allow=[declined.__module__])
+    other.drain()
+    (job, _) = knowing.jobs.find(JobFilter(targets=[f"{PREFIX}webhook"]), descending=False)
+    assert (job.status, job.attempts, receiver.received) == (JobStatus.PENDING, 0, [])
+    other.close()
+    again = ManualScheduler(store=stores.open(), clock=clock, seed=3, allow=[declined.__module__])
+    webhook.notify(again, receiver.url(), queue="alerts")
+    again.drain()
+    assert len(receiver.received) == 1
+    again.close()
+    knowing.close()
+
+
 def test_purged_before_it_was_told(scheduler: ManualScheduler, receiver: WebhookReceiver) -> None:
     """Deleting the jobs deletes the alert; the message goes out with what was known of it."""
     webhook.notify(scheduler, receiver.url(), queue="alerts")
