@@ -209,9 +209,7 @@ class Controls:
         if canceled is None:
             return None
         announce_canceled(self._backend, [canceled], now)
-        self._backend.submitted(
-            [spec], due=spec.scheduled_at <= now + WAKE_AHEAD, priority=spec.priority
-        )
+        self._backend.submitted([spec], due=spec.scheduled_at <= now + WAKE_AHEAD, priority=spec.priority)
         return spec
 
     def signal(

@@ -216,7 +216,9 @@ class Recurrence:
     def store(self, backend: Backend, within: object | None = None) -> Schedule:
         """Create the schedule, or change it to this, perhaps in the caller's transaction; pausing survives."""
         tracer = backend.tracer
-        if tracer is None or self.declared:  # what is declared is stored at every start, in no request of anybody
+        if (
+            tracer is None or self.declared
+        ):  # what is declared is stored at every start, in no request of anybody
             return self._store(backend, self._template(backend), within)
         template, now = self._template(backend), backend.now()
         with producing_job(tracer, template, now, schedule=self._stored_name(template)) as followed:

@@ -72,9 +72,7 @@ class AttemptEnd(Struct, frozen=True, kw_only=True):
 
 
 class RemoteScope(Struct, frozen=True, kw_only=True):
-    """
-    A function that makes the context manager around a job's code in another process: module, name and what it is called with.
-    """
+    """A function that makes the context manager around a job's code in another process, and what it is called with."""
 
     module: str
     name: str

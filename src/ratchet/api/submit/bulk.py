@@ -66,9 +66,7 @@ def _send_parts(
 ) -> None:
     store = backend.store
     size = min(max(CHUNK, -(-len(specs) // PARTS)), store.capabilities.bulk)
-    parts = [
-        Submission(specs[start : start + size], limits=limits) for start in range(0, len(specs), size)
-    ]
+    parts = [Submission(specs[start : start + size], limits=limits) for start in range(0, len(specs), size)]
     joined = joined_transaction(backend, within) is not None
     if joined or len(parts) < HELPED_FROM or not store.capabilities.concurrent_writers:
         for part in parts:

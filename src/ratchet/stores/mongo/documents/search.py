@@ -95,9 +95,7 @@ def newest_payloads(
     query = after_id(query_of(collections, where), after, descending=descending)
     found: list[Document] = []
     for name in collections_of(where):
-        found += (
-            collections[name].find(query, LOOKED_INTO).sort("_id", -1 if descending else 1).limit(most)
-        )
+        found += collections[name].find(query, LOOKED_INTO).sort("_id", -1 if descending else 1).limit(most)
     found.sort(key=lambda one: one["_id"].int, reverse=descending)
     return [(one["_id"], *looked_into(one)) for one in found[:most]]
 

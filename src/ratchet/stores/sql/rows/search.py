@@ -239,9 +239,7 @@ def _payloads(
              ORDER BY j.job_id {"DESC" if descending else "ASC"}
              LIMIT :limit
         """
-        found += [
-            (row[0], row[1], row[2]) for row in session.rows(sql, {**criteria.binds, "limit": limit})
-        ]
+        found += [(row[0], row[1], row[2]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
     found.sort(key=lambda one: one[0], reverse=descending)
     return found[:limit]
 
