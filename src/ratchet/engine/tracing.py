@@ -63,7 +63,8 @@ class TracedTask(JobTask):
     def prepare(self, run: Run) -> Prepared | Outcome:
         """Steps 1 to 8. What could not even be called has failed like any attempt."""
         prepared = super().prepare(run)
-        if isinstance(prepared, Prepared | Raised | Unreadable):
+        # One that was given up meanwhile has ended already, and nobody would end it again.
+        if isinstance(prepared, Prepared | Raised | Unreadable) and not run.finished:
             # Here, where no interruption is raised into the thread.
             traced = self._tracer.attempt(_attempt(run))
             if traced is not None:
