@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -198,6 +199,25 @@ class TestSubmitted:
         produced = spans.one(f"send {HERE}:second")
         assert is_child(produced, spans.one("change"))
         assert is_child(processed(spans, second)[0], produced)
+
+    def test_awaited(self, stores: Stores, spans: Spans) -> None:
+        """Also where the event loop could send the job by itself: PostgreSQL, open, with ids of today."""
+        scheduler = Scheduler(store=stores.open(), allow=[HERE])
+        opentelemetry.instrument(scheduler, spans.provider)
+        scheduler.enqueue_now(second, 1)  # opens the store
+
+        async def request() -> list[Any]:
+            with spans.tracer.start_as_current_span("request"):
+                return [
+                    await scheduler.aio.enqueue_now(first, 1),
+                    await scheduler.aio.enqueue(first, 2).submit(),
+                ]
+
+        handles = asyncio.run(request())
+        produced = spans.named(f"send {HERE}:first")
+        assert [is_child(one, spans.one("request")) for one in produced] == [True, True]
+        assert found(scheduler, trace_id(spans.one("request"))) == {handle.id for handle in handles}
+        scheduler.close()
 
     def test_declared_schedules(self, traced: ManualScheduler, spans: Spans, clock: ManualClock) -> None:
         """Are stored at every start as they are, in no trace."""

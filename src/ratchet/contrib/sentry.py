@@ -136,15 +136,15 @@ class SentryAttempt:
             self._tracer.check_in(self._attempt, _ENDED[end.outcome], end.took)
 
     def _report(self, error: BaseException) -> None:
-        # Local variables would show the arguments of the job.
-        options = {**sentry_sdk.get_client().options, "include_local_variables": False}
         event, hint = event_from_exception(
-            error, client_options=options, mechanism={"type": "ratchet", "handled": False}
+            error,
+            client_options=sentry_sdk.get_client().options,
+            mechanism={"type": "ratchet", "handled": False},
         )
         for value in event.get("exception", {}).get("values", ()):
             value["value"] = self._tracer.sanitized(str(value.get("value") or ""))
             for frame in (value.get("stacktrace") or {}).get("frames", ()):
-                frame.pop("vars", None)
+                frame.pop("vars", None)  # they would show the arguments of the job
         _reported.add(self._attempt.job_id)
         sentry_sdk.capture_event(event, hint=hint)
 

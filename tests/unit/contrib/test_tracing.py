@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -33,6 +33,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobSpec
 from ratchet.model.payload import decode_value, encode_value
 from ratchet.model.traces import Trace, trace_of, with_trace
+from ratchet.scheduler.core import Core
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler
 from tests.support import traced_jobs
@@ -160,15 +161,26 @@ class TestLanes:
         assert failed.attributes is not None
         assert failed.attributes["error.type"] == "JobTimeout"
 
-    def test_awaited_submissions(self, scheduler: Scheduler, spans: Spans) -> None:
-        """The producer span is below the span around the caller, though another thread stores the job."""
+    def test_awaited_submissions(
+        self, scheduler: Scheduler, spans: Spans, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The producer span is below the span around the caller. A thread stores the job, also where the loop could send it."""
+        monkeypatch.setattr(Core, "sending", property(lambda core: NeverSent()))
 
         async def request() -> Any:
             with spans.tracer.start_as_current_span("request"):
                 return await scheduler.aio.enqueue_now(look)
 
-        asyncio.run(request())
+        handle = asyncio.run(request())
         assert is_child(spans.one(f"send {HERE}:look"), spans.one("request"))
+        assert scheduler.jobs.get(handle.id).trace_id == trace_id(spans.one("request"))
+
+
+class NeverSent:
+    """A store that an event loop must not send jobs to: they would have no trace."""
+
+    def send_insert(self, spec: JobSpec, *, now: datetime) -> None:
+        raise AssertionError("sent without its trace")
 
 
 class TestAttributes:
