@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from ratchet.contrib import opentelemetry
 from ratchet.testing import ManualScheduler
 from tests.integration.conftest import Stores
 from tests.support.spans import Spans, is_child, is_linked, trace_id
+from tests.support.store_urls import KINDS, fresh_url
 
 HERE = __name__
 
@@ -310,3 +312,20 @@ class TestOthers:
         assert trace is not None
         assert len(found(other, trace)) == 2
         other.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_node(kind: str, request: pytest.FixtureRequest, tmp_path: Path, spans: Spans) -> None:
+    """With threads and the time of the database: the first attempt and the step after it are children, the second attempt is linked."""
+    scheduler = Scheduler(fresh_url(kind, request, tmp_path), allow=[HERE])
+    opentelemetry.instrument(scheduler, spans.provider)
+    with scheduler:
+        handle = scheduler.enqueue(fail_once).with_max_retries(1).then(first, 1).submit()
+        assert handle.last.result(timeout=60) == 1
+    scheduler.close()
+    produced = spans.one(f"send {HERE}:fail_once")
+    one, two = processed(spans, fail_once)
+    (step,) = processed(spans, first)
+    assert is_child(one, produced)
+    assert is_linked(two, produced)
+    assert is_child(step, produced)
