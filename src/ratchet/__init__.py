@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     from ratchet.spi.retry_policy import RetryPolicy
     from ratchet.spi.store import JobStore
     from ratchet.spi.target_policy import TargetPolicy
+    from ratchet.spi.tracer import Tracer
 
     __version__: str
     #: In the arguments of a step: what its parent returned. Any, so that it fits every parameter.
@@ -263,6 +264,7 @@ _HOMES: dict[str, str] = {
     "TargetNotAllowed": "ratchet.model.errors",
     "TargetNotFound": "ratchet.model.errors",
     "TargetPolicy": "ratchet.spi.target_policy",
+    "Tracer": "ratchet.spi.tracer",
     "TruncatedResult": "ratchet.api.observe.records",
     "UnstorableData": "ratchet.model.errors",
     "UnstorableValue": "ratchet.model.errors",
@@ -403,6 +405,7 @@ __all__ = [
     "TargetNotAllowed",
     "TargetNotFound",
     "TargetPolicy",
+    "Tracer",
     "TruncatedResult",
     "UnstorableData",
     "UnstorableValue",

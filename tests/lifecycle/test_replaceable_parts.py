@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import cache
 from multiprocessing import forkserver, util
@@ -61,6 +61,7 @@ from ratchet.engine.node import Node
 from ratchet.engine.service import Service
 from ratchet.scheduler.parts import Replacements
 from ratchet.spi.meters import Meters
+from ratchet.spi.tracer import Attempt, Carrier, Submitted, TracedAttempt, Tracer
 from ratchet.stores.memory import MemoryStore
 from tests.lifecycle import parts_jobs
 from tests.support.waiting import happens
@@ -131,6 +132,20 @@ class NoMeters(Meters):
     """Meters that keep nothing."""
 
 
+class Following(Tracer):
+    """A tracer that gives every job a trace, and follows every attempt."""
+
+    def submitting(self, submitted: Submitted) -> AbstractContextManager[Carrier]:
+        return nullcontext({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
+
+    def attempt(self, attempt: Attempt) -> TracedAttempt:
+        return FollowedAttempt()
+
+
+class FollowedAttempt(TracedAttempt):
+    """An attempt of which nothing is kept."""
+
+
 #: A part that works, for each argument of `Scheduler` that takes one.
 WORKING: dict[str, Callable[[], Any]] = {
     "retry_policy": DefaultRetryPolicy,
@@ -145,6 +160,7 @@ WORKING: dict[str, Callable[[], Any]] = {
     "principal_provider": ContextPrincipalProvider,
     "lifecycle_hooks": Hook,
     "meters": NoMeters,
+    "tracer": Following,
 }
 
 #: The methods that the description of Ratchet names; others are ours and may be missing.
@@ -161,6 +177,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "principal_provider": ("current",),
     "lifecycle_hooks": ("before_start",),
     "meters": (),
+    "tracer": (),
 }
 
 

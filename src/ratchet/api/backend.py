@@ -17,6 +17,7 @@ from ratchet.model.status import Priority
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
+from ratchet.spi.tracer import Tracer
 
 
 class Backend(Protocol):
@@ -39,6 +40,11 @@ class Backend(Protocol):
     @property
     def surrounding(self) -> SurroundingTransaction | None:
         """Finds the framework's transaction around the caller; None: there is no such framework."""
+        ...
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Who follows what is submitted; None: nobody."""
         ...
 
     @property

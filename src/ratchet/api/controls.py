@@ -29,6 +29,7 @@ from ratchet.api.observe.explanation import Explanation
 from ratchet.api.observe.reasons import Reason
 from ratchet.api.submit.sending import WAKE_AHEAD, announce_canceled, wake, with_retries
 from ratchet.api.submit.steps import Step
+from ratchet.api.submit.tracing import producing_job
 from ratchet.model.composition import SignalSpec
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob, StoreError
@@ -192,6 +193,15 @@ class Controls:
             caller=self._backend.caller(),
             business_key=old.business_key if old is not None else None,
         )
+        tracer = self._backend.tracer
+        if tracer is None:
+            return self._put_in_place(identity, spec, now, within)
+        with producing_job(tracer, spec, now) as followed:
+            return self._put_in_place(identity, followed, now, within)
+
+    def _put_in_place(
+        self, identity: UUID, spec: JobSpec, now: datetime, within: object | None
+    ) -> JobSpec | None:
         if within is not None:
             joined = self._backend.store.replace(identity, spec, now=now, within=within)
             return None if joined is None else spec
@@ -199,7 +209,7 @@ class Controls:
         if canceled is None:
             return None
         announce_canceled(self._backend, [canceled], now)
-        self._backend.submitted([spec], due=at <= now + WAKE_AHEAD, priority=spec.priority)
+        self._backend.submitted([spec], due=spec.scheduled_at <= now + WAKE_AHEAD, priority=spec.priority)
         return spec
 
     def signal(

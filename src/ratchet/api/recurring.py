@@ -26,6 +26,7 @@ from ratchet.api.checks import (
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import job_of
 from ratchet.api.submit.steps import Step
+from ratchet.api.submit.tracing import producing_job
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
@@ -214,8 +215,18 @@ class Recurrence:
 
     def store(self, backend: Backend, within: object | None = None) -> Schedule:
         """Create the schedule, or change it to this, perhaps in the caller's transaction; pausing survives."""
+        tracer = backend.tracer
+        if (
+            tracer is None or self.declared
+        ):  # what is declared is stored at every start, in no request of anybody
+            return self._store(backend, self._template(backend), within)
+        template, now = self._template(backend), backend.now()
+        with producing_job(tracer, template, now, schedule=self._stored_name(template)) as followed:
+            return self._store(backend, followed, within)
+
+    def _store(self, backend: Backend, template: JobSpec, within: object | None) -> Schedule:
         now = backend.now()
-        spec = self._spec(backend)
+        spec = self._spec(template)
         existing = backend.store.schedule(spec.name, **joining_transaction(within))
         anchor = now if existing is None else existing.created_at
         upcoming = next(backend.fire_times(spec, now, anchor), None)
@@ -226,16 +237,22 @@ class Recurrence:
         )
         return Schedule(backend, record.spec.name)
 
-    def _spec(self, backend: Backend) -> ScheduleSpec:
+    def _template(self, backend: Backend) -> JobSpec:
+        """What each run is made from."""
         checked = self.step.checked(backend)
         checked.require_no_placeholders()
-        template = checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+        return checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+
+    def _stored_name(self, template: JobSpec) -> str:
+        return text_of(self.name or template.target, "the name of a schedule")
+
+    def _spec(self, template: JobSpec) -> ScheduleSpec:
         timing = self.timing
         return ScheduleSpec(
-            name=text_of(self.name or checked.stored.target, "the name of a schedule"),
+            name=self._stored_name(template),
             expression=timing.expression,
             zone=timing.zone,
-            target=checked.stored.target,
+            target=template.target,
             template=msgspec.json.encode(template).decode(),
             misfire=timing.misfire.rule,
             overlap=timing.overlap.value,
@@ -304,6 +321,13 @@ class Schedule:
         """One run now, outside the timetable; with *within*, when your transaction commits."""
         now = self._backend.now()
         run = self._backend.run_of(self._record(within).spec, now)
+        tracer = self._backend.tracer
+        if tracer is None:
+            return self._trigger(run, now, within)
+        with producing_job(tracer, run, now, schedule=self.name) as followed:
+            return self._trigger(followed, now, within)
+
+    def _trigger(self, run: JobSpec, now: datetime, within: object | None) -> JobHandle[Any]:
         fired = self._backend.store.trigger(
             self.name, Fire(fire_at=now, spec=run), now=now, **joining_transaction(within)
         )

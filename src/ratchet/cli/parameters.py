@@ -20,8 +20,10 @@ from ratchet.cli.exit_codes import NothingFound, Refused
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
+from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.model.traces import checked_trace_id
 from ratchet.scheduler import Scheduler
 from ratchet.stores import file_of
 
@@ -296,6 +298,14 @@ Argument = Annotated[
         help="Has this argument: 0=42 is the first one, region=eu one given by name. Reads each job that matches the rest.",
     ),
 ]
+TraceId = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="ID",
+        help="Submitted in this trace: its id, or a traceparent. Reads each job that matches the rest.",
+    ),
+]
 Parked = Annotated[bool, typer.Option("--parked", help="Waits for a node that can run it.")]
 Truncated = Annotated[bool, typer.Option("--truncated", help="Its result was too large to keep.")]
 
@@ -317,6 +327,7 @@ _FILTER_OPTIONS: dict[str, Any] = {
     "caller": Caller,
     "superseded_by": SupersededBy,
     "arg": Argument,
+    "trace": TraceId,
     "parked": Parked,
     "truncated": Truncated,
     "archived": Archived,
@@ -377,6 +388,14 @@ def arguments(given: list[str] | None) -> dict[str, Any] | None:
     return found or None
 
 
+def trace_id(given: str | None) -> str | None:
+    """The id that ``--trace`` names."""
+    try:
+        return None if given is None else checked_trace_id(given, "it")
+    except InvalidJob as error:
+        raise typer.BadParameter(str(error), param_hint="--trace") from None
+
+
 def job_filter(options: Mapping[str, Any]) -> JobFilter:
     """The filter that the values of filter options mean."""
     batch, parent, superseded = (options.get(name) for name in ("batch", "parent", "superseded_by"))
@@ -398,6 +417,7 @@ def job_filter(options: Mapping[str, Any]) -> JobFilter:
         caller=options.get("caller"),
         superseded_by=None if superseded is None else identity(superseded),
         args=arguments(options.get("arg")),
+        trace_id=trace_id(options.get("trace")),
         parked=True if options.get("parked") else None,
         truncated=True if options.get("truncated") else None,
         include_archived=options.get("archived", False),

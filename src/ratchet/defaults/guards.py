@@ -74,7 +74,7 @@ class GuardedSanitizer:
                 return _storable(text)
             fault = None
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             fault = raised
         faults.note(
             "ErrorSanitizer.sanitize() raised or returned no text; the name of the error's class is stored instead",
@@ -90,7 +90,7 @@ class GuardedSanitizer:
                 return _storable(clean)
             fault = None
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             fault = raised
         faults.note(
             "ErrorSanitizer.sanitize_text() raised or returned no text; the traceback or log line is not stored",
@@ -276,7 +276,7 @@ class GuardedPolling:
         try:
             self._woken()
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             faults.note("PollingStrategy.woken() raised", raised)
 
 
@@ -370,7 +370,7 @@ class CheckedPrincipal:
         )
 
 
-def _pass_on_interruption(error: BaseException) -> None:
+def pass_on_interruption(error: BaseException) -> None:
     """Raise the interruption of the job that runs here, if *error* is one; outside of jobs it is a fault like any other."""
     if isinstance(error, JobInterrupted) and current_shield.get() is not None:
         raise error

@@ -48,6 +48,7 @@ from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store import JobStore
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.engine.meters import NodeMeters
@@ -80,6 +81,7 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
     started_runs: StartedRuns | None = None  # where that process can read what runs here
     meters: Sequence[Meters] = ()
+    tracer: Tracer | None = None
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -134,7 +136,7 @@ class Assembly:
             callback_retries=options.callback_retries,
             started_runs=parts.started_runs,
         )
-        self.task = JobTask(self.tools)
+        self.task = _task(self.tools, parts.tracer)
         self.coordinator = Coordinator(
             {}, self.tools, parts.clock, most_unwritten=UNWRITTEN * options.completion_batch
         )
@@ -291,6 +293,15 @@ class Assembly:
             tags=list(self.parts.options.node_tags or ()),
         )
         return msgspec.json.encode(info).decode()
+
+
+def _task(tools: TaskTools, tracer: Tracer | None) -> JobTask:
+    """If nobody follows jobs, nothing of it is imported or asked."""
+    if tracer is None:
+        return JobTask(tools)
+    from ratchet.engine.tracing import TracedTask
+
+    return TracedTask(tools, tracer)
 
 
 def _meters(parts: NodeParts) -> NodeMeters | None:

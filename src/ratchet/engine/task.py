@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias, cast
 from uuid import UUID
@@ -84,6 +84,7 @@ from ratchet.spi.invocation_resolver import Invocation, InvocationResolver
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.transitions import JobStatusStore
+from ratchet.spi.tracer import RemoteScope
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -310,6 +311,14 @@ class JobTask:
             error if isinstance(error, RatchetError) else type(error).__name__,
         )
         return Postponed(timedelta(seconds=delay), False, "the store failed in ctx.transaction()")
+
+    def scope(self, run: Run) -> AbstractContextManager[object]:
+        """What surrounds a run in a lane that makes the call by itself, outside of the middleware."""
+        return nullcontext()
+
+    def remote_scopes(self, run: Run) -> Sequence[RemoteScope]:
+        """What surrounds its code in another process."""
+        return ()
 
     def ended(self, run: Run) -> None:
         """No code of the user runs for it any more, conditions included."""

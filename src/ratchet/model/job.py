@@ -161,6 +161,7 @@ class Job:
     result_truncated: bool = False
     archived: bool = False
     updated_at: datetime | None = None
+    trace_id: str | None = None
     unreadable: dict[str, str] = dataclass_field(
         default_factory=dict
     )  # what stands in columns that cannot be read
@@ -373,7 +374,8 @@ class JobFilter:
 
     ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
     was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
-    for a node that can run it. ``truncated``: its result was too large to keep.
+    for a node that can run it. ``truncated``: its result was too large to keep. ``trace_id`` is the trace in which it was
+    submitted, 32 hexadecimal digits; it has no index either.
     """
 
     statuses: Sequence[JobStatus] | None = None
@@ -397,6 +399,7 @@ class JobFilter:
     args: Mapping[str, Any] | None = None
     parked: bool | None = None
     truncated: bool | None = None
+    trace_id: str | None = None
     include_archived: bool = False
 
     @property

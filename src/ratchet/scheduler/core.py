@@ -19,6 +19,7 @@ from uuid import UUID
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
 from ratchet.config import resolve_drain, resolve_url
+from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
@@ -42,6 +43,7 @@ from ratchet.spi.meters import Meters
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.aio import AwaitableResults
@@ -252,6 +254,8 @@ class Core:
         self.middleware: list[Middleware] = []
         #: Where the measurements of the next node go.
         self.meters: list[Meters] = list(parts.meters)
+        #: Who follows what is submitted, and the runs of the next node; None: nobody.
+        self.tracer: Tracer | None = parts.tracer
         self.recurrences: list[Recurrence] = []
         self._events = Dispatcher(options.event_queue_size, parts.executor)
         #: Whether somebody listens for a kind of event.
@@ -496,7 +500,12 @@ class Core:
             supervised=self.supervised,
             started_runs=self.started_runs,
             meters=tuple(self.meters),
+            tracer=self.tracer,
         )
+
+    def add_tracer(self, tracer: Tracer) -> None:
+        """Let *tracer* follow too what is submitted from now on, and the runs of nodes that start from now on."""
+        self.tracer = guarded_tracers(self.tracer, tracer)
 
     def import_modules(self) -> None:
         """Import what declares the jobs that a node of this scheduler runs."""

@@ -16,6 +16,7 @@ from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.importing import discover
 from ratchet.spi.meters import Meters
+from ratchet.spi.tracer import Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -178,6 +179,10 @@ class DeclaringVerbs:
     def add_meters(self, meters: Meters) -> None:
         """Send the measurements of nodes that start from now on to *meters* too."""
         self._core.meters.append(meters)
+
+    def add_tracer(self, tracer: Tracer) -> None:
+        """Let *tracer* follow too what is submitted from now on, and the runs of nodes that start from now on."""
+        self._core.add_tracer(tracer)
 
     def off(self, listener: Callable[..., object]) -> bool:
         """Call *listener* no more, whatever it was listening for; False if it was not listening."""

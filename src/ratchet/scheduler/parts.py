@@ -11,6 +11,7 @@ from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
+from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.defaults.guards import (
     CheckedPrincipal,
     GuardedExecutor,
@@ -41,6 +42,7 @@ from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store.permits import BreakerStore
 from ratchet.spi.target_policy import TargetPolicy
+from ratchet.spi.tracer import Tracer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Replacements:
     principal_provider: PrincipalProvider | None = None
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
+    tracer: Tracer | None = None
     clock: Clock | None = None
 
 
@@ -92,6 +95,8 @@ class Parts:
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.meters: tuple[Meters, ...] = () if given.meters is None else (given.meters,)
+        #: None: nobody follows jobs.
+        self.tracer: Tracer | None = None if given.tracer is None else guarded_tracers(None, given.tracer)
         self._given_polling = given.polling_strategy
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
         #: The strategy is the user's: it alone says how long a poller rests.

@@ -35,6 +35,7 @@ from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store import JobStore
 from ratchet.spi.target_policy import TargetPolicy
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.aio import AsyncScheduler
@@ -128,6 +129,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         principal_provider: PrincipalProvider | None = None,
         lifecycle_hooks: Sequence[LifecycleHook] = (),
         meters: Meters | None = None,
+        tracer: Tracer | None = None,
         clock: Clock | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
@@ -146,6 +148,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             principal_provider=principal_provider,
             lifecycle_hooks=lifecycle_hooks,
             meters=meters,
+            tracer=tracer,
             clock=clock,
         )
         settings = resolve_options(options)

@@ -1,4 +1,4 @@
-"""Sorted listings and searches by argument, which no index serves: what they read is bounded here, for every store."""
+"""Sorted listings and searches by argument or trace, which no index serves: what they read is bounded here, for every store."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from uuid import UUID
 from ratchet.model.cursors import SortedPosition, sorted_position
 from ratchet.model.job import JobFilter, SortBy
 from ratchet.model.payload.matching import ArgumentMatch
+from ratchet.model.traces import has_trace
 
 #: A sorted listing is of so many matching jobs, the newest ones. Indexes on times that each success writes would make
 #: every success dearer.
 WINDOW = 10_000
-#: A page of a search by argument reads so many payloads at most,
+#: A page of a search by argument or trace reads so many jobs at most,
 LOOKED_AT = 10_000
 #: and so many at once.
 STRETCH = 500
@@ -29,9 +30,23 @@ class Candidate(NamedTuple):
     key: Key
 
 
-def match_of(where: JobFilter) -> Callable[[str], bool] | None:
-    """Whether a payload has the arguments that *where* names; None: it names none."""
-    return ArgumentMatch(where.args) if where.args else None
+#: Whether a job with this payload and these params matches.
+Match = Callable[[str, str | None], bool]
+
+
+def match_of(where: JobFilter) -> Match | None:
+    """Whether a job has the arguments and the trace that *where* names; None: it names neither."""
+    trace_id = where.trace_id
+    arguments = ArgumentMatch(where.args) if where.args else None
+    if arguments is None and trace_id is None:
+        return None
+
+    def match(payload: str, params: str | None) -> bool:
+        if trace_id is not None and not has_trace(params, trace_id):
+            return False
+        return arguments is None or arguments(payload)
+
+    return match
 
 
 def sorted_page(
@@ -75,24 +90,24 @@ def sorted_page(
 
 
 def walk(
-    read: Callable[[UUID | None, int], Sequence[tuple[UUID, str]]],
-    match: Callable[[str], bool],
+    read: Callable[[UUID | None, int], Sequence[tuple[UUID, str, str | None]]],
+    match: Match,
     *,
     limit: int,
     after: UUID | None,
     most: int | None,
 ) -> tuple[list[UUID], UUID | None]:
     """
-    The first *limit* jobs whose payload matches, and after which id to go on (None: there is nothing more).
+    The first *limit* jobs that match, and after which id to go on (None: there is nothing more).
 
-    *read* gives (id, payload) of so many jobs after an id, in the order of the walk. *most*: payloads to read.
+    *read* gives (id, payload, params) of so many jobs after an id, in the order of the walk. *most*: how many to read.
     """
     found: list[UUID] = []
     looked_at = 0
     while most is None or looked_at < most:
         rows = read(after, STRETCH)
-        for job_id, payload in rows:
-            if match(payload):
+        for job_id, payload, params in rows:
+            if match(payload, params):
                 found.append(job_id)
                 if len(found) == limit:
                     return found, job_id

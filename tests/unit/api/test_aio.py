@@ -33,7 +33,18 @@ P = typing.ParamSpec("P")
 
 #: Verbs of the sync face that make no sense awaited: they declare, or block the main thread.
 SYNC_ONLY = {
-    Scheduler: {"job", "recurring", "off", "on", "add_meters", "around", "configure", "discover", "run"},
+    Scheduler: {
+        "job",
+        "recurring",
+        "off",
+        "on",
+        "add_meters",
+        "add_tracer",
+        "around",
+        "configure",
+        "discover",
+        "run",
+    },
     handles.JobHandle: set(),
     batch_handles.BatchHandle: set(),
     recurring_api.Schedule: set(),

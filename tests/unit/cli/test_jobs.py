@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
+from ratchet.contrib.opentelemetry import OpenTelemetryTracer
 from ratchet.model.cluster import NodeChange, NodeSpec
 from ratchet.model.job import JobFilter
 from ratchet.model.options import Options
@@ -72,6 +74,7 @@ def test_a_row_that_cannot_be_read_is_shown(ratchet: CommandLine, scheduler: Sch
         (["--truncated"], set()),
         (["--caller", "nobody"], set()),
         (["--arg", "0=nothing of the kind"], set()),
+        (["--trace", "4bf92f3577b34da6a3ce929d0e0e4736"], set()),
         (["--superseded-by", "0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11"], set()),
         (["--since", "2000-01-01T00:00", "--until", "2001-01-01T00:00:00+00:00"], set()),
     ],
@@ -80,6 +83,21 @@ def test_list_filters(ratchet: CommandLine, world: World, words: list[str], expe
     """Each option restricts the list, and they combine with AND."""
     found = {job["id"] for job in ratchet.json("jobs", "list", *words)["jobs"]}
     assert found == {str(getattr(world, name)) for name in expected}
+
+
+def test_jobs_of_a_trace(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """They are listed by its id, or by a whole traceparent, and each shows it; what is no id is refused."""
+    scheduler.add_tracer(OpenTelemetryTracer(TracerProvider().get_tracer("test"), str))
+    one, other = (scheduler.enqueue_now(errands.greet, "ann").id for _ in range(2))
+    trace = ratchet.json("jobs", "show", one)["job"]["trace_id"]
+    for given in (trace, f"00-{trace}-00f067aa0ba902b7-01"):
+        assert [job["id"] for job in ratchet.json("jobs", "list", "--trace", given)["jobs"]] == [str(one)]
+    shown = ratchet("jobs", "show", one).stdout
+    assert trace in shown
+    assert "ratchet:trace" not in shown
+    assert trace not in ratchet("jobs", "show", other).stdout
+    refused = ratchet("jobs", "list", "--trace", "abc", code=2)
+    assert "32 hexadecimal digits" in " ".join(refused.stderr.split())
 
 
 def test_sorted_list(ratchet: CommandLine, world: World) -> None:

@@ -54,6 +54,7 @@ from ratchet.model.job import (
     SortBy,
 )
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.model.traces import checked_trace_id
 
 #: How each criterion of a `JobFilter` is checked.
 _CRITERIA: dict[str, Callable[[Any, str], Any]] = {
@@ -64,6 +65,7 @@ _CRITERIA: dict[str, Callable[[Any, str], Any]] = {
     "statuses": lambda value, name: members_of(JobStatus, value, name),
     "types": lambda value, name: members_of(JobType, value, name),
     "priorities": lambda value, name: members_of(Priority, value, name),
+    "trace_id": checked_trace_id,
     "tags": texts_of,
     "targets": lambda value, name: texts_of(value, name, limit=NAME_LIMIT),
 }
@@ -184,19 +186,21 @@ class DeadLetters(Facade):
     def find(
         self, where: JobFilter | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> Page[DeadLetter]:
-        """One page of dead letters, latest failure first. It cannot search by ``args``: ``jobs.find`` can."""
+        """One page of dead letters, latest failure first. It cannot search by ``args`` and ``trace_id``: ``jobs.find`` can."""
         checked = checked_filter(where)
-        if checked.args:
+        if checked.args or checked.trace_id:
+            name = "args" if checked.args else "trace_id"
             raise InvalidJob(
-                "dead letters cannot be searched by args; use jobs.find(JobFilter(statuses=[JobStatus.FAILED], args=...))"
+                f"dead letters cannot be searched by {name}; "
+                f"use jobs.find(JobFilter(statuses=[JobStatus.FAILED], {name}=...))"
             )
         return self._backend.store.dead_letters(checked, limit=_page_size(limit), cursor=cursor)
 
     def summary(self, where: JobFilter | None = None, *, limit: int = 100) -> list[DeadLetterGroup]:
         """Dead letters by target and error type, most first: how many, since when, and the latest of each."""
         checked = checked_filter(where)
-        if checked.args:
-            raise InvalidJob("dead letters cannot be counted by args; jobs.count can")
+        if checked.args or checked.trace_id:
+            raise InvalidJob("dead letters cannot be counted by args or trace_id; jobs.count can")
         return self._backend.store.dead_letter_groups(checked, limit=_page_size(limit))
 
     def purge(self, where: JobFilter, *, dry_run: bool = False) -> int:

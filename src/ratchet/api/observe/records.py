@@ -11,6 +11,7 @@ from ratchet.model.errors import RatchetError
 from ratchet.model.job import Job, JobRecord
 from ratchet.model.payload import decode, decode_result, decode_value, read_json
 from ratchet.model.results import BatchContext
+from ratchet.model.traces import trace_id_of
 
 #: Characters that are shown of stored text that cannot be read.
 SHOWN = 1000
@@ -69,6 +70,7 @@ def job_of(record: JobRecord, backend: Backend) -> Job:
         result_truncated=record.result_truncated,
         archived=record.archived,
         updated_at=max(filter(None, (record.created_at, record.started_at, record.finished_at))),
+        trace_id=trace_id_of(record.params),
         unreadable=record.unreadable,
     )
 

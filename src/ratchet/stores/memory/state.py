@@ -327,9 +327,9 @@ class State:
 
     def matching(self, where: JobFilter) -> list[Row]:
         """Every job that *where* describes, in no order."""
-        has_arguments = match_of(where)
+        match = match_of(where)
         rows = [row for row in self.jobs.values() if row.matches(where)]
-        return rows if has_arguments is None else [row for row in rows if has_arguments(row.spec.payload)]
+        return rows if match is None else [row for row in rows if match(row.spec.payload, row.spec.params)]
 
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""

@@ -27,8 +27,10 @@ from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import row_of, salvaged
 from ratchet.stores.mongo.documents.search import (
+    LOOKED_INTO,
     after_id,
     collections_of,
+    looked_into,
     newest_keys,
     newest_payloads,
     query_of,
@@ -276,10 +278,10 @@ class MongoJobs(MongoPart):
             return []
         if match is not None:
 
-            def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+            def read(last: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
                 following = after_id(query, last, descending=False)
-                found = jobs.find(following, {"payload": 1}, session=work.session).sort("_id", 1).limit(most)
-                return [(one["_id"], one.get("payload", "")) for one in found]
+                found = jobs.find(following, LOOKED_INTO, session=work.session).sort("_id", 1).limit(most)
+                return [(one["_id"], *looked_into(one)) for one in found]
 
             return walk(read, match, limit=limit, after=after, most=None)[0]
         following = after_id(query, after, descending=False)

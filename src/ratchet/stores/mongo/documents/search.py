@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from ratchet.model.job import JobFilter, SortBy, id_bounds
@@ -13,6 +13,9 @@ from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.jobs import Link, link
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
+
+#: What a search by argument or trace reads of a job.
+LOOKED_INTO: Final = {"payload": 1, "params": 1}
 
 
 def query_of(collections: Collections, where: JobFilter) -> Document:
@@ -74,12 +77,12 @@ def newest_keys(
     query = query_of(collections, where)
     if top is not None:
         query = {"$and": [query, {"_id": {"$lte": top}}]}
-    fields = {field: 1, "payload": 1} if match else {field: 1}
+    fields = {field: 1, **LOOKED_INTO} if match else {field: 1}
     found: list[Document] = []
     for name in collections_of(where):
         found += collections[name].find(query, fields).sort("_id", -1).limit(most)
     found.sort(key=lambda one: one["_id"].int, reverse=True)
-    chosen = [one for one in found[:most] if match is None or match(one.get("payload", ""))]
+    chosen = [one for one in found[:most] if match is None or match(*looked_into(one))]
     if sort is SortBy.PRIORITY:
         return [Candidate(one["_id"], one.get(field)) for one in chosen]
     return [Candidate(one["_id"], None if one.get(field) is None else time_of(one[field])) for one in chosen]
@@ -87,16 +90,19 @@ def newest_keys(
 
 def newest_payloads(
     collections: Collections, where: JobFilter, after: UUID | None, most: int, *, descending: bool
-) -> list[tuple[UUID, str]]:
-    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
+) -> list[tuple[UUID, str, str | None]]:
+    """(id, payload, params) of the next jobs that meet the other criteria, in the order of their ids."""
     query = after_id(query_of(collections, where), after, descending=descending)
     found: list[Document] = []
     for name in collections_of(where):
-        found += (
-            collections[name].find(query, {"payload": 1}).sort("_id", -1 if descending else 1).limit(most)
-        )
+        found += collections[name].find(query, LOOKED_INTO).sort("_id", -1 if descending else 1).limit(most)
     found.sort(key=lambda one: one["_id"].int, reverse=descending)
-    return [(one["_id"], one.get("payload", "")) for one in found[:most]]
+    return [(one["_id"], *looked_into(one)) for one in found[:most]]
+
+
+def looked_into(document: Document) -> tuple[str, str | None]:
+    """Payload and params of a job."""
+    return document.get("payload", ""), document.get("params")
 
 
 def collections_of(where: JobFilter) -> Iterable[str]:

@@ -211,7 +211,7 @@ def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, 
             SortBy.PRIORITY: "j.priority",
         }[sort]
         sql = f"""
-            SELECT j.job_id, {key}{", j.payload" if match else ""}
+            SELECT j.job_id, {key}{", j.payload, j.params" if match else ""}
               FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
              WHERE {criteria.text}
              ORDER BY j.job_id DESC
@@ -219,37 +219,37 @@ def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, 
         """
         found += session.rows(sql, {**criteria.binds, "limit": most})
     found.sort(key=lambda row: row[0], reverse=True)
-    return [Candidate(row[0], row[1]) for row in found[:most] if match is None or match(row[2])]
+    return [Candidate(row[0], row[1]) for row in found[:most] if match is None or match(row[2], row[3])]
 
 
 def _payloads(
     session: Session, where: JobFilter, limit: int, after: UUID | None, *, descending: bool
-) -> list[tuple[UUID, str]]:
-    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
-    found: list[tuple[UUID, str]] = []
+) -> list[tuple[UUID, str, str | None]]:
+    """(id, payload, params) of the next jobs that meet the other criteria, in the order of their ids."""
+    found: list[tuple[UUID, str, str | None]] = []
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
         if after is not None:
             criteria.add(f"j.job_id {'<' if descending else '>'} :after", after=after)
         source = ARCHIVED_JOBS if archived else LIVE_JOBS
         sql = f"""
-            SELECT j.job_id, j.payload
+            SELECT j.job_id, j.payload, j.params
               FROM {source}
              WHERE {criteria.text}
              ORDER BY j.job_id {"DESC" if descending else "ASC"}
              LIMIT :limit
         """
-        found += [(row[0], row[1]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
+        found += [(row[0], row[1], row[2]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
     found.sort(key=lambda one: one[0], reverse=descending)
     return found[:limit]
 
 
 def count_matching(session: Session, where: JobFilter) -> int:
-    """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+    """How many jobs match. With ``args`` or ``trace_id`` every job that meets the other criteria is read."""
     match = match_of(where)
     if match is not None:
 
-        def read(after: UUID | None, most: int) -> list[tuple[UUID, str]]:
+        def read(after: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
             return _payloads(session, where, most, after, descending=False)
 
         return len(walk(read, match, limit=-1, after=None, most=None)[0])
@@ -279,7 +279,7 @@ def find_oldest(
     match = match_of(where)
     if match is not None:
 
-        def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+        def read(last: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
             return _payloads(session, where, most, last, descending=False)
 
         return walk(read, match, limit=limit, after=after, most=None)[0] if limit > 0 else []
