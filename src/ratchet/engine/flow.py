@@ -32,6 +32,7 @@ from ratchet.model.flow_history import (
     class_of,
     depths_of,
     floor,
+    with_total,
 )
 from ratchet.model.load import Load
 from ratchet.model.metrics import OTHER
@@ -168,7 +169,7 @@ class FlowRecorder:
         for minute in sorted(self._minutes)[:-MOST_MINUTES]:
             del self._minutes[minute]
         periods = [
-            FlowPeriod(at=minute, source=self._identity.node_id, runs=queues)
+            FlowPeriod(at=minute, source=self._identity.node_id, runs=with_total(queues))
             for minute, queues in sorted(self._minutes.items())
             if minute < until
         ]
@@ -183,7 +184,12 @@ class FlowRecorder:
         """Store what waits, unless another node has done so in this minute; whoever does tidies up, too."""
         self._looked = minute
         seen = next(
-            (one for one in self._store.flow(since=minute, until=minute + MINUTE) if one.source == LOAD), None
+            (
+                one
+                for one in self._store.flow(since=minute, until=minute + MINUTE, only=TOTAL)
+                if one.source == LOAD
+            ),
+            None,
         )
         if seen is not None:
             self._busy = TOTAL in seen.depths and seen.depths[TOTAL].due > 0

@@ -163,6 +163,7 @@ class TestCounting:
             "q1": 1,
             "q2": 1,
             "other": 3,
+            TOTAL: 6,
         }
 
     def test_turned_off(self) -> None:

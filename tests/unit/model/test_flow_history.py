@@ -24,6 +24,7 @@ from ratchet.model.flow_history import (
     percentiles_of,
     points_of,
     usual_step,
+    with_total,
 )
 from ratchet.model.job import StreamKey
 from ratchet.model.load import Load, StreamLoad
@@ -131,9 +132,9 @@ class TestPoints:
     def test_every_step_has_a_point(self) -> None:
         """Also one in which nothing happened; the last may be shorter."""
         periods = [
-            FlowPeriod(at=BEGIN, source="n", runs={"a": Tally(3, 1, 1, 1), "b": Tally(2, 2)}),
-            FlowPeriod(at=BEGIN + MINUTE, source="m", runs={"a": Tally(1, 1)}),
-            FlowPeriod(at=BEGIN + 4 * MINUTE, source="n", runs={"a": Tally(7, 7)}),
+            FlowPeriod(at=BEGIN, source="n", runs=with_total({"a": Tally(3, 1, 1, 1), "b": Tally(2, 2)})),
+            FlowPeriod(at=BEGIN + MINUTE, source="m", runs=with_total({"a": Tally(1, 1)})),
+            FlowPeriod(at=BEGIN + 4 * MINUTE, source="n", runs=with_total({"a": Tally(7, 7)})),
         ]
         until = BEGIN + 5 * MINUTE
         found = points_of(periods, since=BEGIN, until=until, step=2 * MINUTE)

@@ -14,6 +14,7 @@ from ratchet.model.flow_history import (
     MINUTE,
     MOST_POINTS,
     STORED_WITHIN,
+    TOTAL,
     FlowPoint,
     floor,
     points_of,
@@ -43,7 +44,8 @@ def history_of(
             f"single minutes are kept for {_said(MERGED_AFTER - MERGED)}; for a window of {_said(length)} the step must be a "
             f"multiple of {_said(MERGED)}, but is {_said(width)}"
         )
-    periods = backend.store.flow(since=since, until=until)
+    only = None if each_queue else TOTAL if name is None else name
+    periods = backend.store.flow(since=since, until=until, only=only)
     return points_of(periods, since=since, until=until, step=width, queue=name, each_queue=bool(each_queue))
 
 

@@ -44,8 +44,12 @@ class FlowStore(Protocol):
         """Store periods; one that is there already (seconds, at, source) is left alone. How many were new."""
         ...
 
-    def flow(self, *, since: datetime, until: datetime) -> list[FlowPeriod]:
-        """The periods that began at *since* or later and before *until*, of all lengths, by time, length and source."""
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """
+        The periods that began at *since* or later and before *until*, of all lengths, by time, length and source.
+
+        With *only* they have nothing but this queue, or `TOTAL`.
+        """
         ...
 
     def merge_flow(self, *, before: datetime) -> int:

@@ -127,8 +127,8 @@ class MemoryHistory(Part):
         return sum(self._add_period(period) for period in periods)
 
     @atomic
-    def flow(self, *, since: datetime, until: datetime) -> list[FlowPeriod]:
-        return self._periods(since, until)
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        return self._periods(since, until, only)
 
     @atomic
     def merge_flow(self, *, before: datetime) -> int:
@@ -158,9 +158,9 @@ class MemoryHistory(Part):
         self._state.flow.put(key, period.document)
         return True
 
-    def _periods(self, since: datetime, until: datetime) -> list[FlowPeriod]:
+    def _periods(self, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
         found = [
-            FlowPeriod.of_document(*key, document)
+            FlowPeriod.of_document(*key, document, only)
             for key, document in self._state.flow.items()
             if since <= key[1] < until
         ]

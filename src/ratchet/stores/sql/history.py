@@ -322,9 +322,9 @@ class SqlHistory(SqlPart):
         """Store what flowed; a period that is there already is left alone. How many were not."""
         return self.database.run(lambda session: insert_periods(session, periods)) if periods else 0
 
-    def flow(self, *, since: datetime, until: datetime) -> list[FlowPeriod]:
-        """The periods that began in this time, oldest first."""
-        return self.database.read(lambda session: find_periods(session, since, until))
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """The periods that began in this time, oldest first; with *only* no other queue is in them."""
+        return self.database.read(lambda session: find_periods(session, since, until, only))
 
     def merge_flow(self, *, before: datetime) -> int:
         """Merge the oldest minutes that began before *before* into one period; how many minutes."""

@@ -43,6 +43,21 @@ class TestRecordFlow:
         found = harness.store.flow(since=begin, until=begin + MERGED)
         assert found == [minute(begin, runs=1), minute(begin + MINUTE)]
 
+    def test_only_one_queue(self, harness: Harness) -> None:
+        """What is known of one queue, or of all together, can be read without the others."""
+        begin = floor(harness.now, MERGED)
+        runs = {"mail": Tally(started=3), "video": Tally(started=4), TOTAL: Tally(started=7)}
+        depths = {"mail": Depth(1, 2), "video": Depth(3, 4), TOTAL: Depth(4, 4)}
+        harness.store.record_flow([FlowPeriod(at=begin, source="node-1", runs=runs, depths=depths)])
+        found = {
+            only: harness.store.flow(since=begin, until=begin + MINUTE, only=only)[0]
+            for only in ("mail", TOTAL, "nothing")
+        }
+        assert found["mail"].runs == {"mail": Tally(started=3)}
+        assert found["mail"].depths == {"mail": Depth(1, 2), TOTAL: Depth(4, 4)}
+        assert (found[TOTAL].runs, found[TOTAL].depths) == ({TOTAL: Tally(started=7)}, {TOTAL: Depth(4, 4)})
+        assert (found["nothing"].runs, found["nothing"].depths) == ({}, {TOTAL: Depth(4, 4)})
+
     def test_only_what_was_asked_for(self, harness: Harness) -> None:
         """The first moment belongs to it, the last does not."""
         begin = floor(harness.now, MERGED)

@@ -35,9 +35,11 @@ def insert_periods(collections: Collections, periods: Sequence[FlowPeriod]) -> i
         return int(details.get("nInserted", 0))
 
 
-def find_periods(collections: Collections, since: datetime, until: datetime) -> list[FlowPeriod]:
+def find_periods(
+    collections: Collections, since: datetime, until: datetime, only: str | None = None
+) -> list[FlowPeriod]:
     """`FlowStore.flow`."""
-    found = _periods(collections[Names.FLOW].find({"$or": _between(since, until)}))
+    found = _periods(collections[Names.FLOW].find({"$or": _between(since, until)}), only)
     return sorted(found, key=lambda period: (period.at, period.seconds, period.source))
 
 
@@ -83,10 +85,11 @@ def _document(period: FlowPeriod) -> Document:
     return {"_id": _key(period.seconds, micros(period.at), period.source), "document": period.document}
 
 
-def _periods(documents: Iterable[Document]) -> list[FlowPeriod]:
-    return readable(documents, _period, Names.FLOW, lambda one: one["_id"])
+def _periods(documents: Iterable[Document], only: str | None = None) -> list[FlowPeriod]:
+    def period(document: Any) -> FlowPeriod:
+        key = document["_id"]
+        return FlowPeriod.of_document(
+            key["seconds"], time_of(key["at"]), key["source"], document["document"], only
+        )
 
-
-def _period(document: Any) -> FlowPeriod:
-    key = document["_id"]
-    return FlowPeriod.of_document(key["seconds"], time_of(key["at"]), key["source"], document["document"])
+    return readable(documents, period, Names.FLOW, lambda one: one["_id"])

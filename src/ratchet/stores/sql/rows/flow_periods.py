@@ -46,9 +46,11 @@ def insert_periods(session: Session, periods: Sequence[FlowPeriod]) -> int:
     return session.insert_rows(TABLE, COLUMNS, rows, on_conflict_do_nothing=True)
 
 
-def find_periods(session: Session, since: datetime, until: datetime) -> list[FlowPeriod]:
+def find_periods(
+    session: Session, since: datetime, until: datetime, only: str | None = None
+) -> list[FlowPeriod]:
     """`FlowStore.flow`."""
-    return _periods(session.rows(FIND_PERIODS, {"since": since, "until": until}))
+    return _periods(session.rows(FIND_PERIODS, {"since": since, "until": until}), only)
 
 
 def oldest_minute(session: Session, before: datetime) -> datetime | None:
@@ -84,5 +86,10 @@ def purge_periods(session: Session, before: datetime, limit: int) -> int:
     return delete_periods(session, session.rows(FIND_OLD, {"before": before, "limit": limit}))
 
 
-def _periods(rows: Sequence[Row]) -> list[FlowPeriod]:
-    return readable(rows, lambda row: FlowPeriod.of_document(*row), TABLE, itemgetter(slice(3)))
+def _periods(rows: Sequence[Row], only: str | None = None) -> list[FlowPeriod]:
+    return readable(
+        rows,
+        lambda row: FlowPeriod.of_document(row[0], row[1], row[2], row[3], only),
+        TABLE,
+        itemgetter(slice(3)),
+    )
