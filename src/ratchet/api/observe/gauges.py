@@ -66,15 +66,16 @@ class StoreGauges:
 
     def _fresh(self) -> Mapping[Metric, list[Sample]]:
         try:
-            samples = self._of_store()
+            load = self._backend.store.load(now=self._backend.now())
+            samples = self._of_store(load)
         except RatchetError as error:
             faults.note("the gauges of the store cannot be read", error)
             return {metrics.HEALTHY: [((), 0.0)]}
-        return {**samples, metrics.HEALTHY: [((), float(health_of(self._backend).ok))]}
+        return {**samples, metrics.HEALTHY: [((), float(health_of(self._backend, load=load).ok))]}
 
-    def _of_store(self) -> dict[Metric, list[Sample]]:
+    def _of_store(self, load: Load) -> dict[Metric, list[Sample]]:
         store, now = self._backend.store, self._backend.now()
-        load, nodes = store.load(now=now), store.nodes(counting=False)
+        nodes = store.nodes(counting=False)
         # An empty queue is named too: a series that vanishes looks like an exporter that died.
         for queue in store.queues(counting=False):
             self._queues.of(queue.name)

@@ -133,7 +133,8 @@ class Jobs(Facade):
         One page of matching jobs, newest first; pass ``page.next_cursor`` on, with the same sort, for the next.
 
         By CREATED all jobs are listed. By anything else the newest 10,000 that match are, as they were when the first
-        page was read; jobs that lack it come last.
+        page was read; jobs that lack it come last. A page looks at 100,000 jobs at most: with few matches in a long history it
+        may have less than *limit* of them, or none, and a ``next_cursor``.
         """
         order = {"sort": _sort_of(sort), "descending": bool(descending)}
         # A store of an older version knows no other order.
