@@ -242,7 +242,7 @@ def merged(periods: Iterable[FlowPeriod], at: datetime, most: int = 500) -> Flow
 
 def usual_step(window: timedelta) -> timedelta:
     """The step of a window for which none is given: about sixty points, or fewer."""
-    days = -(-window // (_STEPS[-1] * _USUAL_POINTS))
+    days = window // (_STEPS[-1] * _USUAL_POINTS) + 1
     return next((step for step in _STEPS if window <= step * _USUAL_POINTS), days * _STEPS[-1])
 
 

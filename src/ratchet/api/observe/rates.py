@@ -22,11 +22,15 @@ from ratchet.model.flow_history import (
 )
 
 
+#: A longer window is as good as this one: nothing older can be there.
+_LONGEST = timedelta(days=3650)
+
+
 def history_of(
     backend: Backend, window: Duration, queue: str | None, step: Duration | None, *, each_queue: bool
 ) -> list[FlowPoint]:
     """`Jobs.history`."""
-    length = to_timedelta(window, "the window", zero=False)
+    length = min(to_timedelta(window, "the window", zero=False), _LONGEST)
     name = None if queue is None else text_of(queue, "the name of a queue")
     if name is not None and each_queue:
         raise InvalidJob("history is of one queue or of each queue: give queue or each_queue, not both")

@@ -92,7 +92,7 @@ def end_of(
         bounds["$lt" if descending else "$gt"] = after
     for name in collections_of(where):
         found = collections[name].find({"_id": bounds} if bounds else {}, {"_id": 1})
-        ends += [one["_id"] for one in found.sort("_id", -1 if descending else 1).skip(size).limit(1)]
+        ends += [one["_id"] for one in found.sort("_id", -1 if descending else 1).skip(size - 1).limit(1)]
     return (max if descending else min)(ends, key=lambda one: one.int) if ends else None
 
 

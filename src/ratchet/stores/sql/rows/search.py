@@ -242,7 +242,7 @@ def _end_of(
     ends: list[UUID] = []
     first_id, last_id = id_bounds(where)
     for archived in _places(where):
-        conditions, binds = ["true"], dict[str, Any](size=size)
+        conditions, binds = ["true"], dict[str, Any](size=size - 1)
         for sign, bound in ((">=", first_id), ("<=", last_id), ("<" if descending else ">", after)):
             if bound is not None:
                 conditions.append(f"job_id {sign} :bound_{len(binds)}")
