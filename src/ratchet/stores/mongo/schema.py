@@ -182,7 +182,7 @@ STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
-    Step("V005__flow", _make_flow, serves=1),
+    Step("V004__flow", _make_flow, serves=1),
 )
 
 

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V004__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -433,4 +433,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V005__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);
+VALUES ('V004__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V004__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -426,4 +426,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V005__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);
+VALUES ('V004__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V004__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -522,4 +522,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '200e3dad8a8a686fa42d9af32b0454e0d96628fa4b34c0e3b81c3b457eb8196c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V005__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+VALUES ('V004__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
