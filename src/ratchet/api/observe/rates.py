@@ -21,7 +21,6 @@ from ratchet.model.flow_history import (
     usual_step,
 )
 
-
 #: A longer window is as good as this one: nothing older can be there.
 _LONGEST = timedelta(days=3650)
 

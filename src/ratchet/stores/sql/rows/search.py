@@ -65,13 +65,17 @@ class Criteria:
         )
         self.source = ARCHIVED_JOBS if archived else HOT_JOBS if self.is_hot else LIVE_JOBS
         self.key = "q.job_id" if self.is_hot else "j.job_id"
-        if not archived and not where.tags and has_few(wanted):
-            self.key = f"{{unindexed}}{self.key}"
+        self._few = not archived and not where.tags and has_few(wanted)
         self.conditions: list[str] = []
         self.binds: dict[str, Any] = {}
         self._add_statuses(where.statuses)
         self._add_columns(where)
         self._add_times(where)
+
+    @property
+    def order(self) -> str:
+        """What to sort by: where few jobs match, they are found by their own index and sorted, and not the other way around."""
+        return f"{{unindexed}}({self.key})" if self._few else self.key
 
     @property
     def text(self) -> str:
@@ -309,7 +313,7 @@ def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, 
             SELECT j.job_id, {key}{", j.payload" if match else ""}
               FROM {criteria.source}
              WHERE {criteria.text}
-             ORDER BY {criteria.key} DESC
+             ORDER BY {criteria.order} DESC
              LIMIT :limit
         """
         found += session.rows(sql, {**criteria.binds, "limit": most})
@@ -330,7 +334,7 @@ def _payloads(
             SELECT j.job_id, j.payload
               FROM {criteria.source}
              WHERE {criteria.text}
-             ORDER BY {criteria.key} {"DESC" if descending else "ASC"}
+             ORDER BY {criteria.order} {"DESC" if descending else "ASC"}
              LIMIT :limit
         """
         found += [(row[0], row[1]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
@@ -378,7 +382,9 @@ def find_oldest(
     criteria = Criteria(where, archived=False)
     if after is not None:
         criteria.add("j.job_id > :after", after=after)
-    sql = f"SELECT j.job_id FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.key} LIMIT :limit"
+    sql = (
+        f"SELECT j.job_id FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.order} LIMIT :limit"
+    )
     return [job_id for (job_id,) in session.rows(sql, {**criteria.binds, "limit": limit})]
 
 
@@ -409,11 +415,11 @@ def _ids(
     jobs of a page and not to all of them.
     """
     criteria = Criteria(where, archived=archived, streams=streams)
-    key = criteria.key.removeprefix("{unindexed}")
+    key = criteria.key
     if after is not None:
         criteria.add(f"{key} {'<' if descending else '>'} :after", after=after)
     if end is not None:
         criteria.add(f"{key} {'>=' if descending else '<='} :end", end=end)
     order = "DESC" if descending else "ASC"
-    sql = f"SELECT {key} FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.key} {order} LIMIT :limit"
+    sql = f"SELECT {key} FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.order} {order} LIMIT :limit"
     return [job_id for (job_id,) in session.rows(sql, {**criteria.binds, "limit": limit})]
