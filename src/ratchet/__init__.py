@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         NodeLost,
     )
     from ratchet.model.flow import Flow, Percentiles, Statistics
+    from ratchet.model.flow_history import FlowPoint
     from ratchet.model.identifiers import new_id, timestamp_of
     from ratchet.model.job import (
         Alert,
@@ -240,6 +241,7 @@ _HOMES: dict[str, str] = {
     "Blocker": "ratchet.api.observe.reasons",
     "Problem": "ratchet.model.problems",
     "Flow": "ratchet.model.flow",
+    "FlowPoint": "ratchet.model.flow_history",
     "Percentiles": "ratchet.model.flow",
     "Statistics": "ratchet.model.flow",
     "ResilienceStrategy": "ratchet.spi.resilience",
@@ -315,6 +317,7 @@ __all__ = [
     "ExecutionStatus",
     "ExecutorProvider",
     "Flow",
+    "FlowPoint",
     "Health",
     "InstanceResolver",
     "InvalidJob",

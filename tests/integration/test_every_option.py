@@ -86,6 +86,7 @@ TABLE: dict[str, Flip] = {
     "log_retention": Flip(
         None, see.keeps(see.talk, 2 * WEEKS, see.lines), 0, 1, FOREVER | {"log_retention": 7 * 86_400}
     ),
+    "history_retention": Flip(60 * 86_400, see.history_retention, False, True),
     "signal_retention": Flip(86_400, see.signal_retention, JobStatus.WAITING, SUCCEEDED),
     "dlq_alert_window": Flip(60, see.dlq_alert_window, 1, 2),
     "maintenance_interval": Flip(7, see.interval_of("housekeeping"), 60.0, 7.0),

@@ -17,6 +17,7 @@ from ratchet.engine.completer import Completer
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.decide import Decider
 from ratchet.engine.events import EventBus
+from ratchet.engine.flow import FlowRecorder
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.lane_report import LaneReport
@@ -169,6 +170,7 @@ class Assembly:
             line_limit=options.log_line_limit,
         )
         self.log_writer = LogWriter(self.log_handler, parts.store)
+        self.flow = self._flow()
         self.meters = _meters(parts)
         measured = self.meters
         self.completer = Completer(
@@ -182,6 +184,7 @@ class Assembly:
             before_flush=self.log_writer.run_once,
             batch=options.completion_batch,
             alert_window=options.dlq_alert_window,
+            ended=None if self.flow is None else self.flow.ended,
         )
         self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):
@@ -221,6 +224,19 @@ class Assembly:
             parts.store, identity=self.identity, ids=parts.ids, on_canceled=self.announcer.canceled
         )
         self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=self.wake_all)
+
+    def _flow(self) -> FlowRecorder | None:
+        """None where no rates are kept."""
+        options = self.parts.options
+        if options.history_retention is None:
+            return None
+        return FlowRecorder(
+            self.parts.store,
+            identity=self.identity,
+            retention=options.history_retention,
+            most_queues=options.metric_labels,
+            held=self.coordinator.held,
+        )
 
     def _poller(self, is_open: Callable[[], bool], ahead: timedelta) -> Poller:
         parts, options = self.parts, self.parts.options

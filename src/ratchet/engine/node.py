@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ratchet.engine.assembly import Assembly, NodeParts, lane_slots
 from ratchet.engine.departure import Departure, counted
+from ratchet.engine.flow import INTERVAL as COUNTING_INTERVAL
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.lanes.processes import ProcessLane
@@ -258,6 +259,11 @@ class Node:
             assembly.housekeeping.run_once(clock.now())
             return options.maintenance_interval.total_seconds()
 
+        def count() -> float:
+            if assembly.flow is not None:
+                assembly.flow.run_once(clock.now())
+            return COUNTING_INTERVAL
+
         def fire() -> float:
             assembly.recurring.run_once(clock.now())
             return assembly.recurring.rest(clock.now())
@@ -293,6 +299,7 @@ class Node:
             service("expiry", sweep),
             service("housekeeping", clean),
             service("schedules", fire),
+            *([] if assembly.flow is None else [service("flow", count)]),
             self._polling,
         ]
         for each in self._services:
@@ -388,6 +395,8 @@ class Node:
             while assembly.completer.run_once(now):
                 pass
             assembly.log_writer.run_once(now)
+            if assembly.flow is not None:
+                assembly.flow.close(now)
         except StoreError as error:
             logger.warning("stopping: %s", error)
         self._parts.bus.flush()

@@ -23,6 +23,7 @@ class AsyncJobs(AwaitFace[Jobs]):
     count = awaited(Jobs.count)
     counts = awaited(Jobs.counts)
     statistics = awaited(Jobs.statistics)
+    history = awaited(Jobs.history)
     executions = awaited(Jobs.executions)
     logs = awaited(Jobs.logs)
     delete = awaited(Jobs.delete)

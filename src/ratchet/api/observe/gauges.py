@@ -67,8 +67,9 @@ class StoreGauges:
 
     def _fresh(self) -> Mapping[Metric, list[Sample]]:
         try:
-            samples = self._of_store()
-            found = {problem.code for problem in health_of(self._backend).problems}
+            load = self._backend.store.load(now=self._backend.now())
+            samples = self._of_store(load)
+            found = {problem.code for problem in health_of(self._backend, load=load).problems}
         except RatchetError as error:
             # Health would only wait for the same answer again.
             faults.note("the gauges of the store cannot be read", error)
@@ -81,9 +82,9 @@ class StoreGauges:
             metrics.PROBLEMS: [((code,), float(code in found)) for code in codes],
         }
 
-    def _of_store(self) -> dict[Metric, list[Sample]]:
+    def _of_store(self, load: Load) -> dict[Metric, list[Sample]]:
         store, now = self._backend.store, self._backend.now()
-        load, nodes = store.load(now=now), store.nodes(counting=False)
+        nodes = store.nodes(counting=False)
         # An empty queue is named too: a series that vanishes looks like an exporter that died.
         for queue in store.queues(counting=False):
             self._queues.of(queue.name)

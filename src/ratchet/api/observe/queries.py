@@ -25,6 +25,7 @@ from ratchet.api.checks import (
     texts_of,
     within_ids,
 )
+from ratchet.api.observe.rates import history_of
 from ratchet.api.observe.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound, run_facts
 from ratchet.api.submit.sending import wake
@@ -42,6 +43,7 @@ from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive
 from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.flow import SAMPLED, Statistics, statistics_of
+from ratchet.model.flow_history import FlowPoint
 from ratchet.model.job import (
     Alert,
     DeadLetter,
@@ -133,7 +135,8 @@ class Jobs(Facade):
         One page of matching jobs, newest first; pass ``page.next_cursor`` on, with the same sort, for the next.
 
         By CREATED all jobs are listed. By anything else the newest 10,000 that match are, as they were when the first
-        page was read; jobs that lack it come last.
+        page was read; jobs that lack it come last. A page looks at 100,000 jobs at most: with few matches in a long history it
+        may have less than *limit* of them, or none, and a ``next_cursor``.
         """
         order = {"sort": _sort_of(sort), "descending": bool(descending)}
         # A store of an older version knows no other order.
@@ -162,6 +165,24 @@ class Jobs(Facade):
         store, now = self._backend.store, self._backend.now()
         runs, queued = store.run_samples(limit=SAMPLED), store.queued_samples(limit=SAMPLED)
         return statistics_of(runs, queued, store.load(now=now), window=length, now=now)
+
+    def history(
+        self,
+        window: Duration = timedelta(hours=1),
+        queue: str | None = None,
+        step: Duration | None = None,
+        *,
+        each_queue: bool = False,
+    ) -> list[FlowPoint]:
+        """
+        What has flowed through a queue, or through all together, in each step of the time since *window* ago; oldest first.
+
+        Nodes store what they did when a minute is over, so the last minute is missing, and so is what a node did in the
+        minute in which it was killed. Without a *step* there are about sixty. Single minutes are kept for three hours; for
+        a longer window a step is a multiple of ten. With *each_queue* there is a point for each queue of which something is
+        known in a step. Rates are kept for `history_retention`.
+        """
+        return history_of(self._backend, window, queue, step, each_queue=each_queue)
 
     def executions(self, job_id: UUID | str, *, all: bool = False) -> list[Execution]:  # noqa: A002 - the contract's word
         """The runs of a job, oldest first; with *all* also those that counted as no attempt."""

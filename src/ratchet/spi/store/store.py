@@ -11,7 +11,7 @@ from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
 from ratchet.spi.store.claims import JobClaimStore
 from ratchet.spi.store.cluster import LockStore, NodeStore
 from ratchet.spi.store.dead_letters import DlqAlertStore
-from ratchet.spi.store.history import ArchiveStore, ExecutionStore, JobLogStore
+from ratchet.spi.store.history import ArchiveStore, ExecutionStore, FlowStore, JobLogStore
 from ratchet.spi.store.jobs import JobBulkStore, JobCrudStore, TagStore
 from ratchet.spi.store.permits import BreakerStore, ResourcePermitStore
 from ratchet.spi.store.recurring import RecurringStore
@@ -112,6 +112,7 @@ class JobStore(
     WorkflowConditionStore,
     RecurringStore,
     ExecutionStore,
+    FlowStore,
     JobLogStore,
     ArchiveStore,
     NodeStore,
@@ -142,6 +143,7 @@ __all__ = [
     "Capabilities",
     "DlqAlertStore",
     "ExecutionStore",
+    "FlowStore",
     "JobBatchStatusStore",
     "JobBulkStore",
     "JobClaimStore",

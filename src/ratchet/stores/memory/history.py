@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in memory."""
+"""Executions, rates, logs and the archive in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import MERGED, MINUTE, FlowPeriod, floor, merged
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory.changes import Effects, change
@@ -118,6 +119,52 @@ class MemoryHistory(Part):
         for run in old:
             self._state.executions.remove((run.job_id, run.claim_id))
         return len(old)
+
+    # --- rates ----------------------------------------------------------------------------------
+
+    @atomic
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        return sum(self._add_period(period) for period in periods)
+
+    @atomic
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        return self._periods(since, until, only)
+
+    @atomic
+    def merge_flow(self, *, before: datetime) -> int:
+        length = MINUTE.total_seconds()
+        old = [at for seconds, at, _ in self._state.flow.keys() if seconds == length and at < before]  # noqa: SIM118 - no dict
+        if not old:
+            return 0
+        begin = floor(min(old), MERGED)
+        found = self._periods(begin, begin + MERGED)
+        for period in found:
+            self._state.flow.remove((period.seconds, period.at, period.source))
+        self._add_period(merged(found, begin))
+        return sum(period.seconds == length for period in found)
+
+    @atomic
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        old = sorted(key for key in self._state.flow.keys() if key[1] < before)[:limit]  # noqa: SIM118 - no dict
+        for key in old:
+            self._state.flow.remove(key)
+        return len(old)
+
+    def _add_period(self, period: FlowPeriod) -> bool:
+        check((period.at, period.source), "a period")
+        key = (period.seconds, period.at, period.source)
+        if key in self._state.flow:
+            return False
+        self._state.flow.put(key, period.document)
+        return True
+
+    def _periods(self, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        found = [
+            FlowPeriod.of_document(*key, document, only)
+            for key, document in self._state.flow.items()
+            if since <= key[1] < until
+        ]
+        return sorted(found, key=lambda period: (period.at, period.seconds, period.source))
 
     # --- logs -----------------------------------------------------------------------------------
 

@@ -160,6 +160,8 @@ class State:
         self.nodes: Table[str, NodeRecord] = Table("node", journal)
         self.locks: Table[str, LockRecord] = Table("lock", journal)
         self.queues: Table[str, QueueRecord] = Table("queue", journal)
+        # Documents, so that what a caller does to a period later changes nothing here.
+        self.flow: Table[tuple[int, datetime, str], str] = Table("flow", journal)
 
     # --- calls ----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in MongoDB."""
+"""Executions, rates, logs and the archive in MongoDB."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bson.min_key import MinKey
 from pymongo.errors import BulkWriteError
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import HOT, JobStatus
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
@@ -20,6 +21,13 @@ from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database, MongoPart
+from ratchet.stores.mongo.documents.flow_periods import (
+    find_periods,
+    insert_periods,
+    merge_slot,
+    oldest_minute,
+    purge_periods,
+)
 from ratchet.stores.mongo.documents.samples import queued_samples, run_samples
 from ratchet.stores.mongo.documents.values import RUNS, Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
@@ -83,6 +91,25 @@ class MongoHistory(MongoPart):
             return Stretch(end, len(runs), removed)
 
         return self._purging_runs.remove(step, limit)
+
+    # --- rates ----------------------------------------------------------------------------------
+
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        """Store what flowed; a period that is there already is left alone. How many were not."""
+        return self.database.write(lambda c: insert_periods(c, periods)) if periods else 0
+
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """The periods that began in this time, oldest first; with *only* no other queue is in them."""
+        return self.database.read(lambda c: find_periods(c, since, until, only))
+
+    def merge_flow(self, *, before: datetime) -> int:
+        """Merge the oldest minutes that began before *before* into one period; how many minutes."""
+        at = self.database.read(lambda c: oldest_minute(c, before))
+        return 0 if at is None else self.database.run(lambda work: merge_slot(work, at))
+
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        """Delete periods that began before *before*; at most *limit*."""
+        return self.database.write(lambda c: purge_periods(c, before, limit)) if limit > 0 else 0
 
     # --- logs -----------------------------------------------------------------------------------
 

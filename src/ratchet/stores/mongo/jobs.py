@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, cast
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page, SortBy
 from ratchet.model.status import AT_REST, LIVE, JobStatus, Priority
-from ratchet.stores.listing import LOOKED_AT, match_of, sorted_page, walk
+from ratchet.stores.listing import LOOKED_AT, match_of, sorted_page, walk, walked_page
 from ratchet.stores.memory.changes import Effects, change, outgoing, prioritize
 from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
@@ -30,6 +30,9 @@ from ratchet.stores.mongo.documents.search import (
     LOOKED_INTO,
     after_id,
     collections_of,
+    end_of,
+    hint_of,
+    is_walk_of,
     looked_into,
     newest_keys,
     newest_payloads,
@@ -102,13 +105,31 @@ class MongoJobs(MongoPart):
                     most=LOOKED_AT,
                 )
                 return Page(self._records(collections, ids), None if last is None else str(last))
-            documents: list[Document] = []
-            query = after_id(query_of(collections, where), after, descending=descending)
-            for name in collections_of(where):
-                documents += (
-                    collections[name].find(query).sort("_id", -1 if descending else 1).limit(limit + 1)
+            query = query_of(collections, where)
+            if query.get("stream_id") == {"$in": []}:
+                return Page([])  # nobody ever used this queue
+
+            def read(after: UUID | None, end: UUID | None, most: int) -> list[Document]:
+                documents: list[Document] = []
+                asked = after_id(query, after, descending=descending)
+                if end is not None:
+                    asked = {"$and": [asked, {"_id": {"$gte" if descending else "$lte": end}}]}
+                for name in collections_of(where):
+                    found = collections[name].find(asked, hint=hint_of(where, name))
+                    documents += found.sort("_id", -1 if descending else 1).limit(most)
+                documents.sort(key=lambda document: document["_id"].int, reverse=descending)
+                return documents[:most]
+
+            if is_walk_of(where):
+                found, following = walked_page(
+                    lambda after, size: end_of(collections, where, after, size, descending=descending),
+                    read,
+                    lambda document: cast("UUID", document["_id"]),
+                    limit=limit,
+                    after=after,
                 )
-            documents.sort(key=lambda document: document["_id"].int, reverse=descending)
+                return Page([self._record(document) for document in found], following)
+            documents = read(after, None, limit + 1)
             page = [self._record(document) for document in documents[:limit]]
             return Page(page, str(page[-1].job_id) if page and len(documents) > limit else None)
 

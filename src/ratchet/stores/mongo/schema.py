@@ -54,6 +54,7 @@ class Names:
     BREAKERS: Final = "scheduler_circuit_breaker"
     ALERTS: Final = "scheduler_dlq_alert"
     WAKEUPS: Final = "scheduler_wakeup"
+    FLOW: Final = "scheduler_flow"
     VERSION: Final = "ratchet_schema_version"
 
 
@@ -172,10 +173,16 @@ def _new_fields(collections: Collections) -> None:
     """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
 
 
+def _make_flow(collections: Collections) -> None:
+    """Rates of each minute; their key is their order, so there is no other index."""
+    _make(collections, Names.FLOW)
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
+    Step("V004__flow", _make_flow, serves=1),
 )
 
 

@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in SQL."""
+"""Executions, rates, logs and the archive in SQL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, LogEntry, LogLine
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.sql.rows.flow_periods import (
+    find_periods,
+    insert_periods,
+    merge_slot,
+    oldest_minute,
+    purge_periods,
+)
 from ratchet.stores.sql.rows.samples import between, queued_samples, run_samples
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.unreadable import readable
@@ -307,6 +315,26 @@ class SqlHistory(SqlPart):
             return Stretch(runs[-1][:2] if beyond else None, len(runs), removed)
 
         return self._purging_runs.remove(step, limit)
+
+    # --- rates --------------------------------------------------------------------------------
+
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        """Store what flowed; a period that is there already is left alone. How many were not."""
+        return self.database.run(lambda session: insert_periods(session, periods)) if periods else 0
+
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """The periods that began in this time, oldest first; with *only* no other queue is in them."""
+        return self.database.read(lambda session: find_periods(session, since, until, only))
+
+    def merge_flow(self, *, before: datetime) -> int:
+        """Merge the oldest minutes that began before *before* into one period; how many minutes."""
+        # The look takes no lock, and most find nothing.
+        at = self.database.read(lambda session: oldest_minute(session, before))
+        return 0 if at is None else self.database.run(lambda session: merge_slot(session, at))
+
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        """Delete periods that began before *before*; at most *limit*."""
+        return self.database.run(lambda session: purge_periods(session, before, limit))
 
     # --- logs ---------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class PostgresqlDialect(PostgresqlTransactions):
         "clock": "clock_timestamp()",
         "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
         "current": "",
+        "unindexed": "",
     }
 
     def __init__(self, url: str, options: Options) -> None:

@@ -73,6 +73,7 @@ class SqliteDialect(Dialect):
         "clock": "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
         "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
         "current": "",
+        "unindexed": "+",  # without statistics SQLite takes the order of a key for more than a small index
     }
 
     def __init__(self, path: Path | None, options: Options) -> None:
