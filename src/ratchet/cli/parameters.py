@@ -262,6 +262,14 @@ def pages(
     return items, cursor
 
 
+def duration(text: str, option: str) -> float:
+    """Seconds of a duration such as 30s or 5m."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 def moment(text: str | None, option: str) -> datetime | None:
     """A time from ISO 8601 (this machine's zone unless it names one), or a duration before now."""
     if text is None:

@@ -31,12 +31,12 @@ from ratchet.engine.started_runs import StartedRuns
 from ratchet.engine.task import JobTask, Middleware, TaskTools
 from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
-from ratchet.model.cluster import NodeInfo, NodeRecord, NodeSpec, Rescue
+from ratchet.model.cluster import NodeInfo, NodeRecord, NodeRequest, NodeSpec, Rescue
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import READ_LIMIT, AllowType
-from ratchet.model.process import process_name
+from ratchet.model.process import MemoryReport, process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -80,6 +80,9 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
     started_runs: StartedRuns | None = None  # where that process can read what runs here
     meters: Sequence[Meters] = ()
+    on_stop_request: Callable[[], None] = field(
+        default=lambda: None
+    )  # somebody asks this node to stop, from afar
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -102,10 +105,13 @@ class Assembly:
         wake: Callable[[], None],
         is_open: Callable[[], bool],
         ahead: timedelta = timedelta(),
+        on_request: Callable[[NodeRequest | None], None] = lambda request: None,
     ) -> None:
         options = parts.options
         self.parts = parts
         self._wake = wake
+        self._on_request = on_request
+        self._memory = MemoryReport()
         self.identity = NodeIdentity(parts.ids, options.node_name)
         decider = Decider(
             retry_policy=parts.retry_policy,
@@ -270,6 +276,7 @@ class Assembly:
             info=self._info,
             on_handed_back=self.wake_all,
             on_joined=self._joined,
+            on_request=self._on_request,
             skew_warning=options.clock_skew_warning,
         )
 
@@ -289,6 +296,8 @@ class Assembly:
             full=self.lane_report.full(),
             down=self.lane_report.down(),
             tags=list(self.parts.options.node_tags or ()),
+            memory=self._memory.about(),
+            still_running=self.coordinator.stubborn,
         )
         return msgspec.json.encode(info).decode()
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ratchet.api.targets import TargetRegistry
-from ratchet.defaults.circuit_breaker import Moved, StoreBreakers
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
-from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.guards import (
@@ -41,6 +40,9 @@ from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store.permits import BreakerStore
 from ratchet.spi.target_policy import TargetPolicy
+
+if TYPE_CHECKING:
+    from ratchet.defaults.circuit_breaker import Moved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +78,7 @@ class Parts:
         self.registry = TargetRegistry(self.policy)
         self.targets: InvocationResolver = given.invocation_resolver or self.registry
         self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
-        stock_sanitizer = DefaultErrorSanitizer()
+        stock_sanitizer = _StockSanitizer()
         self.sanitizer: ErrorSanitizer = GuardedSanitizer(
             given.error_sanitizer or stock_sanitizer, stock_sanitizer
         )
@@ -103,6 +105,8 @@ class Parts:
 
     def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
         """What stands between the jobs of a node and the services they depend on."""
+        from ratchet.defaults.circuit_breaker import StoreBreakers  # only a node needs it
+
         # The stock one too: a row that cannot be read must not strand the jobs of its service.
         return GuardedResilience(self._resilience or StoreBreakers(store, clock, on_moved=on_moved))
 
@@ -116,6 +120,22 @@ class Parts:
                 "Scheduler(allow=['shop']) with the modules whose functions may run as jobs, or declare "
                 "functions with @scheduler.job and import the modules that do so before start()"
             )
+
+
+class _StockSanitizer:
+    """`DefaultErrorSanitizer`, made when the first error comes: its patterns take 10 ms to compile."""
+
+    def sanitize(self, error: BaseException) -> str:
+        return self._made().sanitize(error)
+
+    def sanitize_text(self, text: str) -> str:
+        return self._made().sanitize_text(text)
+
+    @staticmethod
+    def _made() -> ErrorSanitizer:
+        from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+
+        return DefaultErrorSanitizer()
 
 
 def _policy(given: TargetPolicy | None, prefixes: PrefixTargetPolicy) -> TargetPolicy:

@@ -42,6 +42,9 @@ class AsyncNodes(AwaitFace[Nodes]):
     """`Nodes`, awaitable."""
 
     list = awaited(Nodes.list)
+    drain = awaited(Nodes.drain)
+    resume = awaited(Nodes.resume)
+    stop = awaited(Nodes.stop)
     remove = awaited(Nodes.remove)
 
 

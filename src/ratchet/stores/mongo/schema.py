@@ -172,10 +172,15 @@ def _new_fields(collections: Collections) -> None:
     """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
 
 
+def _node_requests(collections: Collections) -> None:
+    """A node's document can say what a person asks of it. A node of an earlier version never looks."""
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
+    Step("V004__node_requests", _node_requests, serves=1),
 )
 
 

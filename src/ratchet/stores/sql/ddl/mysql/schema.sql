@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V004__node_requests, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -412,6 +412,10 @@ ALTER TABLE scheduler_node ADD CONSTRAINT ck_node_numbers CHECK (beat_interval_u
 ALTER TABLE scheduler_queue ADD COLUMN paused_until DATETIME(6);
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of DATETIME(6);
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request VARCHAR(16);
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
 
@@ -420,3 +424,6 @@ VALUES ('V002__checks', '05f2f98d2bdb109399fd14205ebf5cb7d6fbb28bb845d65bb26d2b6
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '5f1385a8c8b73b950016e5baec106dbc8e698a31f8b812292e8abfb6acc6413f', UTC_TIMESTAMP(6), 1);

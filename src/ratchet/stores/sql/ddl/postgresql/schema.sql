@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V004__node_requests, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -405,6 +405,10 @@ ALTER TABLE ratchet_schema_version ADD COLUMN serves integer;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until timestamptz;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of timestamptz;
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request text;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
@@ -413,3 +417,6 @@ VALUES ('V002__checks', '4552f450cf1a6f7226fb9011d4417ea81642e77cbffe0b484e323a4
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '6d0f1ebcc764cf973266f7761e758d0957f0468cef42483c7171e6522e7713cd', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V004__node_requests, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -501,6 +501,10 @@ BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed: ck_node'); END;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until INTEGER;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of INTEGER;
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request TEXT;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
 
@@ -509,3 +513,6 @@ VALUES ('V002__checks', '0963e9e801d4226c5543400fef35fe04d2b34c136fe3ebef57a3810
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '200e3dad8a8a686fa42d9af32b0454e0d96628fa4b34c0e3b81c3b457eb8196c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '828ba96e6678566c53791c640e6a0444824fac249f857d8062c1f7edf9e220bf', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
