@@ -119,7 +119,11 @@ COMMANDS = {
         "commands",
         "Recurring jobs: schedules and their runs; pause, trigger and remove them.",
     ),
-    "db": Entry("commands.database", "commands", "The schema: create, upgrade, check, show."),
+    "db": Entry(
+        "commands.database",
+        "commands",
+        "The database: create, upgrade, check and show the schema; sizes and purges.",
+    ),
 }
 
 

@@ -38,6 +38,7 @@ from ratchet.spi.target_policy import TargetPolicy
 
 if TYPE_CHECKING:
     from ratchet.aio import AsyncScheduler
+    from ratchet.api.storage import Storage
 
 
 class Views:
@@ -84,6 +85,13 @@ class Views:
     def batches(self) -> Batches:
         """Finds batches."""
         return Batches(self._core)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Shows how large the store is, and moves or deletes what has been kept long enough."""
+        from ratchet.api.storage import Storage
+
+        return Storage(self._core)
 
     def health(
         self, max_wait: Duration | None = None, max_dead_letters: int | None = None, min_nodes: int = 1

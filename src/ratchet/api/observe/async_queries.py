@@ -12,6 +12,7 @@ from ratchet.api.observe.queries import (
     Queues,
     Schedules,
 )
+from ratchet.api.storage import Storage
 from ratchet.api.threads import AwaitFace, awaited
 
 
@@ -80,6 +81,13 @@ class AsyncSchedules(AwaitFace[Schedules]):
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
     remove = awaited(Schedules.remove)
+
+
+class AsyncStorage(AwaitFace[Storage]):
+    """`Storage`, awaitable."""
+
+    stats = awaited(Storage.stats)
+    purge = awaited(Storage.purge)
 
 
 class AsyncBatches(AwaitFace[Batches]):
