@@ -84,6 +84,11 @@ COMMANDS = {
         "metrics",
         "Print the metrics of the store in Prometheus' format, or serve them with --http.",
     ),
+    "top": Entry(
+        "top.command",
+        "top",
+        "Watch queues, nodes, running jobs, rates and problems; pause a queue, drain a node or cancel a job with a key.",
+    ),
     "demo": Entry("demo.command", "demo", "Watch a small shop at work, for a few seconds."),
     "bench": Entry(
         "commands.bench",
