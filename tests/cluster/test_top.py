@@ -148,3 +148,4 @@ def test_a_database_that_goes_away_and_comes_back() -> None:
             terminal.shows_that(lambda text: "no answer" not in text and "0 nodes" in text, "no recovery", 60)
             os.kill(terminal.process.pid, signal.SIGINT)
             until(lambda: terminal.lines and terminal.process.poll() is not None, 20, "it did not end")
+            assert terminal.process.returncode == 130

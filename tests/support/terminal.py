@@ -22,6 +22,10 @@ from tests.support.waiting import until
 ROOT = Path(__file__).parents[2]
 
 
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """``ratchet`` on a pseudo terminal, which a terminal emulator reads."""
 
@@ -43,6 +47,8 @@ class Terminal:
             cwd=ROOT,
             env={**inherited, "TERM": "xterm-256color", **(environment or {})},
             start_new_session=True,
+            # A test run in the background ignores SIGINT, and so would the program.
+            preexec_fn=_hear_interrupts,
         )
         os.close(theirs)
 

@@ -23,6 +23,11 @@ _NAMES = {
 }
 
 
+#: What a key of several bytes begins with, and how long the rest may take.
+_BEGUN = (b"\x1b", b"\x1b[", b"\x1bO")
+PIECES = 0.05
+
+
 class Keyboard:
     """Reads keys from the terminal on stdin."""
 
@@ -41,14 +46,22 @@ class Keyboard:
 
     def pressed(self, seconds: float) -> list[str]:
         """The keys that were pressed; waits *seconds* for the first. A terminal that is gone says ``q``."""
-        ready, _, _ = select.select([self._descriptor], [], [], seconds)
-        if not ready:
+        found = self._read(seconds)
+        if found is None:
             return []
-        try:
-            found = os.read(self._descriptor, 64)
-        except OSError:
-            found = b""
+        # A key of several bytes may arrive in two pieces; Escape itself is followed by nothing.
+        while found.endswith(_BEGUN) and (more := self._read(PIECES)):
+            found += more
         return _keys(found) if found else ["q"]
+
+    def _read(self, seconds: float) -> bytes | None:
+        """What was typed; None if nothing was, and nothing at all if the terminal is gone."""
+        if not select.select([self._descriptor], [], [], seconds)[0]:
+            return None
+        try:
+            return os.read(self._descriptor, 64)
+        except OSError:
+            return b""
 
 
 def _keys(found: bytes) -> list[str]:
