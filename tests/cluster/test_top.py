@@ -50,7 +50,7 @@ def test_what_it_shows(url: str, busy: Scheduler) -> None:
     """Queues with rates and waits, the node, and the running job with its age, within 80 columns and 24 lines."""
     with Terminal("top", "--url", url, "--interval", "200ms") as terminal:
         screen = terminal.shows("default", "mails", "reports", "shop-", "wait_for_gate", "q quit")
-        assert "1 nodes · 1 running · 1 pending · 0 dead letters" in screen
+        assert "1 node · 1 running · 1 pending · 0 dead letters" in screen
         assert "ACTIVE" in screen
         (job,) = busy.jobs.find(JobFilter(statuses=[JobStatus.RUNNING]))
         assert str(job.id)[:18] in screen, "as much of its id as the commands take"
@@ -84,7 +84,7 @@ def test_keys_pause_drain_and_cancel(url: str, busy: Scheduler) -> None:
         terminal.press("\t", "c")
         terminal.shows("cancel job")
         terminal.press("y")
-        terminal.shows("no jobs", "1 nodes · 0 running")
+        terminal.shows("no jobs", "1 node · 0 running")
         assert [job.status for job in busy.jobs.find() if job.target.endswith("wait_for_gate")] == [
             JobStatus.CANCELED
         ]

@@ -190,7 +190,8 @@ def _tell(
     facts = {"node_id": node_id, "answered": answered, "running": 0 if node is None else node.running}
     if answered:
         runs = 0 if node is None else node.running
-        running = f"; it still runs {runs} job{'s' if runs > 1 else ''}" if runs else ""
+        still = "" if what == "active" else "still "
+        running = f"; it {still}runs {runs} job{'s' if runs > 1 else ''}" if runs else ""
         out.say(f"node {node_id} has left" if node is None else f"node {node_id} is {what}{running}", **facts)
         return
     if not patience:

@@ -78,7 +78,7 @@ def _title(found: Snapshot, where: str, width: int) -> Text:
 
 def _totals(found: Snapshot) -> Text:
     return Text(
-        f"{len(found.nodes)} nodes · {found.running} running · {found.pending} pending · {found.dead_letters} dead letters · "
+        f"{len(found.nodes)} node{'' if len(found.nodes) == 1 else 's'} · {found.running} running · {found.pending} pending · {found.dead_letters} dead letters · "
         f"{found.per_second:.1f} jobs/s in {format_duration(found.window)}"
     )
 
