@@ -21,8 +21,10 @@ from ratchet.model.process import shown_size
 KEYS = "↑↓ choose · tab table · p pause queue · d drain node · c cancel job · q quit"
 #: Lines that are no rows of tables: two at the top, one at the bottom, and an empty one and a heading for each table.
 FIXED_LINES = 3 + 3 * 2
-#: Problems that are shown.
-MOST_PROBLEMS = 4
+#: A row of each table, and a line that says how many more there are.
+TABLE_LINES = 3 * 2
+#: Lines for problems, at most.
+MOST_PROBLEMS = 5
 MARK = ">"
 #: From this width on, ids and targets are shown whole. Else so much of the beginning of an id, which commands take too, and
 #: of the end of a target, where the function's name is.
@@ -58,10 +60,11 @@ def drawn(found: Snapshot | None, view: View, where: str, *, width: int, height:
     """The whole screen; without a *height* every row of every table."""
     if found is None:
         return Group(Text(f"ratchet top · {where}", style="bold"), Text(view.error or "asking the store …"))
-    problems = _problems(found, view, width)
+    most = MOST_PROBLEMS if height is None else max(1, min(MOST_PROBLEMS, height - FIXED_LINES - TABLE_LINES))
+    problems = _problems(found, view, width, most)
     room = None if height is None else max(3, height - FIXED_LINES - len(problems))
     shares = _shares(room, [len(found.queues), len(found.nodes), len(found.jobs)])
-    parts: list[Any] = [_title(found, where, width), _totals(found), *problems]
+    parts: list[Any] = [_title(found, where, width), _cut(_totals(found), width), *problems]
     for section, rows, share in zip(
         Section, (_queues(found), _nodes(found), _jobs(found, width >= WIDE)), shares, strict=True
     ):
@@ -83,12 +86,17 @@ def _totals(found: Snapshot) -> Text:
     )
 
 
-def _problems(found: Snapshot, view: View, width: int) -> list[Text]:
+def _problems(found: Snapshot, view: View, width: int, most: int) -> list[Text]:
     lines = [_cut(Text(f"! {clean(view.error)}", style="bold red"), width)] if view.error else []
-    for problem in found.problems[:MOST_PROBLEMS]:
+    shown = (
+        found.problems
+        if len(found.problems) + len(lines) <= most
+        else found.problems[: max(0, most - len(lines) - 1)]
+    )
+    for problem in shown:
         lines.append(_cut(Text(f"! {problem.code}: {clean(problem.text)}", style="yellow"), width))
-    more = len(found.problems) - MOST_PROBLEMS
-    if more > 0:
+    more = len(found.problems) - len(shown)
+    if more:
         lines.append(Text(f"! and {more} more problems: ratchet health", style="yellow"))
     return lines
 
