@@ -26,6 +26,7 @@ from ratchet.api.observe.async_queries import (
     AsyncNodes,
     AsyncQueues,
     AsyncSchedules,
+    AsyncStorage,
 )
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import Schedule
@@ -105,6 +106,7 @@ class AsyncScheduler(AwaitFace[Scheduler]):
         self.breakers = AsyncBreakers(scheduler.breakers)
         self.schedules = AsyncSchedules(scheduler.schedules)
         self.batches = AsyncBatches(scheduler.batches)
+        self.storage = AsyncStorage(scheduler.storage)
 
     # --- submit ---
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from ratchet.cli.conversion import convert_only_what_needs_it
 from ratchet.cli.exit_codes import EPILOG, code_of, complain
 from ratchet.model.errors import RatchetError
 
@@ -19,6 +20,11 @@ COMPLETION = "_RATCHET_COMPLETE"
 
 class Commands(TyperGroup):
     """The root of all commands: turns an error of Ratchet into a line on stderr and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the command line apart."""
+        convert_only_what_needs_it(self)  # here, because Typer adds parameters after the group is made
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -63,9 +69,6 @@ class Entry(NamedTuple):
 #: Every command, in the order of the help: groups of commands come last.
 COMMANDS = {
     "worker": Entry("worker.command", "worker", "Run jobs until told to stop."),
-    "nodes": Entry(
-        "commands.nodes", "nodes", "List the processes that run jobs, or forget some that are gone."
-    ),
     "check-deploy": Entry(
         "commands.deploy",
         "check_deploy",
@@ -81,6 +84,11 @@ COMMANDS = {
         "metrics",
         "Print the metrics of the store in Prometheus' format, or serve them with --http.",
     ),
+    "top": Entry(
+        "top.command",
+        "top",
+        "Watch queues, nodes, running jobs, rates and problems; pause a queue, drain a node or cancel a job with a key.",
+    ),
     "demo": Entry("demo.command", "demo", "Watch a small shop at work, for a few seconds."),
     "bench": Entry(
         "commands.bench",
@@ -92,6 +100,9 @@ COMMANDS = {
         "tck",
         "Test a store against every contract of the conformance kit.",
         {"context_settings": {"ignore_unknown_options": True}},
+    ),
+    "nodes": Entry(
+        "commands.nodes", "commands", "Nodes: the processes that run jobs; drain, stop and forget them."
     ),
     "jobs": Entry("commands.jobs", "commands", "Look at jobs and change them."),
     "dlq": Entry(
@@ -113,7 +124,11 @@ COMMANDS = {
         "commands",
         "Recurring jobs: schedules and their runs; pause, trigger and remove them.",
     ),
-    "db": Entry("commands.database", "commands", "The schema: create, upgrade, check, show."),
+    "db": Entry(
+        "commands.database",
+        "commands",
+        "The database: create, upgrade, check and show the schema; sizes and purges.",
+    ),
 }
 
 

@@ -225,8 +225,46 @@ def job_id(scheduler: Scheduler, text: str) -> UUID:
     return UUID(found[0])
 
 
+class Abbreviated(str):
+    """The beginning of an id, in a filter whose store is not open yet."""
+
+
+def abbreviated(text: str, what: str = "job id") -> Any:
+    """*text* as an id; or as it is, to be completed by `with_full_names`, if it can be the beginning of one."""
+    digits = text.strip().replace("-", "").lower()
+    if SHORTEST_PREFIX <= len(digits) < 32 and set(digits) <= set("0123456789abcdef"):
+        return Abbreviated(digits)
+    return identity(text, what)
+
+
 def with_full_names(scheduler: Scheduler, where: JobFilter) -> JobFilter:
-    """*where*, with the full names of targets that were given as bare names of functions (``charge``)."""
+    """*where*, with whole ids, and the full names of targets that were given as bare names of functions (``charge``)."""
+    found: dict[str, Any] = {}
+    for name in ("parent_id", "superseded_by"):
+        if isinstance(text := getattr(where, name), Abbreviated):
+            found[name] = job_id(scheduler, text)
+    if isinstance(text := getattr(where, "batch_id"), Abbreviated):  # noqa: B009  # typed as an id, which it is not yet
+        found["batch_id"] = _batch_id(scheduler, text)
+    if where.node_id is not None:
+        nodes = [node.node_id for node in scheduler.backend.store.nodes(counting=False)]
+        meant = [node for node in nodes if node.startswith(where.node_id) or node.endswith(where.node_id)]
+        if where.node_id not in nodes and len(meant) == 1:  # one that is forgotten is known by its jobs alone
+            found["node_id"] = meant[0]
+    return _with_full_targets(scheduler, dataclasses.replace(where, **found) if found else where)
+
+
+def _batch_id(scheduler: Scheduler, digits: str) -> UUID:
+    recent = [record.batch_id for record in scheduler.backend.store.batches(limit=PAGE)]
+    found = [batch_id for batch_id in recent if batch_id.hex.startswith(digits)]
+    if len(found) != 1:
+        raise NothingFound(
+            f"{len(found) or 'none'} of the newest {PAGE} batches {'have ids that begin' if found else 'has an id that begins'} "
+            f"with {digits}; give the whole id"
+        )
+    return found[0]
+
+
+def _with_full_targets(scheduler: Scheduler, where: JobFilter) -> JobFilter:
     if not where.targets or all(":" in name or "." in name for name in where.targets):
         return where
     known = _known_targets(scheduler)
@@ -262,6 +300,14 @@ def pages(
         if cursor is None:
             break
     return items, cursor
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds of a duration such as 30s or 5m."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def moment(text: str | None, option: str) -> datetime | None:
@@ -407,15 +453,15 @@ def job_filter(options: Mapping[str, Any]) -> JobFilter:
         types=members(JobType, options.get("type"), "--type"),
         priorities=members(Priority, options.get("priority"), "--priority"),
         business_key=options.get("key"),
-        batch_id=None if batch is None else identity(batch, "batch id"),
-        parent_id=None if parent is None else identity(parent),
+        batch_id=None if batch is None else abbreviated(batch, "batch id"),
+        parent_id=None if parent is None else abbreviated(parent),
         schedule=options.get("schedule"),
         node_id=options.get("node"),
         created_after=moment(options.get("since"), "--since"),
         created_before=moment(options.get("until"), "--until"),
         error_contains=options.get("error"),
         caller=options.get("caller"),
-        superseded_by=None if superseded is None else identity(superseded),
+        superseded_by=None if superseded is None else abbreviated(superseded),
         args=arguments(options.get("arg")),
         trace_id=trace_id(options.get("trace")),
         parked=True if options.get("parked") else None,

@@ -9,7 +9,6 @@ the retry policy is guarded where it is asked, in `engine/decide`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -378,7 +377,9 @@ def pass_on_interruption(error: BaseException) -> None:
 
 def _note_after_call(error: BaseException) -> None:
     """The strategy failed after the call, whose outcome counts. An interruption that comes so late has its effect later."""
-    if not isinstance(error, JobInterrupted | asyncio.CancelledError):
+    from asyncio import CancelledError  # not for a program that only submits
+
+    if not isinstance(error, JobInterrupted | CancelledError):
         faults.note("ResilienceStrategy raised after the call; what the call did counts", error)
 
 

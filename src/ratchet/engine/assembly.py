@@ -32,12 +32,12 @@ from ratchet.engine.started_runs import StartedRuns
 from ratchet.engine.task import JobTask, Middleware, TaskTools
 from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
-from ratchet.model.cluster import NodeInfo, NodeRecord, NodeSpec, Rescue
+from ratchet.model.cluster import NodeInfo, NodeRecord, NodeRequest, NodeSpec, Rescue
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import READ_LIMIT, AllowType
-from ratchet.model.process import process_name
+from ratchet.model.process import MemoryReport, process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -83,6 +83,9 @@ class NodeParts:
     started_runs: StartedRuns | None = None  # where that process can read what runs here
     meters: Sequence[Meters] = ()
     tracer: Tracer | None = None
+    on_stop_request: Callable[[], None] = field(
+        default=lambda: None
+    )  # somebody asks this node to stop, from afar
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -105,10 +108,13 @@ class Assembly:
         wake: Callable[[], None],
         is_open: Callable[[], bool],
         ahead: timedelta = timedelta(),
+        on_request: Callable[[NodeRequest | None], None] = lambda request: None,
     ) -> None:
         options = parts.options
         self.parts = parts
         self._wake = wake
+        self._on_request = on_request
+        self._memory = MemoryReport()
         self.identity = NodeIdentity(parts.ids, options.node_name)
         decider = Decider(
             retry_policy=parts.retry_policy,
@@ -288,6 +294,7 @@ class Assembly:
             info=self._info,
             on_handed_back=self.wake_all,
             on_joined=self._joined,
+            on_request=self._on_request,
             skew_warning=options.clock_skew_warning,
         )
 
@@ -307,6 +314,8 @@ class Assembly:
             full=self.lane_report.full(),
             down=self.lane_report.down(),
             tags=list(self.parts.options.node_tags or ()),
+            memory=self._memory.about(),
+            still_running=self.coordinator.stubborn,
         )
         return msgspec.json.encode(info).decode()
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ratchet.api.storage import LEASE, LOCK, PORTION
+from ratchet.api.storage import steps as purge_steps
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.timetable import CronTable, Timetable
 from ratchet.model.clock import Clock
@@ -16,14 +18,13 @@ from ratchet.model.durations import earlier
 from ratchet.model.errors import ConfigurationError, InvalidJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
+from ratchet.model.storage import Kept, retention_of
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.cluster import LockStore
 
 logger = logging.getLogger("ratchet.engine")
 
-LOCK = "ratchet.maintenance"
-LEASE = timedelta(minutes=5)
-BATCH = 500
+BATCH = PORTION
 ROUNDS = 20
 #: Rows of dead nodes are kept this long, so that people can see what happened.
 DEAD_NODES_KEPT = timedelta(days=1)
@@ -126,17 +127,11 @@ class Housekeeping:
 
     def _clean(self, now: datetime, lease: _Lease) -> int:
         options, store = self._options, self._store
-        steps: list[tuple[timedelta | None, Callable[[datetime], int]]] = [
-            (options.retention, lambda before: store.archive(before=before, limit=BATCH, now=now)),
-            (
-                options.dead_letter_retention if self._dead_letters.due else None,
-                self._purge_dead_letters,
-            ),
-            (options.log_retention, lambda before: store.purge_logs(before=before, limit=BATCH)),
-            (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
-            (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
-            (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
-        ]
+        keep_of, step_of = retention_of(options), purge_steps(store, now)
+        if not self._dead_letters.due:
+            keep_of[Kept.DEAD_LETTERS] = None
+        step_of[Kept.DEAD_LETTERS] = self._purge_dead_letters
+        steps = [(keep_of[kind], step) for kind, step in step_of.items()]
         if self._streams_at is None or not timedelta() <= now - self._streams_at < STREAMS_REST:
             self._streams_at = now
             steps.append(

@@ -23,6 +23,10 @@ class NodeAlive(RatchetError):
     """A node that is still alive cannot be removed; stop its process first."""
 
 
+class NodeNotFound(RatchetError, LookupError):
+    """There is no such node, or it is dead: nothing can be asked of it."""
+
+
 # --- submitting ---------------------------------------------------------------------------------
 
 

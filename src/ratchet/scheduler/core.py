@@ -228,6 +228,8 @@ class Core:
         self.url: str | None = None
         #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
+        #: What is done when somebody asks this node to stop, from afar.
+        self.on_stop_request: Callable[[], None] = self._stop_soon
         self.started_runs: StartedRuns | None = None
         #: Modules that are imported before this process becomes a node.
         self.imports: tuple[str, ...] = ()
@@ -501,6 +503,7 @@ class Core:
             started_runs=self.started_runs,
             meters=tuple(self.meters),
             tracer=self.tracer,
+            on_stop_request=lambda: self.on_stop_request(),
         )
 
     def add_tracer(self, tracer: Tracer) -> None:
@@ -572,6 +575,10 @@ class Core:
                 self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
             self._events.quiet()
         return ended
+
+    def _stop_soon(self) -> None:
+        """Stop from another thread: the one that has learned of the request is one of those that a stop ends."""
+        threading.Thread(target=self.stop, name="ratchet-stop", daemon=True).start()
 
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ratchet.api.targets import TargetRegistry
-from ratchet.defaults.circuit_breaker import Moved, StoreBreakers
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
-from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.guarded_tracers import guarded_tracers
@@ -43,6 +42,9 @@ from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store.permits import BreakerStore
 from ratchet.spi.target_policy import TargetPolicy
 from ratchet.spi.tracer import Tracer
+
+if TYPE_CHECKING:
+    from ratchet.defaults.circuit_breaker import Moved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Parts:
         self.registry = TargetRegistry(self.policy)
         self.targets: InvocationResolver = given.invocation_resolver or self.registry
         self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
-        stock_sanitizer = DefaultErrorSanitizer()
+        stock_sanitizer = _StockSanitizer()
         self.sanitizer: ErrorSanitizer = GuardedSanitizer(
             given.error_sanitizer or stock_sanitizer, stock_sanitizer
         )
@@ -108,6 +110,8 @@ class Parts:
 
     def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
         """What stands between the jobs of a node and the services they depend on."""
+        from ratchet.defaults.circuit_breaker import StoreBreakers  # only a node needs it
+
         # The stock one too: a row that cannot be read must not strand the jobs of its service.
         return GuardedResilience(self._resilience or StoreBreakers(store, clock, on_moved=on_moved))
 
@@ -121,6 +125,22 @@ class Parts:
                 "Scheduler(allow=['shop']) with the modules whose functions may run as jobs, or declare "
                 "functions with @scheduler.job and import the modules that do so before start()"
             )
+
+
+class _StockSanitizer:
+    """`DefaultErrorSanitizer`, made when the first error comes: its patterns take 10 ms to compile."""
+
+    def sanitize(self, error: BaseException) -> str:
+        return self._made().sanitize(error)
+
+    def sanitize_text(self, text: str) -> str:
+        return self._made().sanitize_text(text)
+
+    @staticmethod
+    def _made() -> ErrorSanitizer:
+        from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+
+        return DefaultErrorSanitizer()
 
 
 def _policy(given: TargetPolicy | None, prefixes: PrefixTargetPolicy) -> TargetPolicy:

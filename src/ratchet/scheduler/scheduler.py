@@ -39,6 +39,7 @@ from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.aio import AsyncScheduler
+    from ratchet.api.storage import Storage
 
 
 class Views:
@@ -85,6 +86,13 @@ class Views:
     def batches(self) -> Batches:
         """Finds batches."""
         return Batches(self._core)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Shows how large the store is, and moves or deletes what has been kept long enough."""
+        from ratchet.api.storage import Storage
+
+        return Storage(self._core)
 
     def health(
         self, max_wait: Duration | None = None, max_dead_letters: int | None = None, min_nodes: int = 1

@@ -26,6 +26,7 @@ from ratchet.api import recurring as recurring_api
 from ratchet.api.batches import builders as batches
 from ratchet.api.batches import handles as batch_handles
 from ratchet.api.observe import async_handles, async_queries, handles, queries
+from ratchet.api.storage import Storage
 from ratchet.api.submit import builders, joins
 from ratchet.stores.memory import MemoryStore
 
@@ -71,6 +72,7 @@ FACES = [
     (queries.Breakers, async_queries.AsyncBreakers),
     (queries.Schedules, async_queries.AsyncSchedules),
     (queries.Batches, async_queries.AsyncBatches),
+    (Storage, async_queries.AsyncStorage),
     (builders.JobBuilder, builders.AsyncJobBuilder),
     (joins.JoinBuilder, joins.AsyncJoinBuilder),
     (batches.BatchBuilder, batches.AsyncBatchBuilder),

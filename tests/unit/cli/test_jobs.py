@@ -558,3 +558,26 @@ def test_dead_letters_by_cause_and_their_end(ratchet: CommandLine, world: World)
     assert ratchet.json("dlq", "purge", "--tag", "billing", "--dry-run") == {"would_delete": 1}
     assert ratchet.json("dlq", "purge", "--all", "--yes") == {"deleted": 1}
     assert ratchet.json("dlq", "summary")["groups"] == []
+
+
+def test_ids_in_filters_may_be_abbreviated(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """The parent, the batch, the replacement and the node of jobs: as much of each id as no other has."""
+    chain = scheduler.enqueue(errands.greet, "ann").then(errands.greet, "bob").submit()
+    batch = scheduler.enqueue_batch("all").for_each(["cid"], errands.greet).submit()
+    old = scheduler.schedule(timedelta(hours=1), errands.greet, "dot").submit()
+    new = scheduler.replace(old.id, errands.greet, "eve")
+    assert new is not None
+
+    def found(*words: str) -> set[str]:
+        return {job["id"] for job in ratchet.json("jobs", "list", *words)["jobs"]}
+
+    parent = str(chain.id)
+    assert found("--parent", parent[:23]) == found("--parent", parent) != set()
+    assert found("--batch", str(batch.id)[:23]) == found("--batch", str(batch.id)) != set()
+    assert found("--superseded-by", str(new.id)[:23]) == {str(old.id)}
+    with scheduler:
+        chain.result(timeout=30)
+        (node,) = scheduler.nodes.list()
+        assert found("--node", node.node_id[-12:]) == found("--node", node.node_id) != set()
+    assert "whole id" in ratchet("jobs", "list", "--batch", "ffffffff", code=3).stderr
+    assert "begins with" in ratchet("jobs", "list", "--parent", "ffffffff", code=3).stderr

@@ -12,6 +12,7 @@ from ratchet.api.observe.queries import (
     Queues,
     Schedules,
 )
+from ratchet.api.storage import Storage
 from ratchet.api.threads import AwaitFace, awaited
 
 
@@ -43,6 +44,9 @@ class AsyncNodes(AwaitFace[Nodes]):
     """`Nodes`, awaitable."""
 
     list = awaited(Nodes.list)
+    drain = awaited(Nodes.drain)
+    resume = awaited(Nodes.resume)
+    stop = awaited(Nodes.stop)
     remove = awaited(Nodes.remove)
 
 
@@ -78,6 +82,13 @@ class AsyncSchedules(AwaitFace[Schedules]):
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
     remove = awaited(Schedules.remove)
+
+
+class AsyncStorage(AwaitFace[Storage]):
+    """`Storage`, awaitable."""
+
+    stats = awaited(Storage.stats)
+    purge = awaited(Storage.purge)
 
 
 class AsyncBatches(AwaitFace[Batches]):

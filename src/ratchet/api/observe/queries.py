@@ -35,12 +35,13 @@ from ratchet.model.cluster import (
     BreakerRecord,
     LimitRecord,
     NodeRecord,
+    NodeRequest,
     NodeState,
     PermitRecord,
     QueueRecord,
 )
-from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive
+from ratchet.model.durations import Duration, format_duration, to_timedelta
+from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive, NodeNotFound
 from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.flow import SAMPLED, Statistics, statistics_of
 from ratchet.model.flow_history import FlowPoint
@@ -250,11 +251,48 @@ class DeadLetters(Facade):
 
 
 class Nodes(Facade):
-    """Shows the nodes of the cluster, and forgets those that are gone."""
+    """Shows the nodes of the cluster, asks them to drain or to stop, and forgets those that are gone."""
 
     def list(self) -> list[NodeRecord]:
         """All nodes by start time, dead ones included until they are purged."""
         return self._backend.store.nodes()
+
+    def drain(self, node_id: str) -> bool:
+        """
+        Ask a node to take no more jobs and finish those that run; False if it was asked before.
+
+        It learns of it with its next beat, and shows that by its state, DRAINING. It stays in the cluster and draining
+        until `resume` or `stop`. `NodeNotFound` if it is dead or not there.
+        """
+        return self._ask(node_id, NodeRequest.DRAIN)
+
+    def resume(self, node_id: str) -> bool:
+        """Let a drained node take jobs again; False if it was not drained, or is stopping."""
+        return self._ask(node_id, None)
+
+    def stop(self, node_id: str) -> bool:
+        """
+        Ask a node to stop: to drain, to hand back what has not finished within its drain time, and to leave; False if it was asked before.
+
+        A process of ``ratchet worker`` ends and is not replaced, and the worker ends with its last process. Anywhere else
+        it is as if `Scheduler.stop` were called there. `NodeNotFound` if it is dead or not there.
+        """
+        return self._ask(node_id, NodeRequest.STOP)
+
+    def _ask(self, node_id: str, request: NodeRequest | None) -> bool:
+        store = self._backend.store
+        node = next((one for one in store.nodes(counting=False) if one.node_id == node_id), None)
+        if node is None:
+            raise NodeNotFound(f"there is no node {node_id!r}")
+        now = store.database_time()
+        if not node.is_alive(now):
+            silence = format_duration(timedelta(seconds=round((now - node.last_beat_at).total_seconds())))
+            raise NodeNotFound(f"node {node_id} is dead: its last beat was {silence} ago")
+        if node.request in (request, NodeRequest.STOP):
+            return False
+        if not store.request_of_node(node_id, request, now=now):
+            raise NodeNotFound(f"node {node_id} is dead")
+        return True
 
     def remove(self, node_id: str) -> bool:
         """

@@ -138,6 +138,7 @@ class Supervisor:
             ]
         if self._phase is Phase.RUNNING:
             self._reload(now)
+            self._renew_spent(now)
             self._renew_next()
             self._fill(now)
             self._rescue_dead()
@@ -155,6 +156,9 @@ class Supervisor:
             missing.append("it is stopping")
         for slot in self._slots:
             child = slot.current
+            if slot.retired:
+                missing.append(f"process {slot.number} was stopped")
+                continue
             if child is None or child.ready is None or not child.is_running:
                 missing.append(f"process {slot.number} is not ready")
                 continue
@@ -171,6 +175,8 @@ class Supervisor:
                     f"process {slot.number}: {lane} jobs do not run: {why}"
                     for lane, why in child.pulse.dead.items()
                 ]
+                if child.pulse.drained:
+                    missing.append(f"process {slot.number} was asked to take no jobs")
                 if child.pulse.claims_fail:
                     missing.append(f"process {slot.number} cannot claim jobs; the log says why")
         return Condition(faults, missing)
@@ -217,12 +223,29 @@ class Supervisor:
             case Failed():
                 self._say_once(report.message)
             case Leaving():
-                logger.warning("process %d leaves: %s", child.pid, report.reason)
+                logger.log(
+                    logging.WARNING if report.replace else logging.INFO,
+                    "process %d leaves: %s",
+                    child.pid,
+                    report.reason,
+                )
                 slot = self._slot_of(child)
                 if slot is not None and slot.current is child and self._phase is Phase.RUNNING:
                     slot.vacate(now)
+                    if not report.replace:
+                        self._retire(slot)
                     self._leaving.append(child)
                     child.deadline = now + self._drain_limit(child) + DRAIN_MARGIN
+
+    def _retire(self, slot: ChildSlot) -> None:
+        """The node of this slot was stopped from afar: it gets no other process, and the last one ends the worker."""
+        slot.retired = True
+        if slot.successor is not None:
+            self._dismiss(slot.successor, self._drain_limit(slot.successor))
+            slot.successor = None
+        if all(each.retired for each in self._slots):
+            logger.info("every node of this worker was asked to stop: the worker ends")
+            self._phase = Phase.DRAINING
 
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
@@ -249,7 +272,7 @@ class Supervisor:
         if slot is not None and slot.successor is child:
             old = slot.promote()
             if old is not None:
-                self._dismiss(old, self._drain_limit(old))
+                self._dismiss(old, None if old.unhurried else self._drain_limit(old))
 
     def _forget(self, child: ChildProcess, now: float) -> None:
         """A child has ended: close its pipes, take care of the jobs it held, and plan its replacement."""
@@ -338,13 +361,13 @@ class Supervisor:
 
     # --- leaving
 
-    def _dismiss(self, child: ChildProcess, timeout: float) -> None:
-        """Tell a child to finish its jobs and end."""
+    def _dismiss(self, child: ChildProcess, timeout: float | None) -> None:
+        """Tell a child to finish its jobs and end; without a *timeout*, whenever that is."""
         if child not in self._leaving:
             self._leaving.append(child)
         child.leaving = True
-        child.deadline = self._monotonic() + timeout + DRAIN_MARGIN
-        child.tell(Drain(timeout=timeout))
+        child.deadline = None if timeout is None else self._monotonic() + timeout + DRAIN_MARGIN
+        child.tell(Drain(unhurried=True) if timeout is None else Drain(timeout=timeout))
 
     def _drain_limit(self, child: ChildProcess) -> float:
         if self._drain_timeout is not None:
@@ -353,6 +376,9 @@ class Supervisor:
 
     def _drain(self, now: float) -> None:
         self._phase = Phase.DRAINING
+        for child in self._leaving:
+            if child.deadline is None:
+                self._dismiss(child, self._drain_limit(child))
         for slot in self._slots:
             children, slot.current, slot.successor = slot.children, None, None
             for child in children:
@@ -416,6 +442,18 @@ class Supervisor:
             slot.successor = None
             slot.crashes = 0
             slot.vacate(now)
+
+    def _renew_spent(self, now: float) -> None:
+        """Children that have run enough jobs, or have grown too large, are replaced as by SIGHUP: one after the other."""
+        for slot in self._slots:
+            child = slot.current
+            if child is None or child.pulse is None or child.pulse.spent is None or child.pulse.drained:
+                continue
+            if now >= slot.renew_at and slot.successor is None and slot not in self._to_renew:
+                if not child.unhurried:
+                    logger.info("process %d is replaced: %s", child.pid, child.pulse.spent)
+                child.unhurried = True
+                self._to_renew.append(slot)
 
     def _renew_next(self) -> None:
         """One step of a rolling restart: start the new child of one slot; the old one leaves when it is ready."""

@@ -9,7 +9,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -291,6 +290,8 @@ class _Restorer:
 
 def _in_zone(moment: Any, value: dict[str, Any]) -> Any:
     if "z" in value:
+        from zoneinfo import ZoneInfo
+
         moment = moment.replace(tzinfo=ZoneInfo(value["z"]))
     return moment.replace(fold=1) if value.get("f") else moment
 

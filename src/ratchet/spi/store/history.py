@@ -10,6 +10,7 @@ from uuid import UUID
 from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, LogEntry, LogLine
+from ratchet.model.storage import Kept
 
 
 class ExecutionStore(Protocol):
@@ -105,6 +106,13 @@ class ArchiveStore(Protocol):
 
     def purge_archive(self, *, before: datetime, limit: int) -> int:
         """Delete jobs that were archived before *before*, with their runs and tags; at most *limit*."""
+        ...
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """
+        How many rows of a kind are older than *before*, for people: at most *limit*, and of jobs and runs only those among
+        the first *limit* ids. What something still needs counts too. The cost grows with *limit* alone.
+        """
         ...
 
     def oldest_created_at(self) -> datetime | None:

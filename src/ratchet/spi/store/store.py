@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ratchet.model.cluster import UnreadableRow
+from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
 from ratchet.spi.store.claims import JobClaimStore
@@ -89,6 +90,13 @@ class StoreLifecycle(Protocol):
         of jobs that no claim reaches (any of them, at most a few). Other jobs that cannot be read are dead letters.
 
         A health check asks: it costs no more where many jobs wait.
+        """
+        ...
+
+    def size(self) -> StoreSize:
+        """
+        How many rows and bytes each table has: estimates where the database has them, and nothing that would make it
+        read all of a large table.
         """
         ...
 

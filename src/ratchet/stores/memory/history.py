@@ -10,6 +10,7 @@ from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.flow_history import MERGED, MINUTE, FlowPeriod, floor, merged
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import JobStatus
+from ratchet.model.storage import Kept
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.state import Part, State, atomic
@@ -217,6 +218,29 @@ class MemoryHistory(Part):
                 state.costs.remove(batch_id)
             forget(state, row.job_id)
         return len(old)
+
+    @atomic
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        state = self._state
+        rows = sorted(state.jobs.values(), key=lambda row: row.job_id.int)
+        match kind:
+            case Kept.JOBS:
+                first = [row for row in rows if row.archived_at is None][:limit]
+                ended = (JobStatus.SUCCEEDED, JobStatus.CANCELED)
+                times = [row.finished_at for row in first if row.status in ended]
+            case Kept.DEAD_LETTERS:
+                failed = [row for row in rows if row.status is JobStatus.FAILED and row.archived_at is None]
+                times = [row.dead_lettered_at for row in failed]
+            case Kept.LOGS:
+                times = [entry.at for entry in state.logs.values()]
+            case Kept.EXECUTIONS:
+                runs = sorted(state.executions.items(), key=lambda item: (item[0][0].int, item[0][1].int))[
+                    :limit
+                ]
+                times = [run.finished_at for _, run in runs]
+            case _:
+                times = [row.archived_at for row in rows]
+        return min(limit, sum(at is not None and at < before for at in times))
 
     @atomic
     def oldest_created_at(self) -> datetime | None:

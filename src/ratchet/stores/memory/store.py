@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.model.clock import SystemClock
 from ratchet.model.cluster import UnreadableRow
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
@@ -71,6 +72,17 @@ class MemoryStore(
     def unreadable(self) -> list[UnreadableRow]:
         """None: nobody but this code writes here."""
         return []
+
+    def size(self) -> StoreSize:
+        """Rows only: nobody knows what an object of Python takes."""
+        state = self._state
+        rows = {
+            "scheduler_job": len(state.jobs),
+            "scheduler_job_execution": len(state.executions),
+            "scheduler_job_log": len(state.logs),
+            "scheduler_node": len(state.nodes),
+        }
+        return StoreSize.of([TableSize(name=name, rows=count) for name, count in rows.items()])
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[Transaction]:
         """

@@ -18,12 +18,14 @@ from ratchet.model.cluster import (
     LockRecord,
     NodeChange,
     NodeRecord,
+    NodeRequest,
     NodeSpec,
     NodeState,
     Rescue,
     dead_process,
     new_node,
     refuse_dead,
+    request_of,
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
@@ -38,6 +40,7 @@ from ratchet.stores.mongo.transaction.work import Rules, Work
 from ratchet.stores.unreadable import readable
 
 _DEAD: Final = NodeState.DEAD.value
+_STOP: Final = NodeRequest.STOP.value
 _RUNNING: Final = JobStatus.RUNNING.value
 
 #: Seconds of conflicts after which a rescue goes on without the jobs that are in its way.
@@ -85,13 +88,18 @@ class MongoCluster(MongoPart):
             found = collections[Names.NODES].find_one_and_update(
                 {"_id": node_id, "state": {"$ne": _DEAD}},
                 _beaten(now, change),
-                {"clock": 1},
+                {"clock": 1, "request": 1},
                 return_document=ReturnDocument.AFTER,
             )
             if found is None:
                 return BeatAnswer(alive=False)
             claims = claims_of(collections, node_id, known)
-            return BeatAnswer(alive=True, claims=claims, database_time=found["clock"])
+            return BeatAnswer(
+                alive=True,
+                claims=claims,
+                database_time=found["clock"],
+                request=request_of(found.get("request")),
+            )
 
         return self.database.write(beat)
 
@@ -114,6 +122,16 @@ class MongoCluster(MongoPart):
         refuse_dead(state)
         living = {"_id": node_id, "state": {"$ne": _DEAD}}
         change = {"$set": {"state": state.value}}
+        return self.database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
+
+    def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
+        """Store what a person asks of a node, or take it back; False if the node is DEAD or missing."""
+        check(now, "now")
+        living = {"_id": node_id, "state": {"$ne": _DEAD}}
+        asked = None if request is None else request.value
+        change: list[Document] = [
+            {"$set": {"request": {"$cond": [{"$eq": ["$request", _STOP]}, _STOP, {"$literal": asked}]}}}
+        ]
         return self.database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:

@@ -15,6 +15,7 @@ from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import HOT, JobStatus
+from ratchet.model.storage import Kept
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
@@ -217,6 +218,36 @@ class MongoHistory(MongoPart):
             return len(ids)
 
         return self.database.run(work) if limit > 0 else 0
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """How many documents of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""
+        old = {"$lt": micros(before)}
+
+        def ask(collections: Collections) -> int:
+            match kind:
+                case Kept.JOBS:
+                    first = (
+                        collections[Names.JOBS]
+                        .find({}, {"status": 1, "finished_at": 1})
+                        .sort("_id", 1)
+                        .limit(limit)
+                    )
+                    ended = [one for one in first if one["status"] in _ENDED]
+                    return sum(one.get("finished_at", old["$lt"]) < old["$lt"] for one in ended)
+                case Kept.EXECUTIONS:
+                    runs = (
+                        collections[Names.EXECUTIONS].find({}, {"finished_at": 1}).sort("_id", 1).limit(limit)
+                    )
+                    return sum((one.get("finished_at") or old["$lt"]) < old["$lt"] for one in runs)
+                case Kept.DEAD_LETTERS:
+                    name, where = Names.JOBS, {"dead_lettered_at": old, "status": JobStatus.FAILED.value}
+                case Kept.LOGS:
+                    name, where = Names.LOGS, {"at": old}
+                case _:
+                    name, where = Names.ARCHIVE, {"archived_at": old}
+            return collections[name].count_documents(where, limit=limit)
+
+        return self.database.read(ask) if limit > 0 else 0
 
     def oldest_created_at(self) -> datetime | None:
         """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""

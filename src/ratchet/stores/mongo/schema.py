@@ -173,6 +173,10 @@ def _new_fields(collections: Collections) -> None:
     """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
 
 
+def _node_requests(collections: Collections) -> None:
+    """A node's document can say what a person asks of it. A node of an earlier version never looks."""
+
+
 def _make_flow(collections: Collections) -> None:
     """Rates of each minute; their key is their order, so there is no other index."""
     _make(collections, Names.FLOW)
@@ -182,7 +186,8 @@ STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
-    Step("V004__flow", _make_flow, serves=1),
+    Step("V004__node_requests", _node_requests, serves=1),
+    Step("V005__flow", _make_flow, serves=1),
 )
 
 

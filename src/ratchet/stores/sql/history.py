@@ -10,6 +10,7 @@ from uuid import UUID
 from ratchet.model.flow import QueuedSample, RunSample
 from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, LogEntry, LogLine
+from ratchet.model.storage import Kept
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
 from ratchet.stores.sql.rows.flow_periods import (
@@ -103,6 +104,32 @@ OLDEST_JOBS = """
      ORDER BY job_id
      LIMIT :step
 """
+
+#: How many are old, of each kind. There is no index for the time at which a job or a run has ended: among the first ids.
+COUNT_OLD = {
+    Kept.JOBS: """
+        SELECT count(*) FROM (SELECT status, finished_at FROM scheduler_job ORDER BY job_id LIMIT :limit) o
+         WHERE o.status IN ('SUCCEEDED', 'CANCELED') AND o.finished_at < :before
+    """,
+    Kept.DEAD_LETTERS: """
+        SELECT count(*)
+          FROM (SELECT job_id FROM scheduler_job
+                 WHERE dead_lettered_at IS NOT NULL AND dead_lettered_at < :before AND status = 'FAILED'
+                 LIMIT :limit) o
+    """,
+    Kept.LOGS: """
+        SELECT count(*) FROM (SELECT job_id FROM scheduler_job_log WHERE logged_at < :before LIMIT :limit) o
+    """,
+    Kept.EXECUTIONS: """
+        SELECT count(*)
+          FROM (SELECT finished_at FROM scheduler_job_execution ORDER BY job_id, claim_id LIMIT :limit) o
+         WHERE o.finished_at < :before
+    """,
+    Kept.ARCHIVE: """
+        SELECT count(*)
+          FROM (SELECT job_id FROM scheduler_job_archive WHERE archived_at < :before LIMIT :limit) o
+    """,
+}
 
 # There is no index for the earliest time of creation, so this is the earliest among the first ids.
 OLDEST_CREATED_AT = """
@@ -421,6 +448,12 @@ class SqlHistory(SqlPart):
             return len(jobs)
 
         return self.database.run(purge)
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """How many rows of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""
+        values = {"before": before, "limit": limit}
+        found: int = self.database.read(lambda session: session.value(COUNT_OLD[kind], values))
+        return found
 
     def oldest_created_at(self) -> datetime | None:
         """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
 from ratchet.stores.sql.batches import SqlBatches
@@ -91,6 +92,10 @@ class SqlStore(
         nodes = partial(self.nodes, counting=False)
         passed = unreadable_rows(self.schedules, self.limits, self.breakers, nodes)
         return passed + self.database.read(unreachable_jobs)
+
+    def size(self) -> StoreSize:
+        """Rows and bytes of our tables, as the product tells them."""
+        return self.database.read(self.database.dialect.size)
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """A transaction whose driver connection the caller may use, and pass as ``within=``."""

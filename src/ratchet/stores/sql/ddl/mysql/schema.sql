@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V004__flow, in one script.
+-- The schema of Ratchet up to V005__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -413,6 +413,10 @@ ALTER TABLE scheduler_queue ADD COLUMN paused_until DATETIME(6);
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of DATETIME(6);
 
 -- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request VARCHAR(16);
+
+-- serves: V001
 -- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
 -- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
 CREATE TABLE scheduler_flow (
@@ -433,4 +437,7 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V004__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);
+VALUES ('V004__node_requests', '5f1385a8c8b73b950016e5baec106dbc8e698a31f8b812292e8abfb6acc6413f', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V004__flow, in one script.
+-- The schema of Ratchet up to V005__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -406,6 +406,10 @@ ALTER TABLE scheduler_queue ADD COLUMN paused_until timestamptz;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of timestamptz;
 
 -- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request text;
+
+-- serves: V001
 -- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
 -- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
 CREATE TABLE scheduler_flow (
@@ -426,4 +430,7 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V004__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);
+VALUES ('V004__node_requests', '6d0f1ebcc764cf973266f7761e758d0957f0468cef42483c7171e6522e7713cd', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);

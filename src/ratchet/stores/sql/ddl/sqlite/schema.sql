@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V004__flow, in one script.
+-- The schema of Ratchet up to V005__flow, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -502,6 +502,10 @@ ALTER TABLE scheduler_queue ADD COLUMN paused_until INTEGER;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of INTEGER;
 
 -- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request TEXT;
+
+-- serves: V001
 -- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
 -- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
 CREATE TABLE scheduler_flow (
@@ -522,4 +526,7 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '200e3dad8a8a686fa42d9af32b0454e0d96628fa4b34c0e3b81c3b457eb8196c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V004__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+VALUES ('V004__node_requests', '828ba96e6678566c53791c640e6a0444824fac249f857d8062c1f7edf9e220bf', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

@@ -21,6 +21,7 @@ from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import caller_connection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.columns import Kind
@@ -65,6 +66,16 @@ _MIGRATION_LOCK_WAIT = (
 _CALLER_SETTINGS = """
     SELECT DATABASE(), @@max_allowed_packet, @@innodb_lock_wait_timeout, @@sql_mode, {isolation},
            @@character_set_client, @@character_set_results
+"""
+
+
+TABLE_SIZES = """
+    SELECT t.table_name, t.table_rows, t.data_length, t.index_length, t.data_free,
+           (SELECT count(DISTINCT s.index_name) FROM information_schema.statistics s
+             WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name) AS indexes
+      FROM information_schema.tables t
+     WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_type = 'BASE TABLE'
+       AND LEFT(t.table_name, 10) = 'scheduler_'
 """
 
 
@@ -379,6 +390,21 @@ class MysqlDialect(Dialect):
             where,
         )
         return bool(found)
+
+    def size(self, session: Session) -> StoreSize:
+        rows = session.rows(TABLE_SIZES, {"schema": self.schema})
+        tables = [
+            TableSize(
+                name=name,
+                rows=int(count or 0),
+                estimated=True,
+                bytes=int(size or 0),
+                indexes=int(indexes),
+                index_bytes=int(index_bytes or 0),
+            )
+            for name, count, size, index_bytes, _, indexes in rows
+        ]
+        return StoreSize.of(tables, free_bytes=sum(int(free or 0) for *_, free, _ in rows))
 
     def coordinator(self) -> None:
         """None: there is nothing to listen to; pollers look every half second."""

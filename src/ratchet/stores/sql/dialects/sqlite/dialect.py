@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import (
     CallerConnection,
@@ -44,6 +45,25 @@ _SAVEPOINT = "ratchet"
 _LONG_BLOCK = 2.0  # seconds
 
 log = logging.getLogger("ratchet.stores.sql")
+
+
+TABLES = """
+    SELECT t.name, (SELECT group_concat(i.name) FROM sqlite_master i WHERE i.type = 'index' AND i.tbl_name = t.name) AS indexes
+      FROM sqlite_master t
+     WHERE t.type = 'table' AND substr(t.name, 1, 10) = 'scheduler_'
+"""
+#: Rows of a table that are counted, at most: some milliseconds.
+COUNTED_ROWS = 100_000
+#: The bytes of each table are read from a file up to this size.
+MEASURED_FILE = 256 * 1024 * 1024
+
+
+def _taken(session: Session) -> dict[str, int]:
+    """The bytes of each table and index; empty where SQLite was built without the table that tells it."""
+    try:
+        return dict(session.rows("SELECT name, sum(pgsize) AS size FROM dbstat GROUP BY name"))
+    except StoreError:
+        return {}
 
 
 class SqliteDialect(Dialect):
@@ -301,6 +321,33 @@ class SqliteDialect(Dialect):
         return bool(
             session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name})
         )
+
+    def size(self, session: Session) -> StoreSize:
+        """
+        Rows are counted up to a limit. What each table takes is read only from a file of moderate size: SQLite has to look
+        at every page for that.
+        """
+        page, pages, free = (
+            int(session.value(f"SELECT {name} FROM pragma_{name}"))
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        taken = _taken(session) if page * pages <= MEASURED_FILE else {}
+        tables = []
+        for name, indexes in session.rows(TABLES):
+            own = [taken[one] for one in str(indexes or "").split(",") if one in taken]
+            rows = session.value(f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {COUNTED_ROWS})")
+            tables.append(
+                TableSize(
+                    name=name,
+                    rows=rows,
+                    more=rows >= COUNTED_ROWS,
+                    bytes=taken.get(name),
+                    indexes=len(str(indexes).split(",")) if indexes else 0,
+                    index_bytes=sum(own) if taken else None,
+                )
+            )
+        whole = StoreSize.of(tables, free_bytes=free * page)
+        return StoreSize(tables=whole.tables, bytes=page * pages, free_bytes=whole.free_bytes)
 
     def coordinator(self) -> SqliteWakeups | None:
         return SqliteWakeups(self.path) if self.path is not None else None
