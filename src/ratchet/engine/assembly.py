@@ -19,6 +19,7 @@ from ratchet.engine.decide import Decider
 from ratchet.engine.events import EventBus
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.keys import known_keys
 from ratchet.engine.lane_report import LaneReport
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
@@ -44,6 +45,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
@@ -80,6 +82,7 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
     started_runs: StartedRuns | None = None  # where that process can read what runs here
     meters: Sequence[Meters] = ()
+    codec: PayloadCodec | None = None
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -236,6 +239,7 @@ class Assembly:
             ahead=ahead,
             ask_again_after=options.resource_retry_delay,
             hand_back=lambda now: self.watch.hand_back(float("inf"), now),
+            codec=parts.codec,
         )
 
     def wake_all(self) -> None:
@@ -289,6 +293,7 @@ class Assembly:
             full=self.lane_report.full(),
             down=self.lane_report.down(),
             tags=list(self.parts.options.node_tags or ()),
+            keys=known_keys(self.parts.codec),
         )
         return msgspec.json.encode(info).decode()
 

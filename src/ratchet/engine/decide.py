@@ -115,8 +115,8 @@ class Decider:
                 return HandBack()
             case Crashed(detail):
                 return CountCrash(detail=detail, max_crashes=self._max_crashes)
-            case TargetMissing(reason):
-                return Park(reason=reason)
+            case TargetMissing(reason, keys):
+                return Park(reason=reason, keys=keys)
             case Unreadable(error):
                 # No attempt reads more. It can be retried by hand once the row is mended.
                 return self._dead_letter(job, self.record(error), "unreadable")

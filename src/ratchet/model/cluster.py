@@ -30,7 +30,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     back. ``false_rescues``: how often this process was declared dead although it lived; ``replaces`` is the
     incarnation to which that happened last. ``process``: under which name a database server has its connections.
     ``full``: the lanes that have no free slot, and since when. ``down``: the lanes that run nothing, and why.
-    ``tags``: words of the user's own.
+    ``tags``: words of the user's own. ``keys``: the ids of the keys with which it can decrypt values.
     """
 
     lanes: dict[str, int] = {}
@@ -43,6 +43,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     full: dict[str, datetime] = {}
     down: dict[str, str] = {}
     tags: list[str] = []
+    keys: list[str] = []
 
 
 class NodeChange(Struct, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
@@ -65,10 +66,13 @@ UNDECLARED_TTL = timedelta(seconds=30)
 class LazyStore:
     """Opens the store at the first use, and checks or makes its schema once."""
 
-    def __init__(self, open_store: Callable[[], JobStore], clock: Clock) -> None:
+    def __init__(
+        self, open_store: Callable[[], JobStore], clock: Clock, codec: PayloadCodec | None = None
+    ) -> None:
         #: Makes the store; may be another one until the first use.
         self.open_store = open_store
         self._clock = clock
+        self._codec = codec
         self._lock = threading.RLock()
         self._sampled_at: float | None = None
         #: The store, if it was opened.
@@ -82,6 +86,10 @@ class LazyStore:
         with self._lock:
             if self.opened is None:
                 self.opened = self.open_store()
+                if self._codec is not None:
+                    from ratchet.stores.sealed import sealed
+
+                    self.opened = sealed(self.opened, self._codec)
             return self.opened
 
     def check(self, *, auto_migrate: bool) -> JobStore:
@@ -243,7 +251,7 @@ class Core:
         self.clock: Clock = clock if clock is not None else DatabaseClock()
         #: Seconds since an arbitrary point.
         self.monotonic: Callable[[], float] = self.clock.monotonic
-        self._lazy = LazyStore(open_store or self._open_default, self.clock)
+        self._lazy = LazyStore(open_store or self._open_default, self.clock, parts.codec)
         #: The database's time, as last sampled; before the store is first used, this machine's.
         self.now: Callable[[], datetime] = self._lazy.now
         #: Makes job ids.
@@ -496,6 +504,7 @@ class Core:
             supervised=self.supervised,
             started_runs=self.started_runs,
             meters=tuple(self.meters),
+            codec=parts.codec,
         )
 
     def import_modules(self) -> None:

@@ -35,6 +35,7 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -60,6 +61,7 @@ class Replacements:
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
     clock: Clock | None = None
+    codec: PayloadCodec | None = None
 
 
 class Parts:
@@ -80,6 +82,8 @@ class Parts:
         self.sanitizer: ErrorSanitizer = GuardedSanitizer(
             given.error_sanitizer or stock_sanitizer, stock_sanitizer
         )
+        #: None: values are stored as they are.
+        self.codec: PayloadCodec | None = given.codec
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = DefaultExecutorProvider()
         if given.executor_provider is not None:
@@ -150,3 +154,4 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.instance_resolver, "instance_resolver", "resolve")
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
+    require_methods(given.codec, "codec", "encode", "decode", "has_key", "keys", "hashed")

@@ -29,6 +29,7 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -129,6 +130,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         lifecycle_hooks: Sequence[LifecycleHook] = (),
         meters: Meters | None = None,
         clock: Clock | None = None,
+        codec: PayloadCodec | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
         if url is not None and store is not None:
@@ -147,6 +149,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             lifecycle_hooks=lifecycle_hooks,
             meters=meters,
             clock=clock,
+            codec=codec,
         )
         settings = resolve_options(options)
         self._core = self._make_core(
