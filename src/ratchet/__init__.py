@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         JobNotFound,
         JobTimeout,
         MissingDriver,
+        MissingKey,
         NodeAlive,
         PayloadTooLarge,
         RatchetError,
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from ratchet.spi.invocation_resolver import InvocationResolver
     from ratchet.spi.lifecycle_hook import LifecycleHook
     from ratchet.spi.meters import Meters
+    from ratchet.spi.payload_codec import PayloadCodec
     from ratchet.spi.polling_strategy import PollingStrategy
     from ratchet.spi.principal_provider import PrincipalProvider
     from ratchet.spi.resilience import ResilienceStrategy
@@ -221,6 +223,7 @@ _HOMES: dict[str, str] = {
     "Metric": "ratchet.model.metrics",
     "Misfire": "ratchet.api.recurring",
     "MissingDriver": "ratchet.model.errors",
+    "MissingKey": "ratchet.model.errors",
     "NodeAlive": "ratchet.model.errors",
     "NodeJoined": "ratchet.model.events",
     "NodeLost": "ratchet.model.events",
@@ -228,6 +231,7 @@ _HOMES: dict[str, str] = {
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
     "PayloadTooLarge": "ratchet.model.errors",
+    "PayloadCodec": "ratchet.spi.payload_codec",
     "PollingStrategy": "ratchet.spi.polling_strategy",
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
@@ -365,6 +369,7 @@ __all__ = [
     "Metric",
     "Misfire",
     "MissingDriver",
+    "MissingKey",
     "NodeAlive",
     "NodeJoined",
     "NodeLost",
@@ -373,6 +378,7 @@ __all__ = [
     "Page",
     "PayloadTooLarge",
     "Percentiles",
+    "PayloadCodec",
     "PollingStrategy",
     "PrincipalProvider",
     "Priority",

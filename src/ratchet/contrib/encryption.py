@@ -22,7 +22,7 @@ from typing import Final, NoReturn
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ratchet.model.errors import ConfigurationError, MissingKey
+from ratchet.model.errors import ConfigurationError, MissingKey, UnreadablePayload
 from ratchet.model.payload.envelope import KEY_ID
 from ratchet.spi.fault_log import FaultLog
 
@@ -46,12 +46,18 @@ class Keyring:
     A `PayloadCodec`: several keys to read with, one (*active*) to write with.
 
     *keys* maps ids to keys, or is a function that is given an id and returns the key (None: it has none), for a key
-    management service; it is asked once for each key. A key is 32 bytes, or base64 of them. *hash_keys*, a secret of its own, has
+    management service; it is asked once for each key. A key is 32 bytes, or base64 of them. *retired* names keys that are gone and that no
+    value has any more (``ratchet keys status``): jobs that once waited for one run here. *hash_keys*, a secret of its own, has
     business and idempotency keys stored as HMACs; it must stay the same for as long as jobs are to be found by their keys.
     """
 
     def __init__(
-        self, *, active: str, keys: Mapping[str, Secret] | KeyProvider, hash_keys: Secret | None = None
+        self,
+        *,
+        active: str,
+        keys: Mapping[str, Secret] | KeyProvider,
+        retired: Collection[str] = (),
+        hash_keys: Secret | None = None,
     ) -> None:
         self._active = _checked_id(active)
         self._lock = threading.Lock()
@@ -74,6 +80,11 @@ class Keyring:
                 f"keys is a mapping from ids to keys, or a function that returns the key of an id, not a {type(keys).__name__}"
             )
         self._writing = self._ciphers[active]
+        if isinstance(retired, str):
+            raise ConfigurationError("retired is a list of ids of keys")
+        self._retired = frozenset(map(_checked_id, retired))
+        if both := self._retired & set(self._ciphers):
+            raise ConfigurationError(f"the key {min(both)!r} is retired, but it is among the keys")
         self._hash_secret = None if hash_keys is None else _key_bytes(hash_keys, "hash_keys")
 
     @classmethod
@@ -133,11 +144,11 @@ class Keyring:
     def keys(self) -> Collection[str]:
         """The ids of the keys that are here; of a provider, those that it has given so far."""
         with self._lock:
-            return sorted(self._ciphers)
+            return sorted({*self._ciphers, *self._retired})
 
     def has_key(self, key: str) -> bool:
         """True if values of this key can be decrypted here."""
-        return self._cipher(key) is not None
+        return key in self._retired or self._cipher(key) is not None
 
     def encode(self, value: bytes, *, context: bytes) -> bytes:
         """*value*, encrypted with the active key: nonce, ciphertext, tag."""
@@ -148,6 +159,8 @@ class Keyring:
         """What was encrypted; `MissingKey` without the key, any other error if it is not what was encrypted for this context."""
         cipher = self._cipher(key)
         if cipher is None:
+            if key in self._retired:
+                raise UnreadablePayload(f"the key {key!r} is retired")
             raise MissingKey("a value", (key,))
         return cipher.decrypt(data[:NONCE_SIZE], data[NONCE_SIZE:], context)
 

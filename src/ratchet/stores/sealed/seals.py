@@ -48,10 +48,10 @@ class Seals:
     def __init__(self, codec: PayloadCodec) -> None:
         self.codec = codec
 
-    def seal(self, text: str, context: bytes) -> str:
+    def seal(self, text: str, context: bytes, *, errors: str = "strict") -> str:
         """*text* as it is stored; `UnstorableData` if the codec fails."""
         try:
-            data, key = self.codec.encode(text.encode(), context=context), self.codec.active
+            data, key = self.codec.encode(text.encode(errors=errors), context=context), self.codec.active
             if isinstance(data, bytes) and isinstance(key, str) and KEY_ID.fullmatch(key):
                 return envelope(key, data)
             fault: Exception = TypeError("it returned no bytes, or its active key has no valid id")
@@ -67,7 +67,7 @@ class Seals:
     def keep(self, text: str, context: bytes) -> str:
         """`seal` for a text that a run's end must not depend on."""
         try:
-            return self.seal(text, context)
+            return self.seal(text, context, errors="replace")
         except UnstorableData:
             return NOT_KEPT
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ratchet.model.claim import ClaimedJob, JobBody, RowFault
 from ratchet.model.composition import Edge, ScheduleRecord, ScheduleSpec, SignalSpec
-from ratchet.model.decision import Completion, Decision, ErrorRecord, Fail, Retry, Succeed, Verdict
+from ratchet.model.decision import Completion, Decision, ErrorRecord, Fail, Reschedule, Retry, Succeed, Verdict
 from ratchet.model.errors import MissingKey, UnreadablePayload
 from ratchet.model.job import (
     Alert,
@@ -78,6 +78,8 @@ class Values:
             return replace(decision, result=self._seals.seal(decision.result, of_job(job_id, "result")))
         if isinstance(decision, Retry | Fail):
             return replace(decision, error=self._sealed_error(decision.error, job_id))
+        if isinstance(decision, Reschedule) and decision.reason is not None:
+            return replace(decision, reason=self._seals.keep(decision.reason, of_job(job_id, "error")))
         return decision
 
     def _sealed_error(self, error: ErrorRecord, job_id: UUID) -> ErrorRecord:
