@@ -72,5 +72,7 @@ def _of_sql(store: Any) -> str:
 
 def _file_of(store: Any) -> str:
     with store.database.dialect.reading() as session:
-        (row,) = [row for row in session.rows("SELECT name, file FROM pragma_database_list") if row[0] == "main"]
+        (row,) = [
+            row for row in session.rows("SELECT name, file FROM pragma_database_list") if row[0] == "main"
+        ]
     return str(row[1])

@@ -155,7 +155,9 @@ class TestStoredValues:
         failures = [one for one in sealed_got if one[0] == "failed"]
         assert {one[2].split(":")[0] for one in failures} >= {"ValueError"}
         assert all(one[1] == {"card": SECRET} and one[3] == SECRET for one in failures)
-        assert len(failures) == 2  # one callback by the worker, one by the store, for the signal that timed out
+        assert (
+            len(failures) == 2
+        )  # one callback by the worker, one by the store, for the signal that timed out
         assert handles["plain"].result() == handles["retried"].result() == handles["later"].result() == SECRET
         assert handles["batch"].results()
         assert SECRET in str(handles["batch"].results())
@@ -230,7 +232,9 @@ class TestIntroduction:
     def test_rows_from_before_are_read(self, make: Make, clock: ManualClock) -> None:
         """Jobs and schedules that were stored in plain text run and are shown by a scheduler with a codec."""
         plain = make()
-        chain = plain.enqueue(samples.say, SECRET).with_param("card", SECRET).then(samples.take, RESULT).submit()
+        chain = (
+            plain.enqueue(samples.say, SECRET).with_param("card", SECRET).then(samples.take, RESULT).submit()
+        )
         plain.schedule_recurring("0 * * * *", call(samples.take, SECRET), name="hourly")
         scheduler = make(codec=keyring())
         assert scheduler.jobs.get(chain.id).args == (SECRET,)

@@ -35,9 +35,7 @@ def scheduler(stores: Stores, clock: ManualClock) -> Iterator[ManualScheduler]:
 
 def rows(scheduler: ManualScheduler, place: Place) -> dict[Any, ValueRow]:
     store: Any = scheduler.store
-    return {
-        row.facts.get("job_id", row.key): row for row in store.inner.value_rows(place, limit=1000)
-    }
+    return {row.facts.get("job_id", row.key): row for row in store.inner.value_rows(place, limit=1000)}
 
 
 def write(scheduler: ManualScheduler, place: Place, row: ValueRow, **texts: str) -> None:
@@ -76,7 +74,9 @@ def test_it_is_a_dead_letter_and_the_others_run(scheduler: ManualScheduler, how:
         for _ in range(2)
     )
     held = rows(scheduler, Place.JOBS)
-    write(scheduler, Place.JOBS, held[first.id], **TAMPERINGS[how](held[first.id].texts, held[second.id].texts))
+    write(
+        scheduler, Place.JOBS, held[first.id], **TAMPERINGS[how](held[first.id].texts, held[second.id].texts)
+    )
     shown = {job.id: job for job in scheduler.jobs.find()}
     assert set(shown[first.id].unreadable) in ({"payload"}, {"params"})
     assert shown[second.id].args == (SECRET,)
@@ -194,7 +194,10 @@ def test_a_damaged_schedule_fires_nothing(scheduler: ManualScheduler, clock: Man
     """It is passed by; the other schedules fire."""
     for name in ("bad", "good"):
         scheduler.schedule_recurring("0 * * * *", call(samples.take, name), name=name)
-    row = {row.key if isinstance(row.key, str) else row.key[0]: row for row in rows(scheduler, Place.SCHEDULES).values()}["bad"]
+    row = {
+        row.key if isinstance(row.key, str) else row.key[0]: row
+        for row in rows(scheduler, Place.SCHEDULES).values()
+    }["bad"]
     template = row.texts["template"]
     at = template.index("sealed") + 45
     changed = template[:at] + ("A" if template[at] != "A" else "B") + template[at + 1 :]
@@ -250,11 +253,16 @@ def _mutated(text: str, dice: random.Random) -> str:
     return "".join(dice.sample(text, len(text)))
 
 
-def test_a_key_of_32_other_bytes_opens_nothing(stores: Stores, clock: ManualClock, scheduler: ManualScheduler) -> None:
+def test_a_key_of_32_other_bytes_opens_nothing(
+    stores: Stores, clock: ManualClock, scheduler: ManualScheduler
+) -> None:
     """The right id with the wrong key: unreadable, not garbage."""
     handle = scheduler.enqueue_now(samples.take, SECRET)
     wrong = ManualScheduler(
-        store=stores.open(), clock=clock, seed=9, codec=Keyring(active="new", keys={"new": bytes(NEW[:31]) + b"?"})
+        store=stores.open(),
+        clock=clock,
+        seed=9,
+        codec=Keyring(active="new", keys={"new": bytes(NEW[:31]) + b"?"}),
     )
     wrong.drain()
     assert handle.job().status is JobStatus.FAILED

@@ -18,8 +18,17 @@ pytest_plugins = ["ratchet.tck.fixtures"]
 #: Contracts that a store behind a codec fulfils in another way; `tests/integration/test_encryption.py` says how. It refuses searches by what
 #: the store cannot read, and takes texts that a database refuses: none of them reaches it.
 OTHERWISE = {
-    "TestBadRun": ("test_values_of_a_run", "test_a_log_line_is_refused_or_kept_readable", "test_values_that_come_with_an_end"),
-    "TestSearchCriteria": ("test_each", "test_verbs_for_many", "test_what_cannot_be_read", "test_more_than_a_page_reads"),
+    "TestBadRun": (
+        "test_values_of_a_run",
+        "test_a_log_line_is_refused_or_kept_readable",
+        "test_values_that_come_with_an_end",
+    ),
+    "TestSearchCriteria": (
+        "test_each",
+        "test_verbs_for_many",
+        "test_what_cannot_be_read",
+        "test_more_than_a_page_reads",
+    ),
     "TestFind": ("test_by_error_text",),
 }
 

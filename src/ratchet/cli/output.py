@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ratchet.model.durations import format_duration
+from ratchet.model.job import Job
 
 #: Output that does not go to a terminal is this wide, unless COLUMNS says otherwise, so that nothing is cut.
 PIPE_WIDTH = 240
@@ -212,6 +213,8 @@ def plain(value: Any) -> Any:
             return {str(plain(key)): plain(item) for key, item in value.items()}
         case msgspec.Struct():
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Job):
+        value = value.for_people()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

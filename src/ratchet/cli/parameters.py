@@ -23,6 +23,7 @@ from ratchet.model.durations import parse_duration
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.scheduler import Scheduler
+from ratchet.scheduler.core import Core
 from ratchet.stores import file_of
 
 E = TypeVar("E", bound=Enum)
@@ -147,6 +148,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def opened(url: str | None) -> Iterator[Scheduler]:
     """A scheduler on the store of *url* that runs no jobs here; closed at the end."""
     scheduler = Scheduler(existing(store_url(url)))
+    if isinstance(scheduler.backend, Core):
+        scheduler.backend.show_sealed()
     try:
         yield scheduler
     finally:

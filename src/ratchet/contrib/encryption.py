@@ -91,12 +91,12 @@ class Keyring:
     def from_environment(
         cls, name: str = "RATCHET_KEYS", *, active: str | None = None, hash_keys: Secret | None = None
     ) -> Keyring:
-        """
-        Keys from an environment variable, ``2026-11:<base64>,2026-05:<base64>``; the first is active unless *active* says otherwise.
-        """
+        """Keys from an environment variable, ``2026-11:<base64>,2026-05:<base64>``; the first is active unless *active* says otherwise."""
         text = os.environ.get(name, "")
         if not text.strip():
-            raise ConfigurationError(f"the environment variable {name} is not set; it holds id:base64,id:base64")
+            raise ConfigurationError(
+                f"the environment variable {name} is not set; it holds id:base64,id:base64"
+            )
         return cls._of_pairs(text.split(","), f"the environment variable {name}", active, hash_keys)
 
     @classmethod
@@ -119,9 +119,7 @@ class Keyring:
         return cls._of_pairs(kept, f"the key file {file}", active, hash_keys)
 
     @classmethod
-    def _of_pairs(
-        cls, pairs: list[str], where: str, active: str | None, hash_keys: Secret | None
-    ) -> Keyring:
+    def _of_pairs(cls, pairs: list[str], where: str, active: str | None, hash_keys: Secret | None) -> Keyring:
         keys: dict[str, Secret] = {}
         for number, pair in enumerate(pairs, 1):
             key, colon, secret = pair.strip().partition(":")
@@ -220,7 +218,9 @@ def _key_bytes(secret: object, name: str) -> bytes:
         except (binascii.Error, ValueError):
             raise ConfigurationError(f"{name} is not base64; write 32 bytes as base64") from None
     if not isinstance(secret, (bytes, bytearray)):
-        raise ConfigurationError(f"{name} is {KEY_SIZE} bytes or base64 of them, not a {type(secret).__name__}")
+        raise ConfigurationError(
+            f"{name} is {KEY_SIZE} bytes or base64 of them, not a {type(secret).__name__}"
+        )
     if len(secret) != KEY_SIZE:
         raise ConfigurationError(f"{name} has {len(secret)} bytes; AES-256 takes {KEY_SIZE}")
     return bytes(secret)

@@ -30,7 +30,7 @@ def known_keys(codec: PayloadCodec | None) -> list[str]:
     if codec is None:
         return []
     try:
-        return sorted(str(key) for key in codec.keys())[:KEYS_TOLD]
+        return sorted(map(str, codec.keys()))[:KEYS_TOLD]
     except Exception as error:
         faults.note(f"PayloadCodec.keys() failed: {type(error).__name__}")
         return []

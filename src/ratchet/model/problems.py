@@ -102,7 +102,15 @@ class Cause(NamedTuple):
 
 
 #: The causes that hold jobs back until somebody does something.
-CLOSED: Final = ("no_nodes", "paused_queue", "open_breaker", "parked", "no_key", "no_node_for_queue", "lane_down")
+CLOSED: Final = (
+    "no_nodes",
+    "paused_queue",
+    "open_breaker",
+    "parked",
+    "no_key",
+    "no_node_for_queue",
+    "lane_down",
+)
 
 
 def cause_of(stream: StreamLoad, at: Situation) -> Cause:
@@ -123,7 +131,9 @@ def cause_of(stream: StreamLoad, at: Situation) -> Cause:
     if keys:
         if not any(set(keys) <= set(node.about.keys) for node in active):
             return Cause("no_key", ", ".join(keys))
-    elif key.parked_target is not None and not any(key.parked_target in node.about.targets for node in active):
+    elif key.parked_target is not None and not any(
+        key.parked_target in node.about.targets for node in active
+    ):
         return Cause("parked", key.parked_target)
     serving = [node for node in active if node.about.queues is None or key.queue in node.about.queues]
     if not serving:

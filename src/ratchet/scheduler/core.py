@@ -28,6 +28,7 @@ from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, S
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.masking import Masking
 from ratchet.model.options import Options
 from ratchet.model.process import process_name
 from ratchet.model.script import MAIN, importable_name
@@ -73,6 +74,8 @@ class LazyStore:
         self.open_store = open_store
         self._clock = clock
         self._codec = codec
+        #: Show what is encrypted as such, though there is no codec; for processes that only look.
+        self.shows_sealed = False
         self._lock = threading.RLock()
         self._sampled_at: float | None = None
         #: The store, if it was opened.
@@ -86,7 +89,7 @@ class LazyStore:
         with self._lock:
             if self.opened is None:
                 self.opened = self.open_store()
-                if self._codec is not None:
+                if self._codec is not None or self.shows_sealed:
                     from ratchet.stores.sealed import sealed
 
                     self.opened = sealed(self.opened, self._codec)
@@ -242,6 +245,8 @@ class Core:
         self.parts = parts
         #: Names targets and finds them again.
         self.targets: InvocationResolver = parts.targets
+        #: What people do not see of the jobs of any target.
+        self.masking: Masking | None = parts.masking
         #: On whose behalf the calling code submits.
         self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
         if clock is not None and not (
@@ -322,6 +327,10 @@ class Core:
     def sending(self) -> SendingStore | None:
         """The store, if a job can be sent to it now without waiting; else None."""
         return self._lazy.sending
+
+    def show_sealed(self) -> None:
+        """Show what is encrypted as such, though this scheduler has no codec; before the store is first used."""
+        self._lazy.shows_sealed = True
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""

@@ -26,6 +26,7 @@ from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
+from ratchet.model.masking import Masking, MaskingRule
 from ratchet.model.options import Options
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -62,6 +63,7 @@ class Replacements:
     meters: Meters | None = None
     clock: Clock | None = None
     codec: PayloadCodec | None = None
+    masking: MaskingRule | None = None
 
 
 class Parts:
@@ -84,6 +86,7 @@ class Parts:
         )
         #: None: values are stored as they are.
         self.codec: PayloadCodec | None = given.codec
+        self.masking: Masking | None = None if given.masking is None else Masking(given.masking)
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = DefaultExecutorProvider()
         if given.executor_provider is not None:

@@ -16,6 +16,7 @@ from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.events import JobDeadLettered
+from ratchet.model.masking import MaskingRule
 from ratchet.model.options import Options
 from ratchet.scheduler.controlling import ControlVerbs
 from ratchet.scheduler.core import Core
@@ -131,6 +132,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         meters: Meters | None = None,
         clock: Clock | None = None,
         codec: PayloadCodec | None = None,
+        masking: MaskingRule | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
         if url is not None and store is not None:
@@ -150,6 +152,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             meters=meters,
             clock=clock,
             codec=codec,
+            masking=masking,
         )
         settings = resolve_options(options)
         self._core = self._make_core(

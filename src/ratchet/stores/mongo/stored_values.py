@@ -56,7 +56,9 @@ class MongoStoredValues(MongoPart):
         """The next documents of *place*, as they are stored."""
         where = _PLACES[place]
         query = {} if after is None else {"_id": {"$gt": after}}
-        paths = [path for path in (*where.texts.values(), *where.facts.values()) if not path.startswith("_id")]
+        paths = [
+            path for path in (*where.texts.values(), *where.facts.values()) if not path.startswith("_id")
+        ]
 
         def ask(collections: Collections) -> list[dict[str, Any]]:
             found = collections[where.collection].find(query, dict.fromkeys(paths, 1))

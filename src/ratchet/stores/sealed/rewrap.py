@@ -19,6 +19,7 @@ from ratchet.model.errors import ConfigurationError, MissingKey, UnreadablePaylo
 from ratchet.model.payload.envelope import sealing_key
 from ratchet.model.status import JobType
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.store.stored_values import ValueStore
 from ratchet.stores.sealed.seals import Seals, of_edge, of_job, of_log_line, of_schedule, of_signal
 from ratchet.stores.sealed.store import SealedStore
@@ -52,7 +53,7 @@ class StoredKeys:
     def __init__(
         self, store: object, *, portion: int = PORTION, rest: Callable[[float], None] = time.sleep
     ) -> None:
-        if not isinstance(store, SealedStore):
+        if not isinstance(store, SealedStore) or store.seals.codec is None:
             raise ConfigurationError(
                 "this scheduler has no codec, so there are no keys; make it with Scheduler(url, codec=Keyring(...))"
             )
@@ -61,20 +62,25 @@ class StoredKeys:
         self._store = store
         self._values = cast(ValueStore, store.inner)
         self._seals: Seals = store.seals
+        self._codec: PayloadCodec = store.seals.codec
         self._portion = portion
         self._rest = rest
 
+    @property
+    def active(self) -> str:
+        """The id of the key that values are moved to."""
+        return self._codec.active
+
     # --- status ---
 
-    def count(self) -> Iterator[dict[str, Counter[str]]]:
-        """How many values each key has, by place; after each portion what was counted so far."""
+    def count(self) -> dict[str, Counter[str]]:
+        """How many values each key has, by place; read in portions."""
         counts: dict[str, Counter[str]] = {}
         for place in Place:
             of_place = counts.setdefault(place.value, Counter())
             for rows in self._portions(place):
                 of_place.update(key for row in rows for key in _keys(row))
-                yield counts
-        yield counts
+        return counts
 
     def _portions(self, place: Place) -> Iterator[list[ValueRow]]:
         after: Any = None
@@ -133,7 +139,7 @@ class StoredKeys:
         if field in _INNER:
             return self._moved_inside(row, field, text)
         contexts = _contexts(place, row.facts, field)
-        if sealing_key(text) == self._seals.codec.active:
+        if sealing_key(text) == self._codec.active:
             if len(contexts) == 1:
                 return text
             try:  # a callback's params: under its own id, or still under that of the job it is about
@@ -157,7 +163,7 @@ class StoredKeys:
             changed = False
             for name in _INNER[field]:
                 inner = stored.get(name)
-                if isinstance(inner, str) and sealing_key(inner) != self._seals.codec.active:
+                if isinstance(inner, str) and sealing_key(inner) != self._codec.active:
                     if field == "template":
                         context = of_schedule(row.facts["name"], name)
                     else:

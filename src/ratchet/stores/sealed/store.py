@@ -38,6 +38,7 @@ from ratchet.model.job import (
     Page,
     Progress,
 )
+from ratchet.model.payload import is_sealed
 from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.stores.sealed.seals import Seals
 from ratchet.stores.sealed.values import Values
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from ratchet.spi.store import JobStore, Sent
 
 
-def sealed(store: JobStore, codec: PayloadCodec) -> JobStore:
-    """*store* with *codec* around it."""
+def sealed(store: JobStore, codec: PayloadCodec | None) -> JobStore:
+    """*store* with *codec* around it; without one, what is encrypted in it is shown as such."""
     return cast("JobStore", SealedStore(store, codec))
 
 
@@ -58,7 +59,7 @@ class SealedStore:
     The methods below are those through which values pass; all others are the store's own.
     """
 
-    def __init__(self, store: JobStore, codec: PayloadCodec) -> None:
+    def __init__(self, store: JobStore, codec: PayloadCodec | None) -> None:
         #: The store itself, in which values are as the codec has made them.
         self.inner = store
         self.seals = Seals(codec)
@@ -128,9 +129,7 @@ class SealedStore:
 
     def results(self, job_ids: Sequence[UUID]) -> dict[UUID, JobResultRow]:
         """Results and errors, opened."""
-        return {
-            job_id: self._values.opened_row(row) for job_id, row in self.inner.results(job_ids).items()
-        }
+        return {job_id: self._values.opened_row(row) for job_id, row in self.inner.results(job_ids).items()}
 
     def find(self, where: JobFilter, **given: Any) -> Page[JobRecord]:
         """One page of matching jobs, opened."""
@@ -156,14 +155,20 @@ class SealedStore:
     def _asked(self, where: JobFilter) -> JobFilter:
         """*where* as the store can answer it; `InvalidJob` if it asks about what the store cannot read."""
         for name in ("args", "error_contains"):
-            if getattr(where, name) is not None:
+            if getattr(where, name) is not None and self._hides_texts():
                 raise InvalidJob(
-                    f"jobs cannot be searched by {name}: this scheduler has a codec, and the store sees only what it "
+                    f"jobs cannot be searched by {name}: the store sees only what a codec "
                     f"has encrypted. Give jobs a tag or a business key to find them by"
                 )
         if where.business_key is None:
             return where
         return dataclasses.replace(where, business_key=self.seals.hashed(where.business_key))
+
+    def _hides_texts(self) -> bool:
+        """True if jobs are encrypted; a process without a codec goes by the newest one."""
+        if self.seals.codec is not None:
+            return True
+        return any(is_sealed(record.payload) for record in self.inner.find(JobFilter(), limit=1))
 
     # --- claims and runs ---
 
@@ -215,8 +220,7 @@ class SealedStore:
     def executions(self, job_id: UUID, *, uncounted: bool = False) -> list[Execution]:
         """The runs of a job, opened."""
         return [
-            self._values.opened_execution(run)
-            for run in self.inner.executions(job_id, uncounted=uncounted)
+            self._values.opened_execution(run) for run in self.inner.executions(job_id, uncounted=uncounted)
         ]
 
     def logs(self, job_id: UUID, *, limit: int = 1000) -> list[LogLine]:

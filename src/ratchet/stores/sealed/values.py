@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from ratchet.model.claim import ClaimedJob, JobBody, RowFault
 from ratchet.model.composition import Edge, ScheduleRecord, ScheduleSpec, SignalSpec
-from ratchet.model.decision import Completion, Decision, ErrorRecord, Fail, Reschedule, Retry, Succeed, Verdict
+from ratchet.model.decision import (
+    Completion,
+    Decision,
+    ErrorRecord,
+    Fail,
+    Reschedule,
+    Retry,
+    Succeed,
+    Verdict,
+)
 from ratchet.model.errors import MissingKey, UnreadablePayload
 from ratchet.model.job import (
     Alert,
@@ -266,9 +275,9 @@ class Values:
                 changes[field] = self._opened_by(text, *contexts[field])
             except UnreadablePayload as error:
                 changes[field], bad[field] = instead, why(error)
-        if record.type is JobType.CALLBACK and record.parent_id is not None and "payload" not in changes:
-            if SEALED in record.payload:
-                changes["payload"] = self._opened_facts(record.payload, record.parent_id)
+        is_of_store = record.type is JobType.CALLBACK and "payload" not in changes
+        if is_of_store and record.parent_id is not None and SEALED in record.payload:
+            changes["payload"] = self._opened_facts(record.payload, record.parent_id)
         if record.error is not None:
             changes["error"] = self._seals.show(record.error, of_job(job_id, "error"))
         if record.progress is not None and record.progress.message is not None:
@@ -308,7 +317,9 @@ class Values:
 
     def opened_line(self, line: LogLine, job_id: UUID) -> LogLine:
         """A log line."""
-        return replace(line, message=self._seals.show(line.message, of_log_line(job_id, line.attempt, line.at)))
+        return replace(
+            line, message=self._seals.show(line.message, of_log_line(job_id, line.attempt, line.at))
+        )
 
     def opened_alert(self, alert: Alert) -> Alert:
         """An alert; its error is that of the job which raised it."""

@@ -89,7 +89,9 @@ class SqlStoredValues(SqlPart):
 def _row(where: _Texts, values: Mapping[str, Any]) -> ValueRow:
     return ValueRow(
         key=tuple(values[column] for column in where.key),
-        texts={field: values[column] for field, column in where.texts.items() if isinstance(values[column], str)},
+        texts={
+            field: values[column] for field, column in where.texts.items() if isinstance(values[column], str)
+        },
         facts={fact: values[column] for fact, column in where.facts.items()},
     )
 
