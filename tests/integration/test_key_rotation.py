@@ -26,9 +26,22 @@ ROOT = Path(__file__).parents[2]
 
 def keys_command(url: str, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "ROTATION_URL": url, "ROTATION_ACTIVE": "c", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "ratchet", "keys", *words, "--app", "tests.integration.rotation_app:scheduler"]
+    command = [
+        sys.executable,
+        "-m",
+        "ratchet",
+        "keys",
+        *words,
+        "--app",
+        "tests.integration.rotation_app:scheduler",
+    ]
     return subprocess.Popen(
-        [*command, "--json"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--json"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -43,7 +56,9 @@ def counted(url: str) -> dict[str, int]:
     scheduler = rotation_app.made(url, "c")
     try:
         places = StoredKeys(scheduler.store).count()
-        return {key: sum(of[key] for of in places.values()) for key in {k for of in places.values() for k in of}}
+        return {
+            key: sum(of[key] for of in places.values()) for key in {k for of in places.values() for k in of}
+        }
     finally:
         scheduler.close()
 

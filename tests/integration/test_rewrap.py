@@ -24,10 +24,7 @@ def scheduler_of(stores: Stores, clock: ManualClock, codec: Keyring | None, seed
 
 
 def rewrapped(scheduler: ManualScheduler, portion: int = 3) -> Tally:
-    tally = Tally()
-    for tally in StoredKeys(scheduler.store, portion=portion).rewrap():
-        pass
-    return tally
+    return [Tally(), *StoredKeys(scheduler.store, portion=portion).rewrap()][-1]
 
 
 def keys_of(scheduler: ManualScheduler) -> dict[str, set[str]]:
@@ -79,7 +76,8 @@ def test_what_cannot_be_opened_stays(stores: Stores, clock: ManualClock) -> None
     row = next(row for row in store.inner.value_rows(Place.JOBS, limit=10) if row.facts["job_id"] == bad.id)
     text = damaged(row.texts["payload"])
     store.inner.swap_values(
-        Place.JOBS, [ValueChange(key=row.key, before={"payload": row.texts["payload"]}, after={"payload": text})]
+        Place.JOBS,
+        [ValueChange(key=row.key, before={"payload": row.texts["payload"]}, after={"payload": text})],
     )
     lacking = scheduler_of(stores, clock, Keyring(active="x", keys={"x": NEW}), 2)
     tally = rewrapped(lacking)

@@ -20,7 +20,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.model.errors import EmptyFilter, InvalidJob
-from ratchet.model.masking import masked_arguments, masked_params, masked_result
+from ratchet.model.masking import hidden_texts, masked_arguments, masked_params, masked_result
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 
 T = TypeVar("T")
@@ -177,7 +177,8 @@ class Job:
         of_arguments = () if self.type is JobType.CALLBACK else self.masked
         args, kwargs = masked_arguments(self.args, self.kwargs, of_arguments)
         params = masked_params(self.params, self.masked)
-        result = masked_result(self.result, self.masked)
+        hidden = hidden_texts(self.args, self.kwargs, self.params, of_arguments)
+        result = masked_result(self.result, self.masked, hidden)
         return replace(self, args=args, kwargs=kwargs, params=params, result=result)
 
     def __repr__(self) -> str:

@@ -169,8 +169,10 @@ def masked_params(params: Any, paths: Iterable[str]) -> Any:
     return named
 
 
-def masked_result(result: Any, paths: Iterable[str]) -> Any:
-    """The result as people see it."""
+def masked_result(result: Any, paths: Iterable[str], hidden: Sequence[str]) -> Any:
+    """The result as people see it: with the mask by path, and wherever it repeats a *hidden* text."""
+    if hidden:
+        result = _hidden_anywhere(result, hidden)
     for path in paths:
         first, _, rest = path.partition(".")
         if first == RESULT_PATH:
@@ -206,6 +208,23 @@ def _masked_anywhere(value: Any, name: str, depth: int = 0) -> Any:
         key: MASK if str(key) == name else _masked_anywhere(item, name, depth + 1)
         for key, item in inside.items()
     }
+
+
+def _hidden_anywhere(value: Any, hidden: Sequence[str], depth: int = 0) -> Any:
+    """*value* with the mask in each text that repeats a hidden one."""
+    if isinstance(value, str):
+        found = hide(value, hidden)
+        return value if found == value else found
+    if depth > _DEEPEST:
+        return MASK
+    if isinstance(value, list | tuple | set | frozenset) and not hasattr(value, "_fields"):
+        return [_hidden_anywhere(item, hidden, depth + 1) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and str(value) in hidden:
+        return MASK
+    inside = _named(value)
+    if inside is None:
+        return value
+    return {name: _hidden_anywhere(item, hidden, depth + 1) for name, item in inside.items()}
 
 
 def _named(value: Any) -> dict[Any, Any] | None:

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output
-from ratchet.cli.parameters import Json
 from ratchet.cli.user_app import load_scheduler
 from ratchet.scheduler import Scheduler
 from ratchet.stores.sealed.rewrap import PLAIN, PORTION, StoredKeys, Tally
@@ -23,6 +23,14 @@ commands = typer.Typer(
     no_args_is_help=True,
     epilog=EPILOG,
 )
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url", metavar="URL", help="Another store than the one that the app names.", show_default=False
+    ),
+]
+Json = given.Json
 
 #: Seconds between two lines of progress.
 TOLD_EVERY = 2.0
@@ -37,8 +45,10 @@ Portion = Annotated[int, typer.Option("--portion", min=1, max=5000, help="Rows t
 
 
 @contextmanager
-def _loaded(app: str) -> Iterator[Scheduler]:
+def _loaded(app: str, url: str | None) -> Iterator[Scheduler]:
     scheduler = load_scheduler(app, str(Path.cwd()))
+    if url is not None:
+        scheduler.configure(url)
     try:
         yield scheduler
     finally:
@@ -46,10 +56,10 @@ def _loaded(app: str) -> Iterator[Scheduler]:
 
 
 @commands.command(epilog=EPILOG)
-def status(app: App, portion: Portion = PORTION, json: Json = False) -> None:
+def status(app: App, portion: Portion = PORTION, url: Url = None, json: Json = False) -> None:
     """Count the stored values of each key, and those that are not encrypted, in portions."""
     out = Output(as_json=json)
-    with _loaded(app) as scheduler:
+    with _loaded(app, url) as scheduler:
         keys = StoredKeys(scheduler.store, portion=portion)
         counts, active = keys.count(), keys.active
     names = sorted({key for of_place in counts.values() for key in of_place})
@@ -82,6 +92,7 @@ def rewrap(
         typer.Option("--rate", min=0.1, help="Rows a second, at most.", show_default=False),
     ] = None,
     portion: Portion = PORTION,
+    url: Url = None,
     json: Json = False,
 ) -> None:
     """
@@ -93,7 +104,7 @@ def rewrap(
     out = Output(as_json=json)
     told = time.monotonic()
     tally = Tally()
-    with _loaded(app) as scheduler:
+    with _loaded(app, url) as scheduler:
         keys = StoredKeys(scheduler.store, portion=portion)
         for tally in keys.rewrap(per_second=rate):
             if not json and time.monotonic() - told >= TOLD_EVERY:
