@@ -79,7 +79,6 @@ class Keyring:
             raise ConfigurationError(
                 f"keys is a mapping from ids to keys, or a function that returns the key of an id, not a {type(keys).__name__}"
             )
-        self._writing = self._ciphers[active]
         if isinstance(retired, str):
             raise ConfigurationError("retired is a list of ids of keys")
         self._retired = frozenset(map(_checked_id, retired))
@@ -134,8 +133,7 @@ class Keyring:
 
     # --- PayloadCodec ---
 
-    @property
-    def active(self) -> str:
+    def active_key(self) -> str:
         """The id of the key that values are encrypted with."""
         return self._active
 
@@ -148,12 +146,15 @@ class Keyring:
         """True if values of this key can be decrypted here."""
         return key in self._retired or self._cipher(key) is not None
 
-    def encode(self, value: bytes, *, context: bytes) -> bytes:
-        """*value*, encrypted with the active key: nonce, ciphertext, tag."""
+    def encode(self, value: bytes, key: str, context: bytes) -> bytes:
+        """*value*, encrypted: nonce, ciphertext, tag."""
+        cipher = self._cipher(key)
+        if cipher is None:
+            raise MissingKey("a value", (key,))
         nonce = os.urandom(NONCE_SIZE)
-        return nonce + self._writing.encrypt(nonce, value, context)
+        return nonce + cipher.encrypt(nonce, value, context)
 
-    def decode(self, data: bytes, *, key: str, context: bytes) -> bytes:
+    def decode(self, data: bytes, key: str, context: bytes) -> bytes:
         """What was encrypted; `MissingKey` without the key, any other error if it is not what was encrypted for this context."""
         cipher = self._cipher(key)
         if cipher is None:

@@ -20,7 +20,7 @@ def has_keys(codec: PayloadCodec | None, keys: Iterable[str]) -> bool:
         return False
     try:
         return all(codec.has_key(key) is True for key in keys)
-    except Exception as error:
+    except BaseException as error:
         faults.note(f"PayloadCodec.has_key() failed: {type(error).__name__}")
         return False
 
@@ -31,6 +31,6 @@ def known_keys(codec: PayloadCodec | None) -> list[str]:
         return []
     try:
         return sorted(map(str, codec.keys()))[:KEYS_TOLD]
-    except Exception as error:
+    except BaseException as error:
         faults.note(f"PayloadCodec.keys() failed: {type(error).__name__}")
         return []

@@ -157,4 +157,4 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.instance_resolver, "instance_resolver", "resolve")
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
-    require_methods(given.codec, "codec", "encode", "decode", "has_key", "keys", "hashed")
+    require_methods(given.codec, "codec", "active_key", "encode", "decode", "has_key", "keys", "hashed")

@@ -15,9 +15,8 @@ class PayloadCodec(Protocol):
     one context must not be decoded for another. Ratchet keeps the id of the key beside the data, in plain sight.
     """
 
-    @property
-    def active(self) -> str:
-        """The id of the key that values are encoded with: 1 to 64 letters, digits, dots, dashes and underscores."""
+    def active_key(self) -> str:
+        """The id of the key that new values are encoded with: 1 to 64 letters, digits, dots, dashes and underscores."""
         ...
 
     def keys(self) -> Collection[str]:
@@ -28,11 +27,11 @@ class PayloadCodec(Protocol):
         """True if values of this key can be decoded here. A node takes no jobs that need another one."""
         ...
 
-    def encode(self, value: bytes, *, context: bytes) -> bytes:
-        """*value* as it may be stored, encoded with the active key."""
+    def encode(self, value: bytes, key: str, context: bytes) -> bytes:
+        """*value* as it may be stored, encoded with this key, which is the active one."""
         ...
 
-    def decode(self, data: bytes, *, key: str, context: bytes) -> bytes:
+    def decode(self, data: bytes, key: str, context: bytes) -> bytes:
         """
         What `encode` was given for this context. `MissingKey` if the key is not there.
 
@@ -41,5 +40,9 @@ class PayloadCodec(Protocol):
         ...
 
     def hashed(self, key: str) -> str:
-        """What is stored of a business or idempotency key: the same text for the same key, always; *key* itself to keep it readable."""
+        """
+        What is stored of a business or idempotency key; *key* itself to keep it readable.
+
+        It is always the same text for the same key, and what is a hash already stays as it is.
+        """
         ...

@@ -69,7 +69,7 @@ class StoredKeys:
     @property
     def active(self) -> str:
         """The id of the key that values are moved to."""
-        return self._codec.active
+        return self._codec.active_key()
 
     # --- status ---
 
@@ -139,7 +139,7 @@ class StoredKeys:
         if field in _INNER:
             return self._moved_inside(row, field, text)
         contexts = _contexts(place, row.facts, field)
-        if sealing_key(text) == self._codec.active:
+        if sealing_key(text) == self._codec.active_key():
             if len(contexts) == 1:
                 return text
             try:  # a callback's params: under its own id, or still under that of the job it is about
@@ -163,7 +163,7 @@ class StoredKeys:
             changed = False
             for name in _INNER[field]:
                 inner = stored.get(name)
-                if isinstance(inner, str) and sealing_key(inner) != self._codec.active:
+                if isinstance(inner, str) and sealing_key(inner) != self._codec.active_key():
                     if field == "template":
                         context = of_schedule(row.facts["name"], name)
                     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from ratchet.model.payload.envelope import KEY_ID, envelope, is_sealed, take_out
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.payload_codec import PayloadCodec
 
-faults = FaultLog(logging.getLogger("ratchet.stores"))
+faults = FaultLog(logging.getLogger("ratchet.parts"))
 
 #: What is kept of a text for people (an error, a log line) that the codec could not encode.
 NOT_KEPT = "(the codec could not encode this text, so it was not kept)"
@@ -57,11 +58,13 @@ class Seals:
         if self.codec is None:
             return text
         try:
-            data, key = self.codec.encode(text.encode(errors=errors), context=context), self.codec.active
+            key = self.codec.active_key()
+            data = self.codec.encode(text.encode(errors=errors), key, context)
             if isinstance(data, bytes) and isinstance(key, str) and KEY_ID.fullmatch(key):
                 return envelope(key, data)
-            fault: Exception = TypeError("it returned no bytes, or its active key has no valid id")
-        except Exception as error:
+            fault: BaseException = TypeError("it returned no bytes, or its active key has no valid id")
+        except BaseException as error:
+            _leave_to_the_user(error)
             fault = error
         # Only the kind of error: its text may hold the value, or a key.
         name = type(fault).__name__
@@ -89,12 +92,12 @@ class Seals:
         if self.codec is None:
             raise MissingKey("a value", (key,))
         try:
-            value = self.codec.decode(data, key=key, context=context)
+            value = self.codec.decode(data, key, context)
             if isinstance(value, bytes):
                 return value.decode()
         except MissingKey:
             raise MissingKey("a value", (key,)) from None
-        except Exception:
+        except BaseException:
             # Its text may hold anything; what matters is that nothing came out.
             pass
         raise UnreadablePayload(
@@ -117,10 +120,17 @@ class Seals:
             if isinstance(found, str) and 0 < len(found) <= 255:
                 return found
             name = "it returned no text of 1 to 255 characters"
-        except Exception as error:
+        except BaseException as error:
+            _leave_to_the_user(error)
             name = type(error).__name__
         faults.note(f"PayloadCodec.hashed() failed: {name}")
         raise UnstorableData(f"the codec could not hash a key ({name}), and it is not stored without that")
+
+
+def _leave_to_the_user(error: BaseException) -> None:
+    """Ctrl-C ends a program, also while it submits; in a thread of ours nobody can have pressed it."""
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        raise error
 
 
 def why(error: UnreadablePayload) -> str:
