@@ -6,11 +6,23 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ratchet import RESULT, RESULTS, InvalidJob, JobFilter, JobStatus, Join, ManualClock, Options, call
+from ratchet import (
+    RESULT,
+    RESULTS,
+    InvalidJob,
+    JobFilter,
+    JobStatus,
+    Join,
+    ManualClock,
+    Options,
+    Scheduler,
+    call,
+)
 from ratchet.contrib.encryption import Keyring
 from ratchet.model.errors import JobFailedError
 from ratchet.testing import ManualScheduler
@@ -18,6 +30,8 @@ from tests.integration import encryption_samples as samples
 from tests.integration.conftest import Stores
 from tests.integration.dumps import dump
 from tests.integration.encryption_samples import SECRET
+from tests.support.store_urls import fresh_url
+from tests.support.waiting import until
 
 OLD, NEW, OTHER = os.urandom(32), os.urandom(32), os.urandom(32)
 #: Retention short enough that a test can see the archive.
@@ -274,6 +288,29 @@ class TestNoKey:
         assert list(writer.dead_letters.find()) == []
         writer.drain()
         assert handle.result() == SECRET
+
+    @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+    def test_real_nodes(self, kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+        """`health` says no_key while no node has the key; once one starts, it runs the job."""
+        url = fresh_url(kind, request, tmp_path)
+        lacking, having = (
+            Scheduler(url, allow=[samples.__name__], codec=codec)
+            for codec in (keyring("other", other=OTHER), keyring())
+        )
+        with lacking:
+            handle = having.enqueue_now(samples.take, SECRET)
+            until(lambda: [one.code for one in having.explain(handle.id)] == ["no_key"])
+            health = lacking.health()
+            (problem,) = [one for one in health.problems if one.code == "no_key"]
+            assert (health.ok, problem.count) == (False, 1)
+            assert "new" in problem.text
+            (reason,) = having.explain(handle.id)
+            assert "Nodes without it" in reason.text
+            with having:
+                assert handle.result(timeout=60) == SECRET
+        assert [job.attempts for job in having.jobs.find()] == [1]
+        for scheduler in (lacking, having):
+            scheduler.close()
 
     def test_a_callback_waits_for_the_key_too(self, make: Make, clock: ManualClock) -> None:
         """A node without any codec must not call it as if there had been no error."""
