@@ -74,7 +74,9 @@ class Keyring:
         elif callable(keys):
             self._provider = keys
             if self._cipher(active) is None:
-                raise ConfigurationError(f"the provider of keys has no key {active!r}, which is to be active")
+                raise ConfigurationError(
+                    f"the provider of keys has no key {active!r} of 32 bytes, which is to be active"
+                )
         else:
             raise ConfigurationError(
                 f"keys is a mapping from ids to keys, or a function that returns the key of an id, not a {type(keys).__name__}"
@@ -180,20 +182,28 @@ class Keyring:
             asked = self._absent.get(key)
             if asked is not None and time.monotonic() - asked < ASK_AGAIN:
                 return None
-        secret: Secret | None = None
-        try:
-            secret = self._provider(key)
-        except LookupError:
-            pass  # it says in its own way that it has no such key
-        except Exception as error:
-            # It may come back; until then the jobs of this key are left alone. Its text may hold a key.
-            faults.note(f"the provider of keys failed for the key {key!r}: {type(error).__name__}")
+        cipher = self._provided(key, self._provider)
         with self._lock:
-            if secret is None:
+            if cipher is None:
                 self._absent[key] = time.monotonic()
                 return None
             self._absent.pop(key, None)
-            return self._ciphers.setdefault(key, AESGCM(_key_bytes(secret, f"the key {key!r}")))
+            return self._ciphers.setdefault(key, cipher)
+
+    @staticmethod
+    def _provided(key: str, provider: KeyProvider) -> AESGCM | None:
+        """The key that the provider gives; None while it has none that can be used: the jobs of this key wait."""
+        try:
+            secret = provider(key)
+            return None if secret is None else AESGCM(_key_bytes(secret, f"the key {key!r}"))
+        except LookupError:
+            return None  # it says in its own way that it has no such key
+        except ConfigurationError as error:
+            faults.note(f"the provider of keys gave something else: {error}")
+        except Exception as error:
+            # It may come back. Its text may hold a key.
+            faults.note(f"the provider of keys failed for the key {key!r}: {type(error).__name__}")
+        return None
 
     def __repr__(self) -> str:
         return f"Keyring(active={self._active!r}, keys={list(self.keys())!r})"

@@ -128,6 +128,8 @@ class TestProviders:
 
         def provide(key: str) -> bytes:
             asked.append(key)
+            if key == "short":
+                return KEY[:5]
             if key == "broken":
                 raise ConnectionError(f"while fetching {TEXT}")
             return there[key]
@@ -137,7 +139,8 @@ class TestProviders:
         assert not ring.has_key("late")
         assert not ring.has_key("broken")
         assert not ring.has_key("late")
-        assert asked == ["k", "late", "broken"]
+        assert not ring.has_key("short")
+        assert asked == ["k", "late", "broken", "short"]
         assert TEXT not in caplog.text
         monkeypatch.setattr(encryption, "ASK_AGAIN", 0.0)
         there["late"] = OTHER
