@@ -17,6 +17,7 @@ from ratchet import (
     InvalidJob,
     JobFilter,
     JobStatus,
+    JobType,
     Join,
     ManualClock,
     Options,
@@ -316,12 +317,16 @@ class TestNoKey:
         """A node without any codec must not call it as if there had been no error."""
         writer = make(codec=keyring())
         writer.enqueue(samples.fail, SECRET).on_failure(call(samples.failed, SECRET)).submit()
-        writer.drain(1)
+        writer.enqueue(samples.fail, SECRET).on_failure(samples.noticed).submit()
+        writer.drain(2)
         make().drain()
         assert samples.got == []
+        callbacks = writer.jobs.find(JobFilter(types=[JobType.CALLBACK]))
+        assert [(job.status, job.attempts) for job in callbacks] == [(JobStatus.PENDING, 0)] * 2
         clock.advance(timedelta(seconds=20))
         writer.drain()
-        assert samples.got == [("failed", {}, f"ValueError: cannot charge {SECRET}", SECRET)]
+        error = f"ValueError: cannot charge {SECRET}"
+        assert sorted(samples.got) == [("failed", {}, error, SECRET), ("noticed", error)]
 
     def test_a_schedule_is_fired_by_a_node_with_the_key(self, make: Make, clock: ManualClock) -> None:
         """One without it makes no run that nobody could read."""
