@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +12,7 @@ from ratchet import ConfigurationError, JobFilter, JobStatus, ManualClock
 from ratchet.contrib.encryption import Keyring
 from ratchet.model.stored_values import Place, ValueChange
 from ratchet.stores.sealed.rewrap import PLAIN, StoredKeys, Tally
+from ratchet.stores.sealed.seals import of_job
 from ratchet.testing import ManualScheduler
 from tests.integration import encryption_samples as samples
 from tests.integration.conftest import Stores
@@ -69,6 +71,40 @@ def test_a_change_by_others_wins(stores: Stores, clock: ManualClock) -> None:
     change = ValueChange(key=row.key, before={"payload": "another"}, after={"payload": "lost"})
     assert store.inner.swap_values(Place.JOBS, [change]) == 0
     assert handle.job().args == (SECRET,)
+
+
+def test_a_change_between_reading_and_writing(
+    stores: Stores, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a node writes at that moment is not overwritten: the rewrap misses it, and moves it in its next pass."""
+    old = scheduler_of(stores, clock, keyring("old"), 0)
+    handle = old.enqueue_now(samples.take, SECRET)
+    old.drain()
+    new = scheduler_of(stores, clock, keyring("new"), 1)
+    inner: Any = new.store.inner  # type: ignore[attr-defined]  # the sealed store's
+    read = inner.value_rows
+    newer = sealed_result(old, handle.id, '"newer"')
+
+    def read_and_lose(place: Place, **given: Any) -> Any:
+        rows = read(place, **given)
+        if place is Place.JOBS and rows:
+            monkeypatch.setattr(inner, "value_rows", read)
+            before = {"result": rows[0].texts["result"]}
+            change = ValueChange(key=rows[0].key, before=before, after={"result": newer})
+            assert inner.swap_values(place, [change]) == 1
+        return rows
+
+    monkeypatch.setattr(inner, "value_rows", read_and_lose)
+    tally = rewrapped(new)
+    assert (tally.missed, tally.unreadable) == (1, 0)
+    assert new.handle(handle.id).result() == "newer"
+    assert {key for keys in keys_of(new).values() for key in keys} == {"new"}
+
+
+def sealed_result(scheduler: ManualScheduler, job_id: UUID, text: str) -> str:
+    """*text* as a node with this scheduler's keys would store it."""
+    store: Any = scheduler.store
+    return str(store.seals.seal(text, of_job(job_id, "result")))
 
 
 def test_what_cannot_be_opened_stays(stores: Stores, clock: ManualClock) -> None:
