@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         JobNotFound,
         JobTimeout,
         MissingDriver,
+        MissingKey,
         NodeAlive,
         NodeNotFound,
         PayloadTooLarge,
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from ratchet.spi.invocation_resolver import InvocationResolver
     from ratchet.spi.lifecycle_hook import LifecycleHook
     from ratchet.spi.meters import Meters
+    from ratchet.spi.payload_codec import PayloadCodec
     from ratchet.spi.polling_strategy import PollingStrategy
     from ratchet.spi.principal_provider import PrincipalProvider
     from ratchet.spi.resilience import ResilienceStrategy
@@ -224,6 +226,7 @@ _HOMES: dict[str, str] = {
     "Metric": "ratchet.model.metrics",
     "Misfire": "ratchet.api.recurring",
     "MissingDriver": "ratchet.model.errors",
+    "MissingKey": "ratchet.model.errors",
     "NodeAlive": "ratchet.model.errors",
     "NodeNotFound": "ratchet.model.errors",
     "NodeJoined": "ratchet.model.events",
@@ -232,6 +235,7 @@ _HOMES: dict[str, str] = {
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
     "PayloadTooLarge": "ratchet.model.errors",
+    "PayloadCodec": "ratchet.spi.payload_codec",
     "PollingStrategy": "ratchet.spi.polling_strategy",
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
@@ -372,6 +376,7 @@ __all__ = [
     "Metric",
     "Misfire",
     "MissingDriver",
+    "MissingKey",
     "NodeAlive",
     "NodeJoined",
     "NodeLost",
@@ -379,6 +384,7 @@ __all__ = [
     "Options",
     "Overlap",
     "Page",
+    "PayloadCodec",
     "PayloadTooLarge",
     "Percentiles",
     "PollingStrategy",

@@ -22,7 +22,7 @@ from multiprocessing import forkserver, util
 from multiprocessing.context import BaseContext
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -43,6 +43,7 @@ from ratchet import (
     TargetNotAllowed,
 )
 from ratchet.api.targets import TargetRegistry
+from ratchet.contrib.encryption import Keyring
 from ratchet.defaults import guards
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
@@ -59,6 +60,9 @@ from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.node import Node
 from ratchet.engine.service import Service
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.job import JobSpec
+from ratchet.model.payload import key_place
 from ratchet.scheduler.parts import Replacements
 from ratchet.spi.meters import Meters
 from ratchet.spi.tracer import Attempt, Carrier, Submitted, TracedAttempt, Tracer
@@ -161,6 +165,7 @@ WORKING: dict[str, Callable[[], Any]] = {
     "lifecycle_hooks": Hook,
     "meters": NoMeters,
     "tracer": Following,
+    "codec": lambda: Keyring(active="k", keys={"k": bytes(32)}),
 }
 
 #: The methods that the description of Ratchet names; others are ours and may be missing.
@@ -178,6 +183,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "lifecycle_hooks": ("before_start",),
     "meters": (),
     "tracer": (),
+    "codec": ("active_key", "keys", "has_key", "encode", "decode", "hashed"),
 }
 
 
@@ -261,6 +267,16 @@ class Partial:
 STANDS: list[Stand] = []
 
 
+def leave_parked(store: MemoryStore) -> None:
+    """A stream in which jobs have waited for a key: nodes ask whether they have it."""
+    now = store.database_time()
+    spec = JobSpec(job_id=uuid4(), target="gone:gone", payload="{}", scheduled_at=now)
+    store.insert([spec], now=now)
+    (job,) = store.claim_next_batch(ClaimRequest(node_id="gone", claim_id=uuid4(), limit=1), now=now)
+    store.park(job.claim, key_place(["old"]), now=now)
+    assert store.delete(spec.job_id)
+
+
 class Stand:
     """A scheduler in memory with one part replaced, and the jobs that were given to it."""
 
@@ -270,6 +286,9 @@ class Stand:
             parts["lifecycle_hooks"] = [hooks]
         parts.setdefault("executor_provider", Forking())
         self.store = MemoryStore()
+        self._is_sealed = "codec" in parts
+        if self._is_sealed:
+            leave_parked(self.store)
         self.threads_before = set(threading.enumerate())  # of other tests, and of the process
         self.scheduler = Scheduler(
             store=self.store,
@@ -297,6 +316,8 @@ class Stand:
             builder = self.scheduler.enqueue(function, 7)
             if "retries" in more:
                 builder = builder.with_max_retries(more["retries"])
+            if self._is_sealed:
+                builder = builder.with_business_key(str(uuid4()))
             self.stored.add(builder.submit().id)
 
     def submit_all(self) -> None:

@@ -12,6 +12,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.events import Event
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.masking import Masking
 from ratchet.model.options import Options
 from ratchet.model.status import Priority
 from ratchet.spi.invocation_resolver import InvocationResolver
@@ -65,6 +66,11 @@ class Backend(Protocol):
     @property
     def ids(self) -> IdSource:
         """Makes job ids."""
+        ...
+
+    @property
+    def masking(self) -> Masking | None:
+        """What people do not see of the jobs of any target; None: what each job says."""
         ...
 
     def now(self) -> datetime:

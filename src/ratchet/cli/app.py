@@ -124,6 +124,11 @@ COMMANDS = {
         "commands",
         "Recurring jobs: schedules and their runs; pause, trigger and remove them.",
     ),
+    "keys": Entry(
+        "commands.keys",
+        "commands",
+        "Keys of encrypted values: count them, and move values to the active key.",
+    ),
     "db": Entry(
         "commands.database",
         "commands",

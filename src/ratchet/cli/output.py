@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 
 from ratchet.model.durations import format_duration
+from ratchet.model.job import Job
 
 if TYPE_CHECKING:  # imported where tables are made: with --json nothing of it is needed
     from rich.console import Console
@@ -226,6 +227,8 @@ def plain(value: Any) -> Any:
             return {str(plain(key)): plain(item) for key, item in value.items()}
         case msgspec.Struct():
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Job):
+        value = value.for_people()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

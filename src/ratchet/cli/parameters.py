@@ -25,6 +25,7 @@ from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
 from ratchet.model.traces import checked_trace_id
 from ratchet.scheduler import Scheduler
+from ratchet.scheduler.core import Core
 from ratchet.stores import file_of
 
 E = TypeVar("E", bound=Enum)
@@ -149,6 +150,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def opened(url: str | None) -> Iterator[Scheduler]:
     """A scheduler on the store of *url* that runs no jobs here; closed at the end."""
     scheduler = Scheduler(existing(store_url(url)))
+    if isinstance(scheduler.backend, Core):
+        scheduler.backend.show_sealed()
     try:
         yield scheduler
     finally:

@@ -20,6 +20,7 @@ from ratchet.engine.events import EventBus
 from ratchet.engine.flow import FlowRecorder
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.keys import known_keys
 from ratchet.engine.lane_report import LaneReport
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
@@ -45,6 +46,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
@@ -86,6 +88,7 @@ class NodeParts:
     on_stop_request: Callable[[], None] = field(
         default=lambda: None
     )  # somebody asks this node to stop, from afar
+    codec: PayloadCodec | None = None
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -260,6 +263,7 @@ class Assembly:
             ahead=ahead,
             ask_again_after=options.resource_retry_delay,
             hand_back=lambda now: self.watch.hand_back(float("inf"), now),
+            codec=parts.codec,
         )
 
     def wake_all(self) -> None:
@@ -316,6 +320,7 @@ class Assembly:
             tags=list(self.parts.options.node_tags or ()),
             memory=self._memory.about(),
             still_running=self.coordinator.stubborn,
+            keys=known_keys(self.parts.codec),
         )
         return msgspec.json.encode(info).decode()
 

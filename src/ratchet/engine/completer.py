@@ -30,6 +30,7 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.errors import Conflict, StoreError, StoreUnavailable, UnstorableData
+from ratchet.model.payload import key_place
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.transitions import JobStatusStore
 
@@ -188,8 +189,9 @@ class Completer:
     def _carry_out(self, end: RunEnd, now: datetime) -> None:
         """What has a statement of its own; keys and permits are freed together afterwards."""
         match end.decision:
-            case Park():
-                self._transitions.park(end.run.job.claim, end.run.target, now=now)
+            case Park(keys=keys):
+                place = key_place(keys) if keys else end.run.target
+                self._transitions.park(end.run.job.claim, place, now=now)
             case Expire():
                 self._on_expired(self._transitions.cancel(end.run.job_id, reason="expired", now=now))
 

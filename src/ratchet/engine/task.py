@@ -56,6 +56,7 @@ from ratchet.model.errors import (
     Conflict,
     JobInterrupted,
     JobTimeout,
+    MissingKey,
     RatchetError,
     RetryLater,
     StoreUnavailable,
@@ -73,6 +74,7 @@ from ratchet.model.payload import (
     decode_result,
     encode_result,
     placeholders_in,
+    refuse_sealed,
     substitute,
     truncation,
 )
@@ -229,6 +231,8 @@ class JobTask:
         except (StoreUnavailable, Conflict):
             # Its claim or the results of its parents could not be read: that is no failure of the job.
             return NotStarted()
+        except MissingKey as error:
+            return TargetMissing(str(error), error.keys)
         except UnreadablePayload as error:
             return Unreadable(error)
         except BaseException as error:
@@ -433,6 +437,7 @@ class JobTask:
         """A callback is called with its context, after a failure with the error, and then with what it was given."""
         body = run.job.body
         leading: tuple[Any, ...] = (run.context,)
+        refuse_sealed(body.payload, "arguments")
         (facts, *_), _ = decode(body.payload) if '"message"' in body.payload else ((None,), {})
         if facts is not None:
             leading = (run.context, JobError(job_id=run.parent_id or run.job_id, **facts))

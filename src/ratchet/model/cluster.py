@@ -43,7 +43,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     incarnation to which that happened last. ``process``: under which name a database server has its connections.
     ``full``: the lanes that have no free slot, and since when. ``down``: the lanes that run nothing, and why.
     ``tags``: words of the user's own. ``memory``: resident bytes of its process, roughly. ``still_running``: runs whose
-    code ignored its interruption and goes on.
+    code ignored its interruption and goes on. ``keys``: the ids of the keys with which it can decrypt values.
     """
 
     lanes: dict[str, int] = {}
@@ -58,6 +58,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     memory: int | None = None
     still_running: int = 0
+    keys: list[str] = []
 
 
 class NodeChange(Struct, frozen=True, kw_only=True):

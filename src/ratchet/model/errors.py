@@ -46,6 +46,21 @@ class UnreadablePayload(InvalidJob):
     """Stored arguments, or another stored value, are damaged, or larger or deeper than anything that is read."""
 
 
+class MissingKey(UnreadablePayload):
+    """A stored value is encrypted with a key that this process does not have; ``keys`` names it."""
+
+    def __init__(self, what: str, keys: tuple[str, ...] = ()) -> None:
+        self.keys = keys
+        if not keys:
+            super().__init__(what)
+            return
+        named = " and ".join(repr(key) for key in keys)
+        super().__init__(
+            f"{what}: encrypted with the key {named}, which this process does not have; add it to the keys of "
+            f"Scheduler(codec=Keyring(...))"
+        )
+
+
 class InvalidTarget(InvalidJob):
     """The target is not an importable function or method; the message shows a form that works."""
 

@@ -29,6 +29,7 @@ from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, S
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.masking import Masking
 from ratchet.model.options import Options
 from ratchet.model.process import process_name
 from ratchet.model.script import MAIN, importable_name
@@ -40,6 +41,7 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
@@ -67,10 +69,15 @@ UNDECLARED_TTL = timedelta(seconds=30)
 class LazyStore:
     """Opens the store at the first use, and checks or makes its schema once."""
 
-    def __init__(self, open_store: Callable[[], JobStore], clock: Clock) -> None:
+    def __init__(
+        self, open_store: Callable[[], JobStore], clock: Clock, codec: PayloadCodec | None = None
+    ) -> None:
         #: Makes the store; may be another one until the first use.
         self.open_store = open_store
         self._clock = clock
+        self._codec = codec
+        #: Show what is encrypted as such, though there is no codec; for processes that only look.
+        self.shows_sealed = False
         self._lock = threading.RLock()
         self._sampled_at: float | None = None
         #: The store, if it was opened.
@@ -84,6 +91,10 @@ class LazyStore:
         with self._lock:
             if self.opened is None:
                 self.opened = self.open_store()
+                if self._codec is not None or self.shows_sealed:
+                    from ratchet.stores.sealed import sealed
+
+                    self.opened = sealed(self.opened, self._codec)
             return self.opened
 
     def check(self, *, auto_migrate: bool) -> JobStore:
@@ -238,6 +249,8 @@ class Core:
         self.parts = parts
         #: Names targets and finds them again.
         self.targets: InvocationResolver = parts.targets
+        #: What people do not see of the jobs of any target.
+        self.masking: Masking | None = parts.masking
         #: On whose behalf the calling code submits.
         self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
         if clock is not None and not (
@@ -247,7 +260,7 @@ class Core:
         self.clock: Clock = clock if clock is not None else DatabaseClock()
         #: Seconds since an arbitrary point.
         self.monotonic: Callable[[], float] = self.clock.monotonic
-        self._lazy = LazyStore(open_store or self._open_default, self.clock)
+        self._lazy = LazyStore(open_store or self._open_default, self.clock, parts.codec)
         #: The database's time, as last sampled; before the store is first used, this machine's.
         self.now: Callable[[], datetime] = self._lazy.now
         #: Makes job ids.
@@ -320,6 +333,10 @@ class Core:
     def sending(self) -> SendingStore | None:
         """The store, if a job can be sent to it now without waiting; else None."""
         return self._lazy.sending
+
+    def show_sealed(self) -> None:
+        """Show what is encrypted as such, though this scheduler has no codec; before the store is first used."""
+        self._lazy.shows_sealed = True
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
@@ -504,6 +521,7 @@ class Core:
             meters=tuple(self.meters),
             tracer=self.tracer,
             on_stop_request=lambda: self.on_stop_request(),
+            codec=parts.codec,
         )
 
     def add_tracer(self, tracer: Tracer) -> None:

@@ -53,6 +53,7 @@ class DeclaringVerbs:
         no_retry_for: tuple[type[BaseException], ...] = (),
         lane: Lane | str | None = None,
         queue: str | None = None,
+        masked: Sequence[str] = (),
     ) -> JobDecorator: ...
     def job(
         self,
@@ -72,12 +73,14 @@ class DeclaringVerbs:
         no_retry_for: tuple[type[BaseException], ...] = (),
         lane: Lane | str | None = None,
         queue: str | None = None,
+        masked: Sequence[str] = (),
     ) -> Any:
         """
         Declare a function as a job: allow it, name it for good, and set the defaults of its jobs.
 
         The same function comes back, with ``.enqueue(...)`` and ``.options``. *name* and *aliases*
-        let it be renamed while jobs wait; ``lane="process"`` is for CPU-bound work.
+        let it be renamed while jobs wait; ``lane="process"`` is for CPU-bound work. *masked* names parameters, and
+        paths into them (``customer.card``), that people do not see: ``•••`` stands there.
         """
         declaration: Declaration[Any] = Declaration(
             name=name,
@@ -93,6 +96,7 @@ class DeclaringVerbs:
             no_retry_for=no_retry_for,
             lane=lane,
             queue=queue,
+            masked=masked,
         )
 
         def declare(target: Any) -> Any:

@@ -26,6 +26,7 @@ from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
+from ratchet.model.masking import Masking, MaskingRule
 from ratchet.model.options import Options
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -35,6 +36,7 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -65,6 +67,8 @@ class Replacements:
     meters: Meters | None = None
     tracer: Tracer | None = None
     clock: Clock | None = None
+    codec: PayloadCodec | None = None
+    masking: MaskingRule | None = None
 
 
 class Parts:
@@ -85,6 +89,9 @@ class Parts:
         self.sanitizer: ErrorSanitizer = GuardedSanitizer(
             given.error_sanitizer or stock_sanitizer, stock_sanitizer
         )
+        #: None: values are stored as they are.
+        self.codec: PayloadCodec | None = given.codec
+        self.masking: Masking | None = None if given.masking is None else Masking(given.masking)
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = DefaultExecutorProvider()
         if given.executor_provider is not None:
@@ -175,3 +182,4 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.instance_resolver, "instance_resolver", "resolve")
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
+    require_methods(given.codec, "codec", "active_key", "encode", "decode", "has_key", "keys", "hashed")

@@ -16,6 +16,7 @@ from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.events import JobDeadLettered
+from ratchet.model.masking import MaskingRule
 from ratchet.model.options import Options
 from ratchet.scheduler.controlling import ControlVerbs
 from ratchet.scheduler.core import Core
@@ -29,6 +30,7 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
@@ -139,6 +141,8 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         meters: Meters | None = None,
         tracer: Tracer | None = None,
         clock: Clock | None = None,
+        codec: PayloadCodec | None = None,
+        masking: MaskingRule | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
         if url is not None and store is not None:
@@ -158,6 +162,8 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             meters=meters,
             tracer=tracer,
             clock=clock,
+            codec=codec,
+            masking=masking,
         )
         settings = resolve_options(options)
         self._core = self._make_core(

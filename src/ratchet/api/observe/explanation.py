@@ -19,6 +19,7 @@ from ratchet.model.callbacks import plain_target
 from ratchet.model.cluster import NodeRecord, NodeState, PermitRecord
 from ratchet.model.errors import StoreReadOnly
 from ratchet.model.job import JobRecord
+from ratchet.model.payload import keys_of_place
 from ratchet.model.process import process_name
 from ratchet.model.reasons import NAMED_HOLDERS, NAMED_NODES
 from ratchet.model.status import JobStatus
@@ -94,6 +95,8 @@ class Explanation:
                 return self._with_holders(reason, job)
             case "parked":
                 return [self._with_lacks(reason, job)]
+            case "no_key":
+                return [self._with_lacking_nodes(reason, job)]
             case "failed" if job.dead_letter_reason == "unreadable":
                 return [reason, Reason(*why.unreadable(job.error or "its error was not kept"))]
         return [reason]
@@ -157,6 +160,21 @@ class Explanation:
             text += f". Nodes that have neither declared nor run it: {named}"
         lacking = f"has neither declared nor run {target}"
         return reason._replace(text=text, blockers=tuple(self._process(node, lacking) for node in without))
+
+    def _with_lacking_nodes(self, reason: Reason, job: JobRecord) -> Reason:
+        """Which nodes run without the keys of the job."""
+        keys = set(keys_of_place(job.stream.parked_target or ""))
+        without = [
+            node
+            for node in self._nodes
+            if node.state is NodeState.ACTIVE and not keys <= set(node.about.keys)
+        ]
+        text = reason.text
+        if without:
+            text += f". Nodes without it: {why.listed([node.node_id for node in without], NAMED_NODES)}"
+        return reason._replace(
+            text=text, blockers=tuple(self._process(node, "lacks the key") for node in without)
+        )
 
     # --- what the cluster lacks ---
 

@@ -9,6 +9,7 @@ from ratchet.model.callbacks import given_params
 from ratchet.model.composition import BatchRecord
 from ratchet.model.errors import RatchetError
 from ratchet.model.job import Job, JobRecord
+from ratchet.model.masking import stored_masks
 from ratchet.model.payload import decode, decode_result, decode_value, read_json
 from ratchet.model.results import BatchContext
 from ratchet.model.traces import trace_id_of
@@ -72,6 +73,7 @@ def job_of(record: JobRecord, backend: Backend) -> Job:
         updated_at=max(filter(None, (record.created_at, record.started_at, record.finished_at))),
         trace_id=trace_id_of(record.params),
         unreadable=record.unreadable,
+        masked=_masked(record, backend),
     )
 
 
@@ -92,6 +94,14 @@ def _value(text: str | None, backend: Backend) -> Any:
         return decode_value(text, allow_type=backend.allow_type, strict=False)
     except Exception:
         return _raw(text)
+
+
+def _masked(record: JobRecord, backend: Backend) -> tuple[str, ...]:
+    """What people do not see of it: as it was submitted, and as the policy of this process says."""
+    paths = stored_masks(record.params)
+    if backend.masking is not None:
+        paths = tuple(dict.fromkeys((*paths, *backend.masking.paths(record.target))))
+    return paths
 
 
 def _params(text: str | None, backend: Backend) -> dict[str, Any]:

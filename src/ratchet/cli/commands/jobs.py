@@ -138,6 +138,7 @@ def show(
 
 def _show_job(out: Output, job: Job) -> None:
     """What the job is."""
+    job = job.for_people()
     progress = job.progress
     arguments = [*(repr(value) for value in job.args), *(f"{k}={v!r}" for k, v in job.kwargs.items())]
     out.details(

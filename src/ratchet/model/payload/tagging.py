@@ -20,6 +20,8 @@ from .placeholders import Placeholder
 TAG = "$"
 #: The tag of what is kept of a result over the limit: ``{"$": "cut", "size": …, "limit": …, "v": "its beginning"}``.
 CUT = "cut"
+#: The tag of what stands for a stored value that could not be decoded: ``{"$": "damaged", "v": "why"}``. It is never stored.
+DAMAGED = "damaged"
 #: Integers beyond these are tagged: not every JSON reader keeps them exact.
 LARGEST = 2**63 - 1
 SMALLEST = -(2**63)

@@ -24,6 +24,7 @@ from ratchet.stores.memory.permits import MemoryPermits
 from ratchet.stores.memory.recurring import MemoryRecurring
 from ratchet.stores.memory.signals import MemorySignals
 from ratchet.stores.memory.state import State, Transaction
+from ratchet.stores.memory.stored_values import MemoryStoredValues
 from ratchet.stores.memory.streams import MemoryStreams
 from ratchet.stores.memory.transitions import MemoryTransitions
 from ratchet.stores.memory.workflows import MemoryWorkflows
@@ -42,6 +43,7 @@ class MemoryStore(
     MemoryDeadLetters,
     MemorySignals,
     MemoryStreams,
+    MemoryStoredValues,
 ):
     """
     A `JobStore` that lives and dies with this object. `ratchet.spi.store` says what each method does.

@@ -28,6 +28,7 @@ from ratchet.stores.mongo.permits import MongoPermits
 from ratchet.stores.mongo.recurring import MongoRecurring
 from ratchet.stores.mongo.schema import ALL_NAMES, Schema
 from ratchet.stores.mongo.signals import MongoSignals
+from ratchet.stores.mongo.stored_values import MongoStoredValues
 from ratchet.stores.mongo.streams import MongoStreams
 from ratchet.stores.mongo.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
@@ -53,6 +54,7 @@ class MongoStore(
     MongoDeadLetters,
     MongoSignals,
     MongoStreams,
+    MongoStoredValues,
 ):
     """
     A `JobStore` on a MongoDB replica set.

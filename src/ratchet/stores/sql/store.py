@@ -27,6 +27,7 @@ from ratchet.stores.sql.permits import SqlPermits
 from ratchet.stores.sql.recurring import SqlRecurring
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.sql.signals import SqlSignals
+from ratchet.stores.sql.stored_values import SqlStoredValues
 from ratchet.stores.sql.streams import SqlStreams
 from ratchet.stores.sql.transitions import SqlTransitions
 from ratchet.stores.sql.urls import dialect_of
@@ -56,6 +57,7 @@ class SqlStore(
     SqlDeadLetters,
     SqlSignals,
     SqlStreams,
+    SqlStoredValues,
 ):
     """
     A `JobStore` on a SQL database.
