@@ -47,6 +47,6 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> DjangoProject:
 
 
 def test_all_cases_pass(project: DjangoProject) -> None:
-    """n of n."""
+    """N of n."""
     shown = project.run(RUN)
     assert shown.strip().split("\n")[-1] == f"{len(CASES)} of {len(CASES)}", shown

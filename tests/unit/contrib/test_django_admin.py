@@ -11,7 +11,10 @@ from tests.support.django_project import DjangoProject, sqlite_project
 CLIENTS = """
 from django.contrib.auth.models import Permission, User
 from django.test import Client
+from django.test.utils import setup_test_environment
 from django.urls import reverse
+
+setup_test_environment()  # so that answers have their context
 
 def client_with(*permissions, staff=True):
     user = User.objects.create_user(f"user{User.objects.count()}", is_staff=staff)

@@ -26,14 +26,14 @@ PAGE = 50
 #: What can be done, with what people read.
 ACTIONS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "retry": ("Retry", lambda job_id: scheduler.retry_job(job_id)),
-    "cancel": ("Cancel", lambda job_id: scheduler.cancel_job(job_id, "canceled in Django's admin")),
+    "cancel": ("Cancel", lambda job_id: scheduler.cancel_job(job_id, reason="canceled in Django's admin")),
     "pause": ("Pause", lambda job_id: scheduler.pause_job(job_id)),
     "resume": ("Resume", lambda job_id: scheduler.resume_job(job_id)),
 }
 
 
 @admin.register(JobModel)
-class JobAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the stubs only
+class JobAdmin(admin.ModelAdmin):
     """The pages."""
 
     def get_urls(self) -> list[Any]:
@@ -128,7 +128,7 @@ class JobAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # generic in the st
         messages.add_message(request, level, f"{name}: {done} of {len(job_ids)} jobs")
 
     def _shown(self, request: HttpRequest, template: str, **context: Any) -> HttpResponse:
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]  # Django's way to name the site of the links
+        request.current_app = self.admin_site.name  # Django's way to name the site of the links
         return TemplateResponse(
             request,
             f"admin/ratchet/job/{template}.html",

@@ -76,7 +76,7 @@ def priority_of(number: int) -> Priority:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatchetTask(Task):  # type: ignore[type-arg]  # generic in the package, not in Django 6
+class RatchetTask(Task):
     """
     A task that may say more than Django's: ``@task(max_retries=3, timeout=60)``.
 
