@@ -10,6 +10,7 @@ SECRET_KEY = os.environ.get("SECRET_KEY", "only for this example")
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "testserver"]
 USE_TZ = True
+TIME_ZONE = "UTC"
 ROOT_URLCONF = "project.urls"
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -18,6 +19,7 @@ INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.staticfiles",
     "django.contrib.admin",
     "ratchet.contrib.django",
     "shop",
