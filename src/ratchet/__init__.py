@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
     from ratchet.model.errors import (
+        BlocksEventLoop,
+        BlocksEventLoopWarning,
         BusinessKeyBusy,
         CommitUnknown,
         ConditionFailed,
@@ -150,6 +152,8 @@ _HOMES: dict[str, str] = {
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batches.handles",
     "BatchProgressed": "ratchet.model.events",
+    "BlocksEventLoop": "ratchet.model.errors",
+    "BlocksEventLoopWarning": "ratchet.model.errors",
     "BranchTaken": "ratchet.model.events",
     "BreakerClosed": "ratchet.model.events",
     "BreakerOpened": "ratchet.model.events",
@@ -298,6 +302,8 @@ __all__ = [
     "BatchHandle",
     "BatchProgressed",
     "Blocker",
+    "BlocksEventLoop",
+    "BlocksEventLoopWarning",
     "BranchTaken",
     "BreakerClosed",
     "BreakerOpened",

@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
 from ratchet.api.batches.builders import AsyncBatchBuilder, AsyncStreamingBatchBuilder
+from ratchet.api.observe.async_handles import AsyncJobHandle
 from ratchet.api.observe.async_queries import (
     AsyncBatches,
     AsyncBreakers,
@@ -190,9 +191,9 @@ class AsyncScheduler(AwaitFace[Scheduler]):
 
     # --- control ---
 
-    def handle(self, job_id: UUID | str) -> JobHandle[Any]:
-        """See `Scheduler.handle`; its verbs are awaited through ``handle.aio``."""
-        return self._sync.handle(job_id)
+    def handle(self, job_id: UUID | str) -> AsyncJobHandle[Any]:
+        """See `Scheduler.handle`; its verbs are awaited."""
+        return self._sync.handle(job_id).aio
 
     cancel_job = awaited(Scheduler.cancel_job)
     pause_job = awaited(Scheduler.pause_job)

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.services import mysqlclient
 from tests.services.kinds import CLASSES, server_class
 from tests.services.server import ServerUnavailable
 from tests.services.shared import SharedServers
@@ -63,11 +64,12 @@ def run_until_interrupted(more: list[str]) -> None:
 
 
 def install_missing() -> None:
-    """Install the programs of each server that the environment does not name."""
+    """Install the programs of each server that the environment does not name, and the driver that has to be built."""
     for kind in CLASSES:
         server = server_class(kind)
         if server.variable not in os.environ:
             server.install()
+    mysqlclient.install()
 
 
 if __name__ == "__main__":

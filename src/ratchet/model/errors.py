@@ -105,6 +105,14 @@ class DeclaredTwiceWarning(UserWarning):
     """A function was declared on a second scheduler; its ``.enqueue`` stays with the first."""
 
 
+class BlocksEventLoop(RatchetError):
+    """A verb that waits was called on an event loop; the message names the form that is awaited."""
+
+
+class BlocksEventLoopWarning(UserWarning):
+    """A verb that uses the database was called on an event loop; the message names the form that is awaited."""
+
+
 # --- asking and waiting -------------------------------------------------------------------------
 
 

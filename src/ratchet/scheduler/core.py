@@ -16,8 +16,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
+from ratchet.api.threads import in_thread
 from ratchet.config import resolve_drain, resolve_url
 from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.model.breaker import Breaker, BreakerState
@@ -326,6 +328,8 @@ class Core:
     @property
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
+        if on_event_loop() and not self.driven_by_hand:
+            warn_on_event_loop()
         checked = self._lazy.checked
         return checked if checked is not None else self._lazy.check(auto_migrate=self.options.auto_migrate)
 
@@ -364,6 +368,8 @@ class Core:
         self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
     ) -> JobResultRow | None:
         """The row of a job once it has ended; None if it has not after *timeout* seconds, `JobNotFound` if it is gone."""
+        if timeout is None or timeout > 0:
+            refuse_on_event_loop()
         try:
             return self.waiter.wait(job_id, timeout, uncommitted=uncommitted)
         except TimeoutError:
@@ -373,7 +379,8 @@ class Core:
         self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
     ) -> JobResultRow | None:
         """The same, and it blocks neither the event loop nor a thread."""
-        return await self.waiter.ended(job_id, timeout, uncommitted=uncommitted)
+        waiter = self._waiter if self._waiter is not None else await in_thread(lambda: self.waiter)
+        return await waiter.ended(job_id, timeout, uncommitted=uncommitted)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
         """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
@@ -385,7 +392,7 @@ class Core:
         cluster = self.cluster
         if cluster is None or not self.options.notify:
             return
-        if cluster is self.parts.cluster or not self.store.capabilities.commit_wakes:
+        if cluster is self.parts.cluster or not self.raw_store.capabilities.commit_wakes:
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from ratchet.api.backend import Backend
 from ratchet.api.controls import Controls
+from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.observe.health import Health, health_of
 from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
 from ratchet.config import named_url, resolve_allow, resolve_options, resolve_url
@@ -248,6 +249,8 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         back, which costs it no attempt. Without *timeout*, the environment variable ``RATCHET_DRAIN`` says how
         long, then `Options.drain_timeout`.
         """
+        if on_event_loop() and self._core.running and not self._core.driven_by_hand:
+            warn_on_event_loop()
         return self._core.stop(drain=drain, timeout=timeout)
 
     def run(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
@@ -258,6 +261,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         """
         from ratchet.scheduler.foreground import Foreground
 
+        refuse_on_event_loop()
         return Foreground(self._core).run(drain=drain, timeout=timeout)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import joining_transaction, text_of
+from ratchet.api.event_loops import refuse_on_event_loop
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import batch_context, job_of
 from ratchet.api.submit.sending import announce_canceled, wake
@@ -45,6 +46,8 @@ class BatchHandle:
 
     def wait(self, timeout: Duration | None = None) -> BatchContext:
         """The counters, once every item has ended and the batch is complete; `TimeoutError` after *timeout*."""
+        if not self._backend.driven_by_hand:
+            refuse_on_event_loop()
         self.parent.wait(timeout)
         return self.context()
 

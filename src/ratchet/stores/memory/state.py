@@ -29,6 +29,7 @@ from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
 from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.spi.loop_bound import unbound
 from ratchet.spi.shield import undisturbed
 from ratchet.stores.listing import match_of
 from ratchet.stores.memory.rows import (
@@ -255,7 +256,7 @@ class State:
         """*within* itself, if it is an open transaction of this store."""
         if not isinstance(within, Transaction):
             raise ConfigurationError(
-                f"within= takes what this store's begin() yields, not {type(within).__name__}: "
+                f"within= takes what this store's begin() yields, not {type(unbound(within)).__name__}: "
                 f"the in-memory store has no database connection to join"
             )
         if within.ended or within not in self._open:

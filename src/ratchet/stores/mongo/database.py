@@ -33,6 +33,7 @@ from ratchet.model.errors import (
     StoreError,
 )
 from ratchet.model.options import Options
+from ratchet.spi.loop_bound import unbound
 from ratchet.spi.shield import bracketed, undisturbed
 from ratchet.stores.installation import Installation, another_database
 from ratchet.stores.mongo.abandoned_transactions import end_idle_transactions
@@ -360,7 +361,7 @@ def _address(client: Any) -> str:
 def caller_session(within: object) -> ClientSession:
     """The caller's session, if it is in a transaction."""
     if not isinstance(within, ClientSession):
-        cls = type(within)
+        cls = type(unbound(within))
         raise ConfigurationError(
             f"within= got a {cls.__module__}.{cls.__qualname__}, which cannot join a transaction of the mongodb "
             f"store; pass a pymongo ClientSession in a transaction (what begin() yields, or your own)"

@@ -29,6 +29,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.mysql import mysqlclient
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.mysql.connections import (
     LONGEST_IDLE,
@@ -308,9 +309,11 @@ class MysqlDialect(Dialect):
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
         caller = caller_connection(within)
-        if _DRIVER not in caller.names:
-            raise refuse_stranger(within, "MySQL", "a pymysql.Connection", caller.connection)
-        connection = caller.connection
+        connection: Any = caller.connection
+        if mysqlclient.DRIVER in caller.names:
+            connection = mysqlclient.Mysqlclient(connection)
+        elif _DRIVER not in caller.names:
+            raise refuse_stranger(within, "MySQL", "a connection of PyMySQL or mysqlclient", connection)
         _require_transaction(connection)
         caller.begin()
         session, wait, mode = self._caller_session(connection)
@@ -349,7 +352,7 @@ class MysqlDialect(Dialect):
             raise ConfigurationError(
                 f"within= got a connection with the character set {connection.charset}; connect with charset='utf8mb4'"
             )
-        backslashes = not connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
+        backslashes = "NO_BACKSLASH_ESCAPES" not in mode
         session = MysqlSession(
             self,
             connection,
@@ -423,7 +426,7 @@ def _require_transaction(connection: Any) -> None:
     except pymysql.Error as error:
         raise meaning(error, "ping") from error
     if connection.get_autocommit() and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
-        raise refuse_autocommit("a PyMySQL connection")
+        raise refuse_autocommit("a MySQL connection")
 
 
 def _quoted(name: str) -> str:

@@ -23,6 +23,7 @@ from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import (
     CallerConnection,
     caller_connection,
+    driver_of,
     refuse_autocommit,
     refuse_stranger,
 )
@@ -37,9 +38,11 @@ from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraint
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from ratchet.stores.sql.finish.completions import succeed_in_steps
+from ratchet.stores.sql.loop_cursor import LoopCursor
 from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
+_ASYNC_DRIVER = "aiosqlite.core.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
 _SAVEPOINT = "ratchet"
 _LONG_BLOCK = 2.0  # seconds
@@ -258,10 +261,15 @@ class SqliteDialect(Dialect):
         if _DRIVER in caller.names:
             cursor: Any = sqlite3.Cursor(caller.connection)  # neither its factory nor its row_factory
             cursor.row_factory = None
+        elif caller.wait is not None and _ASYNC_DRIVER in caller.names:
+            cursor = LoopCursor(caller.wait(caller.connection.cursor()), caller.wait)
+            cursor.cursor.row_factory = None
         elif _ADAPTER in caller.names:
             cursor = caller.connection.cursor()
         else:
-            raise refuse_stranger(within, "SQLite", "a sqlite3.Connection", caller.connection)
+            raise refuse_stranger(
+                within, "SQLite", "a sqlite3.Connection or an aiosqlite.Connection", caller.connection
+            )
         with _text_as_str(caller):
             self._join(caller, cursor)
             session = SqliteSession(self, caller.connection, cursor, enlisted=True)
@@ -276,12 +284,13 @@ class SqliteDialect(Dialect):
             session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
 
     def _join(self, caller: CallerConnection, cursor: Any) -> None:
-        driver = caller.connection if _DRIVER in caller.names else caller.connection.driver_connection
+        driver = driver_of(caller.connection)
         self._require_same_file(driver, cursor)
         if driver.in_transaction:
             caller.begin()
             return
-        if driver.isolation_level is None or getattr(driver, "autocommit", None) is True:
+        plain = getattr(driver, "_conn", driver)  # aiosqlite's has no attribute for autocommit
+        if driver.isolation_level is None or getattr(plain, "autocommit", None) is True:
             raise refuse_autocommit("a sqlite3 connection")
         caller.begin()
         # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
