@@ -373,7 +373,8 @@ class JobFilter:
 
     ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
     was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
-    for a node that can run it. ``truncated``: its result was too large to keep.
+    for a node that can run it. ``truncated``: its result was too large to keep. ``error_type``: the name of the class of
+    its error, as ``Job.error_type`` has it; empty text means a job without one.
     """
 
     statuses: Sequence[JobStatus] | None = None
@@ -397,6 +398,7 @@ class JobFilter:
     args: Mapping[str, Any] | None = None
     parked: bool | None = None
     truncated: bool | None = None
+    error_type: str | None = None
     include_archived: bool = False
 
     @property
