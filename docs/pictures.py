@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ratchet import RESULTS, Scheduler, dashboard  # noqa: E402 - the repository is not installed
+from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer  # noqa: E402
 from tests.browser import shop  # noqa: E402
 from tests.services import chromium  # noqa: E402
 
@@ -49,6 +50,14 @@ LOOKS = {
 }
 
 
+class Plain(DefaultErrorSanitizer):
+    """Shows no path of the machine on which the pictures are made."""
+
+    def sanitize_text(self, text: str) -> str:
+        """*text* as a reader's own machine would show it."""
+        return super().sanitize_text(text).replace(str(ROOT), "/srv/shop")
+
+
 @contextmanager
 def served(scheduler: Scheduler) -> Iterator[str]:
     """The address of a dashboard."""
@@ -70,7 +79,13 @@ def served(scheduler: Scheduler) -> Iterator[str]:
 def graph(scheduler: Scheduler) -> str:
     """A join of several parts, one of which has a branch."""
     parts = [scheduler.enqueue(shop.validate, number).then(shop.reserve, number) for number in range(4)]
-    report = scheduler.join(parts).then(shop.notify, RESULTS).then(shop.cleanup).submit()
+    report = (
+        scheduler.join(parts)
+        .then(shop.notify, RESULTS)
+        .then_on_failure(shop.refund, 1)
+        .then(shop.cleanup)
+        .submit()
+    )
     return str(report.id)
 
 
@@ -97,7 +112,9 @@ def main() -> None:
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        scheduler = Scheduler(f"sqlite:///{folder}/shop.db", allow=["tests.browser.shop"])
+        scheduler = shop.declare(
+            Scheduler(f"sqlite:///{folder}/shop.db", allow=["tests.browser.shop"], error_sanitizer=Plain())
+        )
         ids = {name: str(one) for name, one in shop.fill(scheduler).items()}
         ids["graph"] = graph(scheduler)
         for name in list(PAGES):

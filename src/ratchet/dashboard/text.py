@@ -80,8 +80,8 @@ def span(length: timedelta | float | None) -> str:
         return NOTHING
     seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
     sign, seconds = ("-" if seconds < 0 else ""), abs(seconds)
-    if seconds < 0.0005:
-        return "0 s"
+    if seconds < 0.001:
+        return "<1 ms"
     if seconds < 1:
         return f"{sign}{seconds * 1000:.0f} ms"
     if seconds < 10:

@@ -51,9 +51,10 @@ def state_diagram(current: JobStatus) -> Markup:
             viewBox="0 0 8 8",
             refX=7,
             refY=4,
-            markerWidth=7,
-            markerHeight=7,
-            orient="auto-start-reverse",
+            markerWidth=9,
+            markerHeight=9,
+            orient="auto",
+            markerUnits="userSpaceOnUse",
         ),
     )
     return element(
