@@ -126,7 +126,7 @@ def fill(scheduler: Scheduler, *, mails: int = 40) -> dict[str, UUID]:
                 .with_queue("payments")
                 .submit()
             )
-            ids["failed" if number == 14 else "charged"] = handle.id
+            ids[{14: "failed", 20: "charged"}.get(number, "other")] = handle.id
         for number in range(mails):
             host = "example.invalid" if number % 9 == 4 else "example.com"
             scheduler.enqueue(send_mail, f"user{number}@{host}", "Welcome").with_queue("mail").with_tags(

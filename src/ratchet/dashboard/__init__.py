@@ -17,7 +17,7 @@ from ratchet.scheduler import Scheduler
 if TYPE_CHECKING:
     from ratchet.dashboard.app import Dashboard
     from ratchet.dashboard.guard import Authorize
-    from ratchet.dashboard.wsgi import WsgiDashboard
+    from ratchet.dashboard.wsgi_dashboard import WsgiDashboard
 
 
 def asgi(
@@ -56,7 +56,7 @@ def wsgi(
     """
     _require_extra()
     from ratchet.dashboard.app import Dashboard
-    from ratchet.dashboard.wsgi import WsgiDashboard
+    from ratchet.dashboard.wsgi_dashboard import WsgiDashboard
 
     made = Dashboard(
         scheduler, authorize=authorize, read_only=read_only, prefix=prefix, hosts=hosts, streams=False

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -288,12 +288,15 @@ def located(scope: Scope, prefix: str | None) -> Scope:
     it is what ``raw_path`` has and ``path`` has not.
     """
     path, root = scope["path"], scope.get("root_path", "").rstrip("/")
+    raw = unquote(scope.get("raw_path", b"").decode("latin-1").partition("?")[0])
+    if len(path) > 1 and path.endswith("/") and raw and not raw.endswith("/"):
+        path = path[:-1]  # a slash that the browser did not send
     if root and (path == root or path.startswith(f"{root}/")):
         path = path[len(root) :]
     elif not root:
-        raw = unquote(scope.get("raw_path", b"").decode("latin-1").partition("?")[0])
-        if raw != path and raw.endswith(path):
-            root = raw[: -len(path)].rstrip("/") if path else raw.rstrip("/")
+        tail = path.rstrip("/")
+        if raw.rstrip("/") != tail and raw.rstrip("/").endswith(tail):
+            root = raw.rstrip("/").removesuffix(tail)
     if prefix is not None:
         if prefix and (path == prefix or path.startswith(f"{prefix}/")):
             path = path[len(prefix) :]
@@ -301,12 +304,12 @@ def located(scope: Scope, prefix: str | None) -> Scope:
     return {**scope, "root_path": root, "path": f"{root}{path}"}
 
 
-def _matching(among: Iterable[Any], path: str) -> tuple[Any, dict[str, str]] | None:
+def _matching(among: Sequence[Any], path: str) -> tuple[Any, dict[str, str]] | None:
     for one in among:
         pattern: re.Pattern[str] = one.pattern
         if (found := pattern.match(path)) is not None:
             return one, found.groupdict()
-    return None
+    return _matching(among, path.rstrip("/")) if len(path) > 1 and path.endswith("/") else None
 
 
 def path_text(names: dict[str, str], verb: Verb) -> str:

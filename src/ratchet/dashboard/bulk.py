@@ -40,8 +40,8 @@ def change_many(verb: str, order: Order, one: One) -> Done | Confirmation:
     ids = order.form.getlist("id")
     if len(ids) > SELECTED:
         raise InvalidJob(f"at most {SELECTED} jobs can be selected; use a filter for more")
-    if verb == "set-priority" and order.form.get("priority", "").upper() not in Priority.__members__:
-        raise InvalidJob(f"say which priority: {', '.join(Priority.__members__)}")
+    if verb == "set-priority" and order.form.get("to", "").upper() not in Priority.__members__:
+        raise InvalidJob(f"say which priority with to: one of {', '.join(Priority.__members__)}")
     return _selected(verb, order, one, ids) if ids else _matching(verb, order, one)
 
 
@@ -61,7 +61,7 @@ def _matching(verb: str, order: Order, one: One) -> Done | Confirmation:
         raise InvalidJob("say which jobs, with a filter: without one, every job would be changed")
     wanted = [status for status in chosen.statuses or JobStatus if status in STATES[verb]]
     if verb == "set-priority":
-        others = [p for p in chosen.priorities or Priority if p.name != order.form["priority"].upper()]
+        others = [p for p in chosen.priorities or Priority if p.name != order.form["to"].upper()]
         chosen = dataclasses.replace(chosen, priorities=others)
         wanted = wanted if others else []
     where = dataclasses.replace(chosen, statuses=wanted, include_archived=False)
@@ -94,7 +94,7 @@ def _change(verb: str, order: Order, one: One, where: JobFilter, total: int) -> 
 
 
 def _priority(order: Order) -> list[tuple[str, str]]:
-    return [("priority", order.form["priority"])] if order.form.get("priority") else []
+    return [("to", order.form["to"])] if order.form.get("to") else []
 
 
 def _list(order: Order) -> str:

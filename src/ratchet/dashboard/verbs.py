@@ -52,10 +52,10 @@ def _job(verb: str, change: Callable[[Order, str], bool], refusal: str) -> Verb:
 
 
 def priority_of(form: Words) -> Priority:
-    """The priority that a form names."""
-    word = form.get("priority", "").strip().upper()
+    """The priority that a form names: ``to``, because ``priority`` chooses jobs."""
+    word = form.get("to", "").strip().upper()
     if word not in Priority.__members__:
-        raise InvalidJob(f"priority: {word!r} is none of {', '.join(Priority.__members__)}")
+        raise InvalidJob(f"to: {word!r} is no priority; it is one of {', '.join(Priority.__members__)}")
     return Priority[word]
 
 

@@ -244,7 +244,9 @@ def _box(box: Box, focus: UUID | None, link: Callable[[UUID], str], unfold: Call
     parts += [
         element("rect", x=x, y=y, width=BOX_WIDTH, height=BOX_HEIGHT, rx=8, class_="box"),
         element("rect", x=x, y=y, width=5, height=BOX_HEIGHT, rx=2.5, class_="edge-mark"),
-        element("text", cut(shown(name.rpartition(":")[2] or name, 300), NAME), x=x + 14, y=y + 19, class_="name"),
+        element(
+            "text", cut(shown(name.rpartition(":")[2] or name, 300), NAME), x=x + 14, y=y + 19, class_="name"
+        ),
         element("text", below, x=x + 14, y=y + 36, class_="state-name"),
     ]
     current = any(node.job_id == focus for node in box.nodes)

@@ -48,7 +48,7 @@ class WsgiDashboard:
                 self._loop = asyncio.new_event_loop()
                 self._made_in = os.getpid()
                 threading.Thread(
-                    target=self._loop.run_forever, name="ratchet-dashboard-loop", daemon=True
+                    target=_run, args=(self._loop,), name="ratchet-dashboard-loop", daemon=True
                 ).start()
             return self._loop
 
@@ -58,6 +58,13 @@ class WsgiDashboard:
             loop, self._loop = self._loop, None
         if loop is not None and self._made_in == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 class _Answer:
