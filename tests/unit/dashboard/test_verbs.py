@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from starlette.testclient import TestClient
 
-from ratchet import JobFilter, JobStatus, Priority, Scheduler, ScheduleNotFound
+from ratchet import JobFilter, JobStatus, Priority, ScheduleNotFound, Scheduler
 from ratchet.dashboard import bulk
 from tests.browser import shop
 from tests.unit.dashboard.conftest import JSON, SAME

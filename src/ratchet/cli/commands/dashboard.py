@@ -14,7 +14,9 @@ from ratchet.cli.http import Address
 Bind = Annotated[
     str,
     typer.Option(
-        "--bind", metavar="HOST:PORT", help="Where to listen: a loopback address, or only a port; 0 is a free one."
+        "--bind",
+        metavar="HOST:PORT",
+        help="Where to listen: a loopback address, or only a port; 0 is a free one.",
     ),
 ]
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Show pages only; nothing can be changed.")]

@@ -262,7 +262,7 @@ def count_matching(session: Session, where: JobFilter, at_most: int | None = Non
         if at_most is None:
             total += int(session.value(f"SELECT count(*) AS jobs {found}", criteria.binds))
         elif total < at_most:
-            some = f"SELECT count(*) AS jobs FROM (SELECT j.job_id {found} LIMIT :at_most) some"
+            some = f"SELECT count(*) AS jobs FROM (SELECT j.job_id {found} LIMIT :at_most) matching"
             total += int(session.value(some, {**criteria.binds, "at_most": at_most - total}))
     return total
 
