@@ -9,6 +9,8 @@ from typing import Any
 
 #: Seconds for which an answer is given again.
 FRESH = 1.0
+#: The same of pages that are made from many rows.
+OLDEST = 5.0
 #: Answers that are kept.
 MOST = 256
 
@@ -30,15 +32,15 @@ class Answers:
         self._lock = threading.Lock()
         self._kept: dict[str, _Answer] = {}
 
-    def get(self, key: str, read: Callable[[], Any]) -> Any:
-        """The answer to *key*; one caller reads it, those who come meanwhile wait for that."""
+    def get(self, key: str, read: Callable[[], Any], *, fresh: float = FRESH) -> Any:
+        """The answer to *key*, at most *fresh* seconds old; one caller reads it, those who come meanwhile wait for that."""
         with self._lock:
             answer = self._kept.get(key)
             if answer is None:
                 self._forget_some()
                 answer = self._kept[key] = _Answer()
         with answer.lock:
-            if answer.read_at is None or self._monotonic() - answer.read_at >= FRESH:
+            if answer.read_at is None or self._monotonic() - answer.read_at >= fresh:
                 answer.data = read()
                 answer.read_at = self._monotonic()
             return answer.data
@@ -51,7 +53,7 @@ class Answers:
     def _forget_some(self) -> None:
         if len(self._kept) < MOST:
             return
-        stale = self._monotonic() - FRESH
+        stale = self._monotonic() - OLDEST
         for key, answer in list(self._kept.items()):
             if answer.read_at is not None and answer.read_at <= stale:
                 del self._kept[key]

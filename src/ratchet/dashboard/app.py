@@ -21,7 +21,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from ratchet.dashboard.actions import Action, Actions
-from ratchet.dashboard.answers import Answers
+from ratchet.dashboard.answers import FRESH, OLDEST, Answers
 from ratchet.dashboard.filters import CRITERIA, Words, address, searched, words_of
 from ratchet.dashboard.guard import HEADERS, SAFE, VIEW, Authorize, Forbidden, Guard
 from ratchet.dashboard.live import Live
@@ -191,7 +191,11 @@ class Dashboard:
     def _read(self, page: Page, names: dict[str, str], words: Words) -> Any:
         chosen = sorted((name, value) for name, value in words.multi_items() if name not in ("did", "n"))
         key = json.dumps([page.name, names, chosen])
-        return self._answers.get(key, lambda: page.read(self._question(names, words)))
+        return self._answers.get(
+            key,
+            lambda: page.read(self._question(names, words)),
+            fresh=OLDEST if page.every >= OLDEST else FRESH,
+        )
 
     def _question(self, names: dict[str, str], words: Words) -> Question:
         return Question(self._scheduler, names, words, self.actions)

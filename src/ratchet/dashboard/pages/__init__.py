@@ -21,7 +21,7 @@ PAGES: tuple[Page, ...] = (
     Page("jobs", "/jobs", jobs),
     Page("job", "/jobs/{id}", job, every=1.0),
     Page("dead_letters", "/dead-letters", dead_letters, every=5.0),
-    Page("queues", "/queues", queues),
+    Page("queues", "/queues", queues, every=5.0),
     Page("limits", "/limits", limits),
     Page("schedules", "/schedules", schedules, every=5.0),
     Page("schedule", "/schedules/{name:path}", schedule),
@@ -29,7 +29,7 @@ PAGES: tuple[Page, ...] = (
     Page("batch", "/batches/{id}", batch),
     Page("graph", "/graphs/{id}", graph),
     Page("nodes", "/nodes", nodes),
-    Page("audit", "/audit", audit, every=5.0),
+    Page("audit", "/audit", audit),
 )
 
 __all__ = ["PAGES", "Page", "Question"]
