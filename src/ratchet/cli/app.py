@@ -81,7 +81,11 @@ COMMANDS = {
         "metrics",
         "Print the metrics of the store in Prometheus' format, or serve them with --http.",
     ),
-    "dashboard": Entry("commands.dashboard", "dashboard", "Serve the dashboard on this machine."),
+    "dashboard": Entry(
+        "commands.dashboard",
+        "dashboard",
+        "Serve the dashboard on this machine, until the command is stopped.",
+    ),
     "demo": Entry("demo.command", "demo", "Watch a small shop at work, for a few seconds."),
     "bench": Entry(
         "commands.bench",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -24,7 +25,7 @@ def start(*words: str, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-@pytest.mark.parametrize("more", [(), ("--read-only",)])
+@pytest.mark.parametrize("more", [("--json",), ("--read-only",)])
 def test_it_is_served_and_ends(tmp_path: Path, more: tuple[str, ...]) -> None:
     """It says where, answers pages and JSON, refuses other names and changes from elsewhere, and ends with a signal."""
     url, log = f"sqlite:///{tmp_path / 'jobs.db'}", tmp_path / "log"
@@ -32,8 +33,10 @@ def test_it_is_served_and_ends(tmp_path: Path, more: tuple[str, ...]) -> None:
     assert scheduler.jobs.count() == 0
     process = start("--url", url, "--bind", "127.0.0.1:0", *more, log=log)
     try:
-        until(lambda: "dashboard on" in log.read_text() or process.poll() is not None, 60, "it said nothing")
+        until(lambda: "http://" in log.read_text() or process.poll() is not None, 60, "it said nothing")
         address = re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())[0]
+        if "--json" in more:
+            assert json.loads(log.read_text()) == {"url": f"{address}/"}
 
         def status(path: str, method: str = "GET", **headers: str) -> int:
             asked = urllib.request.Request(f"{address}{path}", headers=headers, method=method)
@@ -47,8 +50,10 @@ def test_it_is_served_and_ends(tmp_path: Path, more: tuple[str, ...]) -> None:
         assert status("/jobs", Accept="application/json") == 200
         assert status("/", Host="evil.example") == 403
         assert status("/queues/mail/pause", "POST") == 403
-        assert status("/queues/mail/pause", "POST", Origin=address) == (403 if more else 200)
-        assert [queue.name for queue in scheduler.queues.list()] == ([] if more else ["mail"])
+        assert status("/queues/mail/pause", "POST", Origin=address) == (403 if "--read-only" in more else 200)
+        assert [queue.name for queue in scheduler.queues.list()] == (
+            [] if "--read-only" in more else ["mail"]
+        )
         process.send_signal(signal.SIGINT)
         assert process.wait(30) in (0, 130)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import Refused
 from ratchet.cli.http import Address
+from ratchet.cli.output import Output
 
 Bind = Annotated[
     str,
@@ -24,11 +26,16 @@ ReadOnly = Annotated[bool, typer.Option("--read-only", help="Show pages only; no
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
-def dashboard(bind: Bind = "127.0.0.1:8080", read_only: ReadOnly = False, url: given.Url = None) -> None:
+def dashboard(
+    bind: Bind = "127.0.0.1:8080",
+    read_only: ReadOnly = False,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
     """
     Serve the dashboard on this machine, until the command is stopped.
 
-    It asks nobody for a name, so it serves this machine only. For others, mount it in your application with a function
+    It says where once it listens; with --json as a document, {"url": ...}. It asks nobody for a name, so it serves this machine only. For others, mount it in your application with a function
     that knows your users: ratchet.dashboard.asgi(scheduler, authorize=...).
     """
     host, port = Address.of(bind, "--bind")
@@ -51,13 +58,13 @@ def dashboard(bind: Bind = "127.0.0.1:8080", read_only: ReadOnly = False, url: g
             timeout_graceful_shutdown=2,  # browsers that wait for hints do not hold the command up
         )
         server = uvicorn.Server(config)
-        _announce(server, host)
+        _announce(server, host, as_json=json)
         server.run()
         if not server.started:
             raise Refused(f"--bind: cannot listen on {bind}")
 
 
-def _announce(server: Any, host: str) -> None:
+def _announce(server: Any, host: str, *, as_json: bool) -> None:
     """Say where it is once it listens: with port 0 nobody knows before."""
     startup = server.startup
 
@@ -66,7 +73,13 @@ def _announce(server: Any, host: str) -> None:
         for one in server.servers:
             port = one.sockets[0].getsockname()[1]
             name = f"[{host}]" if ":" in host else host
-            typer.echo(f"dashboard on http://{name}:{port}/ (this machine only; Ctrl-C stops it)", err=True)
+            if as_json:
+                Output(as_json=True).document({"url": f"http://{name}:{port}/"})
+                sys.stdout.flush()
+            else:
+                typer.echo(
+                    f"dashboard on http://{name}:{port}/ (this machine only; Ctrl-C stops it)", err=True
+                )
 
     server.startup = told
 
