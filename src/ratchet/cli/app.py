@@ -89,6 +89,11 @@ COMMANDS = {
         "top",
         "Watch queues, nodes, running jobs, rates and problems; pause a queue, drain a node or cancel a job with a key.",
     ),
+    "dashboard": Entry(
+        "commands.dashboard",
+        "dashboard",
+        "Serve the dashboard on this machine, until the command is stopped.",
+    ),
     "demo": Entry("demo.command", "demo", "Watch a small shop at work, for a few seconds."),
     "bench": Entry(
         "commands.bench",

@@ -396,7 +396,8 @@ class JobFilter:
     ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
     was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
     for a node that can run it. ``truncated``: its result was too large to keep. ``trace_id`` is the trace in which it was
-    submitted, 32 hexadecimal digits; it has no index either.
+    submitted, 32 hexadecimal digits; it has no index either. ``error_type``: the name of the class of its error, as
+    ``Job.error_type`` has it; empty text means a job without one.
     """
 
     statuses: Sequence[JobStatus] | None = None
@@ -421,6 +422,7 @@ class JobFilter:
     parked: bool | None = None
     truncated: bool | None = None
     trace_id: str | None = None
+    error_type: str | None = None
     include_archived: bool = False
 
     @property

@@ -122,6 +122,10 @@ class BatchHandle:
         """What the batch cost: run time and number of runs."""
         return self._backend.store.batch_metrics(self.id)
 
+    def record(self) -> BatchRecord:
+        """Everything that is stored of the batch itself; `JobNotFound` if it is gone."""
+        return self._record()
+
     def _record(self) -> BatchRecord:
         record = self._backend.store.batch(self.id)
         if record is None:

@@ -97,6 +97,7 @@ class AsyncBatchHandle(AwaitFace[BatchHandle]):
         await parent.aio.wait(timeout)
         return await self.context()
 
+    record = awaited(BatchHandle.record)
     context = awaited(BatchHandle.context)
     cancel = awaited(BatchHandle.cancel)
     retry_failed = awaited(BatchHandle.retry_failed)

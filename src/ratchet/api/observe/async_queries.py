@@ -81,6 +81,7 @@ class AsyncSchedules(AwaitFace[Schedules]):
 
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
+    records = awaited(Schedules.records)
     remove = awaited(Schedules.remove)
 
 
@@ -96,3 +97,4 @@ class AsyncBatches(AwaitFace[Batches]):
 
     get = awaited(Batches.get)
     list = awaited(Batches.list)
+    records = awaited(Batches.records)

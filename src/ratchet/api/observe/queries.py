@@ -40,6 +40,7 @@ from ratchet.model.cluster import (
     PermitRecord,
     QueueRecord,
 )
+from ratchet.model.composition import BatchRecord, ScheduleRecord
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound, NodeAlive, NodeNotFound
 from ratchet.model.events import BreakerClosed, BreakerOpened
@@ -64,6 +65,7 @@ _CRITERIA: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("created_after", "created_before", "scheduled_after", "scheduled_before"), moment_of),
     **dict.fromkeys(("queue", "business_key", "schedule", "node_id", "caller"), text_of),
     **dict.fromkeys(("batch_id", "parent_id", "superseded_by"), lambda value, name: id_of(value)),
+    "error_type": lambda value, name: text_of(value, name, limit=NAME_LIMIT) if value != "" else value,
     "error_contains": lambda value, name: text_of(value, name, limit=NAME_LIMIT),
     "statuses": lambda value, name: members_of(JobStatus, value, name),
     "types": lambda value, name: members_of(JobType, value, name),
@@ -147,9 +149,12 @@ class Jobs(Facade):
         )
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
 
-    def count(self, where: JobFilter | None = None) -> int:
-        """How many jobs match."""
-        return self._backend.store.count(checked_filter(where))
+    def count(self, where: JobFilter | None = None, *, at_most: int | None = None) -> int:
+        """How many jobs match; counting ends at *at_most*, so that it costs no more where there are many."""
+        if at_most is None:
+            return self._backend.store.count(checked_filter(where))
+        most = count_of(at_most, "at_most", at_least=1)
+        return self._backend.store.count(checked_filter(where), at_most=most)
 
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs are in each state, archive not included."""
@@ -322,14 +327,16 @@ class Nodes(Facade):
 class Queues(Facade):
     """Shows queues, and closes and opens them."""
 
-    def list(self) -> list[QueueRecord]:
-        """All queues that were ever used or paused, with what is in them."""
+    def list(self, *, counting: bool = True) -> list[QueueRecord]:
+        """All queues that were ever used or paused, with what is in them; without *counting* the numbers are 0."""
         now = self._backend.now()
         return [
             msgspec.structs.replace(record, paused=False, paused_at=None, paused_until=None)
             if record.paused and not record.is_paused(now)
             else record
-            for record in self._backend.store.queues()
+            for record in (
+                self._backend.store.queues() if counting else self._backend.store.queues(counting=False)
+            )
         ]
 
     def pause(self, name: str, *, until: datetime | Duration | None = None) -> bool:
@@ -460,6 +467,10 @@ class Schedules(Facade):
             if tag is None or tag in run_facts(record.spec).get("tags", ())
         ]
 
+    def records(self) -> builtins.list[ScheduleRecord]:
+        """Everything that is stored of all schedules, by name, with one question to the store."""
+        return self._backend.store.schedules()
+
     def remove(self, *, tag: str) -> int:
         """Forget all schedules whose runs have this tag; how many. Runs that are there already stay."""
         wanted = text_of(tag, "a tag")
@@ -479,8 +490,11 @@ class Batches(Facade):
 
     def list(self, *, limit: int = 50) -> builtins.list[BatchHandle]:
         """The newest batches."""
-        records = self._backend.store.batches(limit=_page_size(limit))
-        return [BatchHandle(self._backend, record.batch_id, record.name) for record in records]
+        return [BatchHandle(self._backend, one.batch_id, one.name) for one in self.records(limit=limit)]
+
+    def records(self, *, limit: int = 50) -> builtins.list[BatchRecord]:
+        """Everything that is stored of the newest batches, with one question to the store."""
+        return self._backend.store.batches(limit=_page_size(limit))
 
 
 __all__ = [

@@ -79,8 +79,8 @@ class JobCrudStore(Protocol):
         """
         ...
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match."""
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match. Counting ends at *at_most*, a positive number: there may be more."""
         ...
 
     def counts(self) -> dict[JobStatus, int]:

@@ -162,16 +162,23 @@ class MongoJobs(MongoPart):
         }
         return [found[job_id] for job_id in ids if job_id in found]
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match; counting ends at *at_most*. With ``args`` every job that meets the other criteria is read."""
         match = match_of(where)
 
         def ask(collections: Collections) -> int:
             if match is not None:
                 payloads = partial(newest_payloads, collections, where, descending=False)
-                return len(walk(payloads, match, limit=-1, after=None, most=None)[0])
+                most = -1 if at_most is None else at_most
+                return len(walk(payloads, match, limit=most, after=None, most=None)[0])
             query = query_of(collections, where)
-            return sum(collections[name].count_documents(query) for name in collections_of(where))
+            if at_most is None:
+                return sum(collections[name].count_documents(query) for name in collections_of(where))
+            total = 0
+            for name in collections_of(where):
+                if total < at_most:
+                    total += collections[name].count_documents(query, limit=at_most - total)
+            return total
 
         return self.database.read(ask)
 

@@ -287,9 +287,9 @@ class SqlJobs(SqlPart):
             )
         )
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match."""
-        return self.database.read(lambda session: count_matching(session, where))
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match; counting ends at *at_most*."""
+        return self.database.read(lambda session: count_matching(session, where, at_most))
 
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs are in each status."""

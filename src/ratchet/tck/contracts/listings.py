@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from ratchet.model.decision import Succeed
+from ratchet.model.decision import ErrorRecord, Fail, Succeed
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import BoundedFilter, JobFilter, SortBy
@@ -139,6 +139,28 @@ class TestSearchCriteria:
         assert [r.job_id for r in harness.store.find(JobFilter(trace_id=wanted, args={"0": 2}))] == [two]
         canceled = harness.store.cancel_matching(where, limit=1, reason="requested", now=harness.now)
         assert [job.job_id for job in canceled] == [min(one, two)]
+
+    def test_error_type(self, harness: Harness) -> None:
+        """The class of the error by its name; empty text: those that have none."""
+        plain, other, named = harness.submit(), harness.running(), harness.running()
+        for claim, kind in ((other, "KeyError"), (named, "ValueError")):
+            error = ErrorRecord(message="no", type=kind)
+            harness.end(claim, Fail(error=error, reason="retries exhausted", error_hash=kind))
+        found = harness.store.find(JobFilter(error_type="ValueError"))
+        assert [one.job_id for one in found] == [named.job_id]
+        assert [one.job_id for one in harness.store.find(JobFilter(error_type=""))] == [plain]
+        assert harness.store.count(JobFilter(error_type="Value")) == 0
+
+    def test_counting_ends(self, harness: Harness) -> None:
+        """At the number that was given: also by argument, and with the archive; a smaller number is exact."""
+        for _ in range(3):
+            harness.submit(payload='{"args":[],"kwargs":{"tenant":7}}')
+        for where in (
+            JobFilter(),
+            JobFilter(args={"tenant": 7}),
+            JobFilter(statuses=[JobStatus.PENDING], include_archived=True),
+        ):
+            assert [harness.store.count(where, at_most=most) for most in (1, 2, 3, 9)] == [1, 2, 3, 3], where
 
     def test_superseded_by(self, harness: Harness) -> None:
         """The job that another one has replaced."""

@@ -50,6 +50,8 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
         query["caller"] = where.caller
     if where.superseded_by is not None:
         query["superseded_by"] = where.superseded_by
+    if where.error_type is not None:
+        query["error_type"] = where.error_type or {"$in": [None, ""]}
     if where.truncated is not None:
         query["result_truncated"] = True if where.truncated else {"$ne": True}
     if where.parked is not None:

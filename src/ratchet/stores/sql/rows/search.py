@@ -139,6 +139,8 @@ class Criteria:
             self.add(f"{node} = :node_id", node_id=where.node_id)
         if where.error_contains is not None:
             self.add("{instr}(j.error, :error_contains) > 0", error_contains=where.error_contains)
+        if where.error_type is not None:
+            self.add("coalesce(j.error_type, '') = :error_type", error_type=where.error_type)
         if where.parked is not None:
             self._add_parked(where.parked)
         if where.truncated is not None:
@@ -342,20 +344,28 @@ def _payloads(
     return found[:limit]
 
 
-def count_matching(session: Session, where: JobFilter) -> int:
-    """How many jobs match. With ``args`` or ``trace_id`` every job that meets the other criteria is read."""
+def count_matching(session: Session, where: JobFilter, at_most: int | None = None) -> int:
+    """
+    How many jobs match; counting ends at *at_most*.
+
+    With ``args`` or ``trace_id`` every job that meets the other criteria is read.
+    """
     match = match_of(where)
     if match is not None:
 
         def read(after: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
             return _payloads(session, where, most, after, descending=False)
 
-        return len(walk(read, match, limit=-1, after=None, most=None)[0])
+        return len(walk(read, match, limit=-1 if at_most is None else at_most, after=None, most=None)[0])
     total = 0
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
-        sql = f"SELECT count(*) AS jobs FROM {criteria.source} WHERE {criteria.text}"
-        total += int(session.value(sql, criteria.binds))
+        found = f"FROM {criteria.source} WHERE {criteria.text}"
+        if at_most is None:
+            total += int(session.value(f"SELECT count(*) AS jobs {found}", criteria.binds))
+        elif total < at_most:
+            some = f"SELECT count(*) AS jobs FROM (SELECT j.job_id {found} LIMIT :at_most) matching"
+            total += int(session.value(some, {**criteria.binds, "at_most": at_most - total}))
     return total
 
 
