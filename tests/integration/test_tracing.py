@@ -203,7 +203,7 @@ class TestSubmitted:
         assert is_child(processed(spans, second)[0], produced)
 
     def test_awaited(self, stores: Stores, spans: Spans) -> None:
-        """Also where the event loop could send the job by itself: PostgreSQL, open, with ids of today."""
+        """The producer spans of the await face are below the span around the caller, and their jobs are found by it."""
         scheduler = Scheduler(store=stores.open(), allow=[HERE])
         opentelemetry.instrument(scheduler, spans.provider)
         scheduler.enqueue_now(second, 1)  # opens the store

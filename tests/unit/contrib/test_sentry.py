@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import sentry_sdk
@@ -17,14 +19,17 @@ from ratchet import (
     JobFilter,
     JobInterrupted,
     JobStatus,
+    JobType,
     ManualClock,
     Options,
     RetryLater,
     Scheduler,
 )
 from ratchet.contrib import sentry
+from ratchet.contrib.sentry import SentryAttempt, SentryTracer
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.traces import trace_of
+from ratchet.spi.tracer import Attempt
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler
 from tests.support import traced_jobs
@@ -234,6 +239,41 @@ class TestScopes:
         assert message["tags"]["ratchet.target"] == f"{HERE}:own_report"
         sentry_sdk.capture_message("outside")
         assert "tags" not in outbox.items[-1] or "ratchet.target" not in outbox.items[-1]["tags"]
+
+    def test_in_another_process(self, manual: ManualScheduler, outbox: Outbox) -> None:
+        """What surrounds the code there has the job's tags and its trace, and ends with it."""
+        attempt = SentryAttempt(first_attempt(), SentryTracer(manual.backend))
+        (scope,) = attempt.remote()
+        function = getattr(sys.modules[scope.module], scope.name)
+        with function(scope.facts):
+            sentry_sdk.capture_message("inside")
+        sentry_sdk.capture_message("outside")
+        inside, outside = outbox.items[-2:]
+        assert inside["tags"]["ratchet.target"] == "shop:charge"
+        assert inside["contexts"]["trace"]["trace_id"] == TRACE
+        assert "ratchet.target" not in outside.get("tags", {})
+        assert outside["contexts"]["trace"]["trace_id"] != TRACE
+
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def first_attempt() -> Attempt:
+    now = datetime.now(UTC)
+    return Attempt(
+        job_id=uuid4(),
+        target="shop:charge",
+        queue="default",
+        type=JobType.SINGLE,
+        attempt=1,
+        max_retries=0,
+        node_id="n",
+        created_at=now,
+        scheduled_at=now,
+        root_id=uuid4(),
+        carrier={"sentry-trace": f"{TRACE}-00f067aa0ba902b7-1"},
+        linked=False,
+    )
 
 
 class TestTraces:
