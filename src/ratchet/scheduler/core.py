@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
+from ratchet.api.event_loops import refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
 from ratchet.api.threads import in_thread
@@ -328,7 +329,9 @@ class Core:
     @property
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
-        if on_event_loop() and not self.driven_by_hand:
+        # `on_event_loop`, spelled out: every submission comes by here
+        events = sys.modules.get("asyncio.events")
+        if events is not None and events._get_running_loop() is not None and not self.driven_by_hand:
             warn_on_event_loop()
         checked = self._lazy.checked
         return checked if checked is not None else self._lazy.check(auto_migrate=self.options.auto_migrate)

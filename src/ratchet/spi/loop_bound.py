@@ -20,19 +20,6 @@ T = TypeVar("T")
 #: Seconds after which a thread looks whether the loop that it waits for still runs.
 LOOK = 1.0
 
-#: Recognized by their names, so that no package is imported for it.
-ASYNC_CONNECTIONS = frozenset(
-    {
-        "aiosqlite.core.Connection",
-        "asyncpg.connection.Connection",
-        "asyncpg.pool.PoolConnectionProxy",
-        "psycopg.AsyncConnection",
-        "sqlalchemy.ext.asyncio.engine.AsyncConnection",
-        "sqlalchemy.ext.asyncio.scoping.async_scoped_session",
-        "sqlalchemy.ext.asyncio.session.AsyncSession",
-    }
-)
-
 
 def class_names(thing: object) -> set[str]:
     """The full names of the classes that *thing* is an instance of."""
@@ -87,9 +74,17 @@ class LoopBound:
             self._task = None
 
 
+def needs_loop(connection: object) -> bool:
+    """True if *connection* is async: closing it has to be awaited."""
+    import inspect  # heavy, and only needed where somebody passes a connection
+
+    close = getattr(type(connection), "close", None)
+    return close is not None and inspect.iscoroutinefunction(inspect.unwrap(close))
+
+
 def bound_to(loop: AbstractEventLoop, within: object) -> object:
     """*within*, wrapped if only *loop* may use it."""
-    return LoopBound(within, loop) if ASYNC_CONNECTIONS & class_names(within) else within
+    return LoopBound(within, loop) if needs_loop(within) else within
 
 
 def unbound(within: object) -> object:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ratchet.model.errors import ConfigurationError
-from ratchet.spi.loop_bound import ASYNC_CONNECTIONS, LoopBound, class_names, unbound
+from ratchet.spi.loop_bound import LoopBound, class_names, needs_loop, unbound
 
 _SESSIONS = {"sqlalchemy.orm.session.Session", "sqlalchemy.orm.scoping.scoped_session"}
 _CONNECTIONS = {"sqlalchemy.engine.base.Connection"}
@@ -50,7 +50,7 @@ def caller_connection(within: object) -> CallerConnection:
     if isinstance(within, LoopBound):
         return _of_loop(within)
     names = class_names(within)
-    if ASYNC_CONNECTIONS & names:
+    if needs_loop(within):
         raise ConfigurationError(
             f"within= got an asynchronous connection ({_class_name(within)}), which only its event loop can use; use the await "
             f"face there: await scheduler.aio.enqueue(…).submit(within=connection)"
