@@ -224,6 +224,25 @@ class TestAddresses:
         monkeypatch.setattr("ratchet.api.observe.queries.Jobs.count", None)
         assert "9 jobs" in client.get("/jobs?limit=20").text
 
+    def test_few_jobs_in_a_long_history(
+        self, scheduler: Scheduler, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A page looks at so many jobs, counts nothing, and leads further back until it has found them."""
+        wanted = scheduler.enqueue(shop.resize, "first").submit()
+        scheduler.enqueue_many(shop.resize, [(str(number),) for number in range(9)])
+        monkeypatch.setattr("ratchet.stores.sql.rows.search.LOOKED_AT", 4)
+        monkeypatch.setattr("ratchet.stores.listing.STRETCH", 4)
+        monkeypatch.setattr("ratchet.api.observe.queries.Jobs.count", None)
+        path, steps = "/jobs?arg=0=first", 0
+        while not client.get(path, headers=JSON).json()["jobs"]:
+            page = client.get(path).text
+            assert "None among the jobs that were looked at" in page
+            assert "there may be more" in page
+            path = re.findall(r'rel="next" href="([^"]+)"', page)[0].replace("&amp;", "&")
+            steps += 1
+        assert steps == 2
+        assert str(wanted.id) in client.get(path).text
+
 
 class TestCost:
     def test_ten_browsers_cost_what_one_does(self) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 from ratchet.dashboard.filters import criteria_of, filter_of
 from ratchet.dashboard.pages.question import Data, Question
 from ratchet.model.errors import InvalidJob, JobNotFound
-from ratchet.model.job import JobFilter, SortBy
+from ratchet.model.job import Job, JobFilter, Page, SortBy
 from ratchet.model.status import JobStatus, JobType, Priority
 
 PAGE = 50
@@ -23,14 +23,13 @@ def jobs(question: Question) -> Data:
     sort = _sort(words.get("sort"))
     descending = words.get("order", "desc") != "asc"
     cursor = words.get("cursor") or None
-    page = question.scheduler.jobs.find(
-        where, limit=_limit(words.get("limit")), cursor=cursor, sort=sort, descending=descending
-    )
+    limit = _limit(words.get("limit"))
+    page = question.scheduler.jobs.find(where, limit=limit, cursor=cursor, sort=sort, descending=descending)
     return {
         "jobs": page.items,
         "next_cursor": page.next_cursor,
         "cursor": cursor,
-        "total": _total(question, where, len(page), more=page.next_cursor is not None or cursor is not None),
+        "total": _total(question, where, page, first=cursor is None, limit=limit),
         "counted": COUNTED,
         "criteria": criteria_of(words),
         "sort": sort.value,
@@ -43,12 +42,16 @@ def jobs(question: Question) -> Data:
     }
 
 
-def _total(question: Question, where: JobFilter, shown: int, *, more: bool) -> int:
-    """Counting is needed only where the first page does not hold all; it ends one behind `COUNTED`."""
-    if not more:
-        return shown
-    if where.args:  # every payload would be read for it
-        return COUNTED + 1
+def _total(question: Question, where: JobFilter, page: Page[Job], *, first: bool, limit: int) -> int | None:
+    """
+    How many match; counting is needed only where the first page does not hold all, and ends one behind `COUNTED`.
+
+    None: they are few and far between. To count them, all of history would be read.
+    """
+    if first and page.next_cursor is None:
+        return len(page)
+    if where.args or (page.next_cursor is not None and len(page) < limit):
+        return None
     return question.scheduler.jobs.count(where, at_most=COUNTED + 1)
 
 
