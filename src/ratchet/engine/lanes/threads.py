@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,12 +18,35 @@ from ratchet.engine.task import Prepared
 from ratchet.model.decision import Interrupted, Outcome, StoppedLate
 from ratchet.model.errors import ConfigurationError, JobInterrupted
 from ratchet.model.status import Lane
+from ratchet.spi.shield import current_shield
 
 # Looked up twice: each lookup gives a function object with argument types of its own.
 _raise_in_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _raise_in_thread.argtypes = [ctypes.c_ulong, ctypes.py_object]
 _withdraw_from_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
 _withdraw_from_thread.argtypes = [ctypes.c_ulong, ctypes.c_void_p]
+
+
+class _Nudge(BaseException):
+    """Raised into the calling thread itself; see `_forget_pending`."""
+
+
+def _forget_pending() -> None:
+    """
+    Take back the flag by which CPython remembers that an exception is to be raised into some thread.
+
+    The thread sets it again when it runs. Until then the flag would stay, for ever if the exception was withdrawn, and in
+    CPython 3.11 a thread that is traced or profiled (a debugger, coverage) waits in a loop for its end. Only a thread to
+    which an exception was raised takes the flag back, so this one raises one into itself.
+    """
+    if sys.version_info >= (3, 12) or current_shield.get() is not None:
+        return  # in a job the exception could take the place of one that stops the job
+    try:
+        _raise_in_thread(threading.get_ident(), _Nudge)
+        while True:
+            pass
+    except _Nudge:
+        pass
 
 
 #: Seconds within which a pool must begin all calls of a node.
@@ -123,6 +147,7 @@ class ThreadLane(SlotLane):
     def _raise_into(run: Run) -> None:
         if run.thread_id is not None:
             _raise_in_thread(run.thread_id, JobInterrupted)
+            _forget_pending()
 
     def replace(self, run: Run) -> None:
         with self._lock:
@@ -156,6 +181,8 @@ class ThreadLane(SlotLane):
             self._running[id(run)] = run
             self._prefetch.rate.tick(self._clock.monotonic())
             outcome = self._perform(run, me)
+            if run.interrupted_at is not None:
+                _forget_pending()  # of one that was withdrawn
             if not run.finish():
                 # Given up meanwhile: another thread has this slot, and this one ends.
                 with self._lock:
