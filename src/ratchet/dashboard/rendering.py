@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.dashboard.drawing.bars import hour_bars, run_bars, share_bar
+from ratchet.dashboard.drawing.curves import CHARTS, chart, greatest
 from ratchet.dashboard.drawing.graphs import drawn, folded
 from ratchet.dashboard.drawing.states import state_diagram
 from ratchet.dashboard.drawing.svg import cut
@@ -149,6 +150,9 @@ class Rendering:
             run_bars=run_bars,
             hour_bars=hour_bars,
             share_bar=share_bar,
+            charts=CHARTS,
+            chart=chart,
+            greatest=greatest,
         )
         self._environment.filters.update(
             span=span, count=count, jobs_of=jobs_of, pretty=pretty, cut=_cut, shown=shown, said=_said

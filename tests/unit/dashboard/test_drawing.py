@@ -13,10 +13,12 @@ from markupsafe import Markup
 
 from ratchet import JobGraph, JobStatus, JobType
 from ratchet.dashboard.drawing.bars import hour_bars, run_bars, share_bar
+from ratchet.dashboard.drawing.curves import CHARTS, chart
 from ratchet.dashboard.drawing.graphs import CROWDED, READABLE, Box, drawn, folded
 from ratchet.dashboard.drawing.states import MOVES, state_diagram
 from ratchet.dashboard.text import ago, count, document, span
 from ratchet.model.composition import Edge, EdgeKind, Graph, GraphNode
+from ratchet.model.flow_history import FlowPoint
 from ratchet.model.job import Execution
 from ratchet.model.status import TRANSITIONS
 
@@ -164,6 +166,31 @@ class TestBars:
         assert 'aria-label="3 failures in the last 2 hours, 2 in this one"' in hour_bars([1, 2])
         assert "4 succeeded, 1 failed of 10" in share_bar([("SUCCEEDED", 4), ("FAILED", 1)], 10)
         assert "nothing yet" in share_bar([("SUCCEEDED", 0)], 0)
+
+
+class TestCurves:
+    def test_a_line_for_each_curve(self) -> None:
+        """Within the drawing, the greatest value at its top; where nothing is known there is a gap."""
+        points = [
+            FlowPoint(
+                at=NOW + timedelta(minutes=n), span=timedelta(minutes=1), succeeded=n, failed=1, depth=d
+            )
+            for n, d in enumerate([None, 3, 4, None, 5])
+        ]
+        runs, depth = (ElementTree.fromstring(str(chart(one, points))) for one in CHARTS[:2])
+        lines = [one.get("d", "") for one in runs.iter("path") if "curve" in one.get("class", "")]
+        assert len(lines) == 3
+        numbers = [float(one) for line in lines for one in re.findall(r"[ML][\d.]+ ([\d.]+)", line)]
+        assert min(numbers) == 6.0
+        assert max(numbers) <= 94.0
+        gaps = [one.get("d", "") for one in depth.iter("path") if "curve" in one.get("class", "")]
+        assert gaps[0].count("M") == 2
+        assert "at most 4" in (runs.get("aria-label") or "")
+
+    def test_nothing_is_known(self) -> None:
+        """A store without rates has empty charts."""
+        for one in CHARTS:
+            assert "curve" in chart(one, [])
 
 
 def test_durations_and_counts() -> None:

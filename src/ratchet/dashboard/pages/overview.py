@@ -41,11 +41,12 @@ def overview(question: Question) -> Data:
     health = question.scheduler.health()
     data: Data = {"window": window, "health": health, "places": _PLACES, "counted": COUNTED}
     if not (health["reachable"] and health["schema_ok"]):
-        return {**data, "totals": None, "queues": [], "targets": [], "sampled": False}
+        return {**data, "totals": None, "points": [], "queues": [], "targets": [], "sampled": False}
     found = question.scheduler.jobs.statistics(WINDOWS[window])
     targets = sorted(found.targets, key=lambda flow: (-flow.failed, -flow.started - flow.pending, flow.name))
     return {
         **data,
+        "points": question.scheduler.jobs.history(WINDOWS[window]),
         "totals": {
             name: sum(getattr(flow, name) for flow in found.queues)
             for name in ("started", "succeeded", "failed", "retried")
