@@ -54,6 +54,7 @@ from ratchet.defaults.principal_provider import ContextPrincipalProvider
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
+from ratchet.engine import meters
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.processes import ProcessLane
@@ -378,7 +379,8 @@ def fork_server() -> Iterator[None]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Jobs that are held back wait for milliseconds, faults of other tests are forgotten, and no thread dies."""
     monkeypatch.setattr(guards, "RETRY_AFTER", timedelta(milliseconds=20))
-    guards.faults._seen.clear()
+    for log in (guards.faults, meters.faults):
+        log._seen.clear()
     died: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", died.append)
     yield

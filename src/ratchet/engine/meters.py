@@ -231,9 +231,10 @@ class _Instead:
 
 
 def _guarded(part: object, method: str, *arguments: object) -> object:
-    """What a meter answers; None if it raises or has no such method."""
+    """What a meter answers; None if it raises or has no such method: it may come with some of them only."""
     try:
-        return getattr(part, method)(*arguments)
+        told = getattr(part, method, None)
+        return None if told is None else told(*arguments)
     except BaseException as error:
         faults.note(f"Meters.{method}() raised; what it was told is lost", error)
         return None
