@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
+from ratchet.model.audit import AuditEntry
 from ratchet.model.cluster import (
     BreakerRecord,
     LockRecord,
@@ -160,6 +161,7 @@ class State:
         self.nodes: Table[str, NodeRecord] = Table("node", journal)
         self.locks: Table[str, LockRecord] = Table("lock", journal)
         self.queues: Table[str, QueueRecord] = Table("queue", journal)
+        self.audit: Table[UUID, AuditEntry] = Table("audit", journal)
 
     # --- calls ----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from ratchet.model.cluster import (
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.abandoned_transactions import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
@@ -220,7 +221,7 @@ class MongoCluster(MongoPart):
             _load_running(work, node_id)
             return Rules(work).deregister(node_id, now=now)
 
-        return self.database.run(work)
+        return self.change(work, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD documents older than *before*, unless a late claim has left jobs with them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Final
 from uuid import UUID
 
@@ -187,7 +188,7 @@ class MongoJobs(MongoPart):
             forget(work, [job_id])
             return True
 
-        return self.database.run(work)
+        return self.change(work)
 
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
@@ -201,7 +202,7 @@ class MongoJobs(MongoPart):
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def set_priority(
         self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
@@ -216,7 +217,7 @@ class MongoJobs(MongoPart):
             prioritize(work, row, priority, now=now)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
@@ -235,7 +236,7 @@ class MongoJobs(MongoPart):
                 work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
             )
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def retry_matching(
         self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
@@ -256,7 +257,7 @@ class MongoJobs(MongoPart):
                 after = ids[-1]
             return done
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def _oldest(
         self,
@@ -342,7 +343,7 @@ class MongoJobs(MongoPart):
                 forget(work, gone)
             return len(gone), ids[-1] if len(ids) == limit else None
 
-        return self.database.run(work)
+        return self.database.run(work) if dry_run else self.change(work, count=itemgetter(0))
 
     # --- tags -----------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class Names:
     BREAKERS: Final = "scheduler_circuit_breaker"
     ALERTS: Final = "scheduler_dlq_alert"
     WAKEUPS: Final = "scheduler_wakeup"
+    AUDIT: Final = "scheduler_audit"
     VERSION: Final = "ratchet_schema_version"
 
 
@@ -123,6 +124,12 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
 }
 
 
+AUDIT_INDEXES: Final = [
+    _index("at", "at", "_id"),
+    _index("job", "job_id", "at", partialFilterExpression=_present("job_id")),
+]
+
+
 def _make_everything(collections: Collections) -> None:
     for name in ALL_NAMES:
         _make(collections, name)
@@ -172,10 +179,17 @@ def _new_fields(collections: Collections) -> None:
     """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
 
 
+def _make_audit(collections: Collections) -> None:
+    """The audit log: who changed what. Code of an earlier version writes none."""
+    _make(collections, Names.AUDIT)
+    collections[Names.AUDIT].create_indexes(AUDIT_INDEXES)
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
+    Step("V006__audit", _make_audit, serves=1),
 )
 
 

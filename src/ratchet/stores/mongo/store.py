@@ -12,6 +12,7 @@ from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
+from ratchet.stores.mongo.audit import MongoAudit
 from ratchet.stores.mongo.batches import MongoBatches
 from ratchet.stores.mongo.claiming.unreachable import unreachable_jobs
 from ratchet.stores.mongo.claims import MongoClaims
@@ -49,6 +50,7 @@ class MongoStore(
     MongoDeadLetters,
     MongoSignals,
     MongoStreams,
+    MongoAudit,
 ):
     """
     A `JobStore` on a MongoDB replica set.

@@ -23,6 +23,7 @@ from ratchet.model.cluster import (
     refuse_dead,
 )
 from ratchet.model.job import ExecutionStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
@@ -287,7 +288,7 @@ class SqlCluster(SqlPart):
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)
 
-        return self.database.run(deregister)
+        return self.change(deregister, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD rows older than *before*, except nodes that still have a RUNNING job."""

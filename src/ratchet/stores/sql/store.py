@@ -12,6 +12,7 @@ from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
+from ratchet.stores.sql.audit import SqlAudit
 from ratchet.stores.sql.batches import SqlBatches
 from ratchet.stores.sql.claiming.unreachable import unreachable_jobs
 from ratchet.stores.sql.claims import SqlClaims
@@ -55,6 +56,7 @@ class SqlStore(
     SqlDeadLetters,
     SqlSignals,
     SqlStreams,
+    SqlAudit,
 ):
     """
     A `JobStore` on a SQL database.
