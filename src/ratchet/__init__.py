@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ratchet.api.targets import JobDeclaration
     from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
     from ratchet.api.targets.declarations import DeclaredJob
+    from ratchet.model.audit import AuditEntry, AuditFilter, AuditOutcome, AuditSource
     from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         JobTimeout,
         MissingDriver,
         NodeAlive,
+        NotAuthorized,
         PayloadTooLarge,
         RatchetError,
         ResultTruncated,
@@ -108,10 +110,12 @@ if TYPE_CHECKING:
     )
     from ratchet.model.metrics import Metric
     from ratchet.model.options import Options
+    from ratchet.model.permissions import Permission
     from ratchet.model.problems import Problem
     from ratchet.model.results import BatchContext, JobError, JobResult
     from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
     from ratchet.scheduler import Scheduler
+    from ratchet.spi.authorizer import Authorizer
     from ratchet.spi.cluster_coordinator import ClusterCoordinator
     from ratchet.spi.error_sanitizer import ErrorSanitizer
     from ratchet.spi.executor_provider import ExecutorProvider
@@ -139,6 +143,11 @@ _HOMES: dict[str, str] = {
     "AsyncBatchHandle": "ratchet.api.observe.async_handles",
     "AsyncJobBuilder": "ratchet.api.submit.builders",
     "AsyncJobHandle": "ratchet.api.observe.async_handles",
+    "AuditEntry": "ratchet.model.audit",
+    "AuditFilter": "ratchet.model.audit",
+    "AuditOutcome": "ratchet.model.audit",
+    "AuditSource": "ratchet.model.audit",
+    "Authorizer": "ratchet.spi.authorizer",
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches.builders",
     "BatchCompleted": "ratchet.model.events",
@@ -224,10 +233,12 @@ _HOMES: dict[str, str] = {
     "NodeAlive": "ratchet.model.errors",
     "NodeJoined": "ratchet.model.events",
     "NodeLost": "ratchet.model.events",
+    "NotAuthorized": "ratchet.model.errors",
     "Options": "ratchet.model.options",
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
     "PayloadTooLarge": "ratchet.model.errors",
+    "Permission": "ratchet.model.permissions",
     "PollingStrategy": "ratchet.spi.polling_strategy",
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
@@ -281,6 +292,11 @@ __all__ = [
     "AsyncBatchHandle",
     "AsyncJobBuilder",
     "AsyncJobHandle",
+    "AuditEntry",
+    "AuditFilter",
+    "AuditOutcome",
+    "AuditSource",
+    "Authorizer",
     "BackoffPolicy",
     "BatchBuilder",
     "BatchCompleted",
@@ -368,11 +384,13 @@ __all__ = [
     "NodeAlive",
     "NodeJoined",
     "NodeLost",
+    "NotAuthorized",
     "Options",
     "Overlap",
     "Page",
     "PayloadTooLarge",
     "Percentiles",
+    "Permission",
     "PollingStrategy",
     "PrincipalProvider",
     "Priority",

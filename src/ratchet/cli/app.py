@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from ratchet.cli.exit_codes import EPILOG, code_of, complain
+from ratchet.cli.people import personal
 from ratchet.model.errors import RatchetError
 
 #: Set while a shell asks for completions.
@@ -76,6 +78,7 @@ COMMANDS = {
         "health",
         "Check the store, its schema, the nodes, and that due jobs are run; exit code 4 if something is wrong.",
     ),
+    "audit": Entry("commands.audit", "audit", "Show who changed what, newest first."),
     "metrics": Entry(
         "commands.metrics",
         "metrics",
@@ -117,6 +120,10 @@ COMMANDS = {
 }
 
 
+#: Commands that do what the API's verbs do: they say who gives them, and go by the rules of a scheduler.
+PERSONAL = frozenset(["nodes", "health", "audit", "jobs", "dlq", "queues", "limits", "breakers", "recurring"])
+
+
 def _empty() -> typer.Typer:
     made = typer.Typer(
         name="ratchet",
@@ -138,9 +145,20 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         entry = COMMANDS[name]
         found = getattr(importlib.import_module(f"ratchet.cli.{entry.module}"), entry.name)
         if isinstance(found, typer.Typer):
-            made.add_typer(found, name=name)
+            made.add_typer(_personal(found) if name in PERSONAL else found, name=name)
         else:
-            made.command(name, epilog=EPILOG, **entry.settings)(found)
+            command = personal(found) if name in PERSONAL else found
+            made.command(name, epilog=EPILOG, **entry.settings)(command)
+    return made
+
+
+def _personal(group: typer.Typer) -> typer.Typer:
+    """A group whose commands say who gives them."""
+    made = copy.copy(group)
+    made.registered_commands = [copy.copy(one) for one in group.registered_commands]
+    for one in made.registered_commands:
+        if one.callback is not None:
+            one.callback = personal(one.callback)
     return made
 
 

@@ -16,6 +16,7 @@ from ratchet.model.job import JobFilter
 #: Characters that are kept of a name and of a reason.
 NAME_LIMIT = 255
 REASON_LIMIT = 2000
+OBJECT_LIMIT = 512
 
 
 class AuditOutcome(StrEnum):

@@ -23,6 +23,21 @@ class NodeAlive(RatchetError):
     """A node that is still alive cannot be removed; stop its process first."""
 
 
+class NotAuthorized(RatchetError):
+    """The authorizer of the scheduler refuses this; nothing was changed, and nothing is shown."""
+
+    def __init__(self, permission: str, *, principal: str | None = None, about: str | None = None) -> None:
+        who = "nobody in particular" if principal is None else repr(principal)
+        super().__init__(
+            f"{who} may not {permission}{'' if about is None else f' {about}'}: the authorizer of this scheduler refuses it"
+            + ("; say who acts with scheduler.acting_as(name)" if principal is None else "")
+        )
+        #: What was asked for, a `Permission`.
+        self.permission = permission
+        #: Who asked; None: the code did not say.
+        self.principal = principal
+
+
 # --- submitting ---------------------------------------------------------------------------------
 
 

@@ -236,6 +236,9 @@ class Options:
     log_retention: OptionalInterval = optional_interval(
         timedelta(days=7), "Age at which log lines of jobs are deleted; none: with their job."
     )
+    audit_retention: OptionalInterval = optional_interval(
+        timedelta(days=365), "Age at which entries of the audit log are deleted; none: never."
+    )
     signal_retention: Interval = interval(
         timedelta(hours=1), "Time a signal that released nobody is kept for the first waiter."
     )

@@ -13,6 +13,7 @@ from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.guards import (
     CheckedPrincipal,
+    GuardedAuthorizer,
     GuardedExecutor,
     GuardedPolling,
     GuardedResilience,
@@ -27,6 +28,7 @@ from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.options import Options
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -57,6 +59,7 @@ class Replacements:
     resilience: ResilienceStrategy | None = None
     polling_strategy: PollingStrategy | None = None
     principal_provider: PrincipalProvider | None = None
+    authorizer: Authorizer | None = None
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
     clock: Clock | None = None
@@ -88,6 +91,10 @@ class Parts:
         #: None: jobs are stored without a caller.
         self.principal: PrincipalProvider | None = (
             None if given.principal_provider is None else CheckedPrincipal(given.principal_provider)
+        )
+        #: None: everything is permitted.
+        self.authorizer: GuardedAuthorizer | None = (
+            None if given.authorizer is None else GuardedAuthorizer(given.authorizer)
         )
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
@@ -150,3 +157,4 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.instance_resolver, "instance_resolver", "resolve")
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
+    require_methods(given.authorizer, "authorizer", "__call__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ratchet.api.observe.audit import Audit
 from ratchet.api.observe.queries import (
     Batches,
     Breakers,
@@ -77,6 +78,12 @@ class AsyncSchedules(AwaitFace[Schedules]):
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
     remove = awaited(Schedules.remove)
+
+
+class AsyncAudit(AwaitFace[Audit]):
+    """`Audit`, awaitable."""
+
+    find = awaited(Audit.find)
 
 
 class AsyncBatches(AwaitFace[Batches]):

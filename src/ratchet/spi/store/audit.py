@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 
 from msgspec import structs
 
-from ratchet.model.audit import AuditEntry, AuditFilter, AuditOutcome
+from ratchet.model.audit import AuditEntry, AuditFilter, AuditOutcome, AuditSource
+from ratchet.model.identifiers import new_id
 from ratchet.model.job import Page
 
 
@@ -20,11 +23,12 @@ class PendingEntry:
     its count up to date with each of the others.
     """
 
-    __slots__ = ("_entry", "_many", "changed", "is_written")
+    __slots__ = ("_certain", "_entry", "_many", "changed", "is_written")
 
-    def __init__(self, entry: AuditEntry, *, many: bool) -> None:
+    def __init__(self, entry: AuditEntry, *, many: bool, certain: bool = False) -> None:
         self._entry = entry
         self._many = many
+        self._certain = certain  # the verb changes something even if it changes no job
         #: How much transactions that have ended changed.
         self.changed = 0
         #: True once a transaction with the entry has ended.
@@ -32,7 +36,7 @@ class PendingEntry:
 
     def entry(self, changed: int) -> AuditEntry:
         """The entry, if *changed* things have been changed in all."""
-        outcome = AuditOutcome.DONE if changed else AuditOutcome.UNCHANGED
+        outcome = AuditOutcome.DONE if changed or self._certain else AuditOutcome.UNCHANGED
         return structs.replace(
             self._entry, outcome=outcome.value, count=changed if self._many else self._entry.count
         )
@@ -47,13 +51,39 @@ class PendingEntry:
 pending_entry: ContextVar[PendingEntry | None] = ContextVar("ratchet_audit", default=None)
 
 
+@contextmanager
+def auditing(pending: PendingEntry | None) -> Iterator[None]:
+    """What the block changes in a store is written down as *pending*."""
+    token = pending_entry.set(pending)
+    try:
+        yield
+    finally:
+        pending_entry.reset(token)
+
+
+def by_node(verb: str, about: str, *, reason: str | None = None) -> AbstractContextManager[None]:
+    """What the block changes is done by this process itself, and by nobody in particular."""
+    entry = AuditEntry(
+        id=new_id(),
+        at=datetime.now(UTC),
+        principal=None,
+        source=AuditSource.NODE.value,
+        verb=verb,
+        object=about,
+        reason=reason,
+    )
+    return auditing(PendingEntry(entry, many=False))
+
+
 class AuditStore(Protocol):
     """
     Keeps the audit log.
 
-    A method that people call to change something (in `audited` of the capabilities' documentation: those that take ``within``,
-    and those of queues, limits, breakers, nodes and dead letters) asks `pending_entry`, and if there is one writes it in the
-    same transaction as the change: both are there, or neither.
+    Each method with which people change something writes the `pending_entry` of its context, if there is one, in the
+    transaction of the change, so that both are there or neither: cancel, pause, resume, retry, reschedule, set_priority,
+    replace, delete, cancel_matching, retry_matching, delete_dead_letters, cancel_batch, retry_failed, send_signal,
+    upsert_schedule, remove_schedule, pause_schedule, resume_schedule, trigger, pause_queue, resume_queue, set_limit,
+    remove_limit, save_breaker, deregister and migrate.
     """
 
     def append_audit(self, entry: AuditEntry, *, within: object | None = None) -> None:

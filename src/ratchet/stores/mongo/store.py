@@ -12,6 +12,7 @@ from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
+from ratchet.spi.store.audit import by_node
 from ratchet.stores.mongo.audit import MongoAudit
 from ratchet.stores.mongo.batches import MongoBatches
 from ratchet.stores.mongo.claiming.unreachable import unreachable_jobs
@@ -107,7 +108,8 @@ class MongoStore(
         try:
             self.check_schema()
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
 
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import msgspec
 from ratchet.model.audit import EQUAL_CRITERIA, AuditEntry, AuditFilter
 from ratchet.model.cursors import audit_cursor, audit_position
 from ratchet.model.job import Page
+from ratchet.stores.sql.audit_entries import ENTRY_COLUMNS, append_entry
 from ratchet.stores.sql.database import Row, SqlPart
-from ratchet.stores.sql.rows.audit_entries import ENTRY_COLUMNS, append_entry
 from ratchet.stores.unreadable import readable
 
 _TABLE = "scheduler_audit"

@@ -68,9 +68,9 @@ from ratchet.model.errors import Conflict, SchemaOutOfDate, StoreError, StoreUna
 from ratchet.spi.shield import bracketed, current_shield
 from ratchet.stores.auditing import carry_out, counted
 from ratchet.stores.installation import Installation, another_database
+from ratchet.stores.sql.audit_entries import append_entry
 from ratchet.stores.sql.caller_transaction import driver_of
 from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
-from ratchet.stores.sql.rows.audit_entries import append_entry
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialect import Dialect

@@ -12,6 +12,7 @@ from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
+from ratchet.spi.store.audit import by_node
 from ratchet.stores.sql.audit import SqlAudit
 from ratchet.stores.sql.batches import SqlBatches
 from ratchet.stores.sql.claiming.unreachable import unreachable_jobs
@@ -115,7 +116,8 @@ class SqlStore(
         try:
             self.check_schema()  # without a lock: a caller's open transaction may hold the one that upgrading takes
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
 
 
 if TYPE_CHECKING:

@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 
 def append_entry(work: Work, entry: AuditEntry, new: bool) -> None:
     """
-    Write *entry* in this transaction; unless it is *new*, its count and outcome are brought up to date.
+    Write *entry* in this transaction; unless it is *new*, its count, reason and outcome are brought up to date.
 
     One that is there already stays as it is: the verb was sent again because the answer to its commit was lost.
     """
-    document = document_of(entry)
-    if new:
-        change = {"$setOnInsert": {name: value for name, value in document.items() if name != "_id"}}
-    else:
-        change = {"$set": {"count": entry.count, "outcome": entry.outcome}}
+    change = change_of(entry, new)
     work.write(
         Names.AUDIT,
         lambda audit: audit.update_one({"_id": entry.id}, change, upsert=new, session=work.session),
     )
+
+
+def change_of(entry: AuditEntry, new: bool) -> Document:
+    """What is done to the document of *entry*: made if it is *new*, else brought up to date."""
+    if not new:
+        return {"$set": {"count": entry.count, "reason": entry.reason, "outcome": entry.outcome}}
+    return {"$setOnInsert": {name: value for name, value in document_of(entry).items() if name != "_id"}}
 
 
 def document_of(entry: AuditEntry) -> Document:

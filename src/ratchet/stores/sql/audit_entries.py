@@ -15,21 +15,20 @@ ENTRY_COLUMNS = (
     "audit_id, audited_at, principal, source, verb, job_id, object_name, criteria, affected, reason, outcome"
 )
 
-UPDATE_COUNT = (
-    "UPDATE scheduler_audit SET affected = :affected, outcome = :outcome WHERE audit_id = :audit_id"
-)
+UPDATE_ENTRY = """
+    UPDATE scheduler_audit SET affected = :affected, reason = :reason, outcome = :outcome WHERE audit_id = :audit_id
+"""
 
 
 def append_entry(session: Session, entry: AuditEntry, new: bool) -> None:
     """
-    Write *entry* in this transaction; unless it is *new*, its count and outcome are brought up to date.
+    Write *entry* in this transaction; unless it is *new*, its count, reason and outcome are brought up to date.
 
     One that is there already stays as it is: the verb was sent again because the answer to its commit was lost.
     """
     if not new:
-        session.execute(
-            UPDATE_COUNT, {"audit_id": entry.id, "affected": entry.count, "outcome": entry.outcome}
-        )
+        changed = {"affected": entry.count, "reason": entry.reason, "outcome": entry.outcome}
+        session.execute(UPDATE_ENTRY, {"audit_id": entry.id, **changed})
         return
     row = (
         entry.id,
