@@ -162,11 +162,16 @@ def _entry(
         source=actor.source.value,
         verb=verb,
         job_id=job_id,
-        object=None if about is None else about[:OBJECT_LIMIT],
+        object=None if about is None else _storable(about)[:OBJECT_LIMIT],
         filter=None if where is None else _sanitized(criteria_of(where), backend),
         reason=None if reason is None else backend.sanitized(reason)[:REASON_LIMIT],
         outcome=outcome.value,
     )
+
+
+def _storable(text: str) -> str:
+    """*text* with U+0000 and lone surrogates spelled out: no database keeps them."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
 def _sanitized(value: Any, backend: Backend) -> Any:

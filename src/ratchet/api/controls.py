@@ -86,17 +86,18 @@ class Controls:
         """Cancel matching jobs, oldest first; how many matched and were canceled."""
         within = self._joined(within)
         _require_filter(where, "cancel_jobs")
+        wanted = within_ids(where)
         now = self._backend.now()
         canceled: list[CanceledJob] = []
 
         def cancel(some: JobFilter, most: int) -> int:
             found = self._backend.store.cancel_matching(
-                within_ids(some), limit=most, reason=BY_REQUEST, now=now, **joining_transaction(within)
+                some, limit=most, reason=BY_REQUEST, now=now, **joining_transaction(within)
             )
             canceled.extend(found)
             return len(found)
 
-        self._change_many(Permission.CANCEL, where, LIVE, _limit(limit), cancel, within)
+        self._change_many(Permission.CANCEL, wanted, LIVE, _limit(limit), cancel, within)
         if within is not None:
             return len(canceled)
         announce_canceled(self._backend, canceled, now)
@@ -150,16 +151,15 @@ class Controls:
         """Run matching FAILED jobs again, oldest first; how many."""
         within = self._joined(within)
         _require_filter(where, "retry_jobs")
+        wanted = within_ids(where)
         now = self._backend.now()
 
         def retry(some: JobFilter, most: int) -> int:
             return len(
-                self._backend.store.retry_matching(
-                    within_ids(some), limit=most, now=now, **joining_transaction(within)
-                )
+                self._backend.store.retry_matching(some, limit=most, now=now, **joining_transaction(within))
             )
 
-        retried = self._change_many(Permission.RETRY, where, FAILED, _limit(limit), retry, within)
+        retried = self._change_many(Permission.RETRY, wanted, FAILED, _limit(limit), retry, within)
         if retried and within is None:
             wake(self._backend)
             if self._backend.hears(JobsRetried):
@@ -183,7 +183,7 @@ class Controls:
         def find(cursor: str | None) -> Page[JobRecord]:
             if searched is None:
                 return Page([])
-            return store.find(within_ids(searched), limit=ASKED_AT_ONCE, cursor=cursor)
+            return store.find(searched, limit=ASKED_AT_ONCE, cursor=cursor)
 
         with by_hand(self._backend, permission, where=where, within=within, asked=False):
             changed, left_out = permitted.change(find, change, limit)

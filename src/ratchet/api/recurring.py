@@ -358,12 +358,21 @@ class Schedule:
 
     def _by_hand(self, verb: str, within: object | None) -> AbstractContextManager[None]:
         """Around a change of the schedule; the authorizer is asked about what a run of it would be."""
-        backend, job = self._backend, None
-        if backend.authorizer is not None:
-            record = backend.store.schedule(self.name, **joining_transaction(within))
-            job = None if record is None else _run_of(record.spec, backend)
-        about = f"schedule:{self.name}"
-        return by_hand(backend, Permission.SCHEDULES, verb, job=job, about=about, within=within)
+        job, about = self._asked_about(within), f"schedule:{self.name}"
+        return by_hand(self._backend, Permission.SCHEDULES, verb, job=job, about=about, within=within)
+
+    def _asked_about(self, within: object | None) -> Job | None:
+        if self._backend.authorizer is None:
+            return None
+        record = self._backend.store.schedule(self.name, **joining_transaction(within))
+        return None if record is None else _run_of(record.spec, self._backend)
+
+    def _may_be_changed(self) -> bool:
+        """True if the authorizer permits to change it."""
+        authorizer = self._backend.authorizer
+        return authorizer is None or authorizer(
+            self._backend.actor().name, Permission.SCHEDULES, self._asked_about(None)
+        )
 
     def runs(self, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """One page of the jobs that it made, newest first."""

@@ -491,16 +491,25 @@ class Schedules(Facade):
     def list(self, *, tag: str | None = None) -> list[Schedule]:
         """All schedules by name; with *tag*, those whose runs have it."""
         require(self._backend, Permission.LIST, about="schedules")
+        return self._tagged(tag)
+
+    def remove(self, *, tag: str) -> int:
+        """
+        Forget all schedules whose runs have this tag; how many. Runs that are there already stay.
+
+        Those that the authorizer refuses stay, too.
+        """
+        wanted, backend = text_of(tag, "a tag"), self._backend
+        tagged = [schedule for schedule in self._tagged(wanted) if schedule._may_be_changed()]
+        with by_hand(backend, Permission.SCHEDULES, "remove", about=f"tag:{wanted}", many=True, asked=False):
+            return sum(backend.store.remove_schedule(schedule.name) for schedule in tagged)
+
+    def _tagged(self, tag: str | None) -> builtins.list[Schedule]:
         return [
             Schedule(self._backend, record.spec.name)
             for record in self._backend.store.schedules()
             if tag is None or tag in run_facts(record.spec).get("tags", ())
         ]
-
-    def remove(self, *, tag: str) -> int:
-        """Forget all schedules whose runs have this tag; how many. Runs that are there already stay."""
-        wanted = text_of(tag, "a tag")
-        return sum(schedule.remove() for schedule in self.list(tag=wanted))
 
 
 class Batches(Facade):
