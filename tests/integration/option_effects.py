@@ -525,6 +525,15 @@ def lines(scheduler: ManualScheduler, job_id: UUID) -> int:
     return len(list(scheduler.jobs.logs(job_id)))
 
 
+def audit_retention(options: Options, ask: Ask) -> object:
+    """How many entries of the audit log are left after four hundred days."""
+    scheduler = manual(options)
+    scheduler.queues.pause("emails")
+    advance(scheduler, timedelta(days=400))
+    node_of(scheduler).assembly.housekeeping.run_once(scheduler.clock.now())
+    return len(scheduler.audit.find().items)
+
+
 def signal_retention(options: Options, ask: Ask) -> object:
     """Does a waiter that comes two hours after its signal get it?"""
     scheduler = manual(options)

@@ -90,9 +90,7 @@ def prepare(store: Any, clock: ManualClock) -> World:
         silence=timedelta(seconds=2),
     )
     store.register(silent, now=store.database_time() - timedelta(hours=1))
-    return World(
-        scheduler, pending, paused, failed, ended, batch, failed_batch, schedule, paused_schedule
-    )
+    return World(scheduler, pending, paused, failed, ended, batch, failed_batch, schedule, paused_schedule)
 
 
 @dataclass(frozen=True)
@@ -212,9 +210,22 @@ VERBS: dict[tuple[type, str], Row] = {
 
 #: What is no verb on anything stored: it declares, connects, listens, or runs the process.
 NO_VERB = {
-    Scheduler: set(
-        "acting_as add_meters around close configure discover handle job off on recurring run start stop".split()
-    )
+    Scheduler: {
+        "acting_as",
+        "add_meters",
+        "around",
+        "close",
+        "configure",
+        "discover",
+        "handle",
+        "job",
+        "off",
+        "on",
+        "recurring",
+        "run",
+        "start",
+        "stop",
+    }
 }
 CHANGES = {key: row for key, row in VERBS.items() if row.verb is not None}
 
@@ -271,7 +282,13 @@ def test_each_verb_for_each_role(memory: World, key: tuple[type, str], role: str
             assert raised.value.principal == role
     entries = _written(memory, role)
     if not permitted and row.narrows:
-        assert not (sum(answer.values()) if isinstance(answer, dict) else answer if isinstance(answer, int) else list(answer))
+        assert not (
+            sum(answer.values())
+            if isinstance(answer, dict)
+            else answer
+            if isinstance(answer, int)
+            else list(answer)
+        )
         assert [one.outcome for one in entries] == (["unchanged"] if row.verb else [])
     elif not permitted:
         assert [(one.outcome, one.principal) for one in entries] == [("refused", role)]

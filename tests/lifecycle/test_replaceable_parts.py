@@ -127,6 +127,13 @@ class Hook(LifecycleHook):
     """A hook that does nothing."""
 
 
+class Permissive:
+    """An authorizer that permits everything."""
+
+    def __call__(self, principal: str | None, permission: str, job: object) -> bool:
+        return True
+
+
 class NoMeters(Meters):
     """Meters that keep nothing."""
 
@@ -143,6 +150,7 @@ WORKING: dict[str, Callable[[], Any]] = {
     "resilience": Reluctant,
     "polling_strategy": AdaptivePollingStrategy,
     "principal_provider": ContextPrincipalProvider,
+    "authorizer": Permissive,
     "lifecycle_hooks": Hook,
     "meters": NoMeters,
 }
@@ -159,6 +167,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "resilience": ("execute",),
     "polling_strategy": (),
     "principal_provider": ("current",),
+    "authorizer": ("__call__",),
     "lifecycle_hooks": ("before_start",),
     "meters": (),
 }
@@ -712,6 +721,7 @@ class TestSubmissions:
             ("instance_resolver", "resolve"),
             ("invocation_resolver", "describe"),
             ("principal_provider", "current"),
+            ("authorizer", "__call__"),
         ],
     )
     def test_a_part_without_its_main_method_is_refused(self, argument: str, missing: str) -> None:

@@ -360,15 +360,14 @@ class GuardedAuthorizer:
     """The authorizer, which permits only by saying True: one that raises, or says anything else, refuses."""
 
     def __init__(self, inner: Authorizer) -> None:
-        self._permits: Callable[[str | None, Permission, Job | None], object] = inner
+        self._permits: Callable[[str | None, Permission, Job | None], object] = inner.__call__
         self._scope: Callable[[str | None, Permission], object] | None = getattr(inner, "scope", None)
 
     def __call__(self, principal: str | None, permission: Permission, job: Job | None) -> bool:
         """True if the authorizer says True."""
         try:
             return self._permits(principal, permission, job) is True
-        except BaseException as raised:
-            _pass_on_interruption(raised)
+        except Exception as raised:
             faults.note(f"Authorizer raised when it was asked about {permission}; that is refused", raised)
             return False
 
@@ -381,8 +380,7 @@ class GuardedAuthorizer:
             if found is None or isinstance(found, JobFilter):
                 return found
             fault = None
-        except BaseException as raised:
-            _pass_on_interruption(raised)
+        except Exception as raised:
             fault = raised
         faults.note("Authorizer.scope() raised or returned no JobFilter; it is asked about each job", fault)
         return None
