@@ -184,7 +184,8 @@ def protocols() -> dict[str, type]:
 
 
 def methods_of(protocol: type) -> list[str]:
-    return [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
+    found = (name for name, value in vars(protocol).items() if inspect.isfunction(value))
+    return [name for name in found if name[0] != "_" or name == "__call__"]
 
 
 CELLS = [

@@ -367,7 +367,8 @@ class GuardedAuthorizer:
         """True if the authorizer says True."""
         try:
             return self._permits(principal, permission, job) is True
-        except Exception as raised:
+        except BaseException as raised:
+            _pass_on_interruption(raised)
             faults.note(f"Authorizer raised when it was asked about {permission}; that is refused", raised)
             return False
 
@@ -380,7 +381,8 @@ class GuardedAuthorizer:
             if found is None or isinstance(found, JobFilter):
                 return found
             fault = None
-        except Exception as raised:
+        except BaseException as raised:
+            _pass_on_interruption(raised)
             fault = raised
         faults.note("Authorizer.scope() raised or returned no JobFilter; it is asked about each job", fault)
         return None

@@ -18,12 +18,10 @@ class Acting:
     """The part of a core that knows who acts, and who may."""
 
     parts: Parts
-
-    def __init__(self, parts: Parts) -> None:
-        #: On whose behalf the calling code submits.
-        self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
-        #: Says who may do what; None: everything is permitted.
-        self.authorizer: ScopedAuthorizer | None = parts.authorizer
+    #: On whose behalf the calling code submits.
+    caller: Callable[[], str | None]
+    #: Says who may do what; None: everything is permitted.
+    authorizer: ScopedAuthorizer | None
 
     @contextmanager
     def acting_as(self, principal: str | None, source: AuditSource) -> Iterator[None]:
@@ -45,8 +43,3 @@ class Acting:
 
     def _acting_caller(self) -> str | None:
         return self.actor().name
-
-
-def nobody() -> str | None:
-    """The caller of a job where no `PrincipalProvider` was given."""
-    return None

@@ -240,7 +240,8 @@ class Core(Acting):
         self.parts = parts
         #: Names targets and finds them again.
         self.targets: InvocationResolver = parts.targets
-        Acting.__init__(self, parts)
+        self.caller = nobody if parts.principal is None else parts.principal.current
+        self.authorizer = parts.authorizer
         if clock is not None and not (
             callable(getattr(clock, "now", None)) and callable(getattr(clock, "monotonic", None))
         ):
@@ -630,6 +631,11 @@ class Core(Acting):
 
 def _nothing() -> None:
     """What a lifecycle hook does in a step that it does not have."""
+
+
+def nobody() -> str | None:
+    """The caller of a job where no `PrincipalProvider` was given."""
+    return None
 
 
 def _version() -> str:
