@@ -187,15 +187,15 @@ def _make_audit(collections: Collections) -> None:
     collections[Names.AUDIT].create_indexes(AUDIT_INDEXES)
 
 
-#: The number of the step since which there is an audit log.
-AUDITED_FROM: Final = 6
-
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
-    Step("V006__audit", _make_audit, serves=1),
+    Step("V004__audit", _make_audit, serves=1),
 )
+
+#: The number of the step since which there is an audit log.
+AUDITED_FROM: Final = next(step.version for step in STEPS if step.apply is _make_audit)
 
 
 def _record(collections: Collections, step: Step, record: dict[str, Any], made: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V004__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -441,4 +441,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V006__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b346f2d4c90', UTC_TIMESTAMP(6), 1);
+VALUES ('V004__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b346f2d4c90', UTC_TIMESTAMP(6), 1);

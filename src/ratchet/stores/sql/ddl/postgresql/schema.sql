@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V004__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -434,4 +434,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V006__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f19db12f7', clock_timestamp(), 1);
+VALUES ('V004__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f19db12f7', clock_timestamp(), 1);

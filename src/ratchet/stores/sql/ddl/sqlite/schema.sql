@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V004__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -530,4 +530,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '200e3dad8a8a686fa42d9af32b0454e0d96628fa4b34c0e3b81c3b457eb8196c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V006__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af5f3de34e', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+VALUES ('V004__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af5f3de34e', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
