@@ -78,7 +78,11 @@ COMMANDS = {
         "health",
         "Check the store, its schema, the nodes, and that due jobs are run; exit code 4 if something is wrong.",
     ),
-    "audit": Entry("commands.audit", "audit", "Show who changed what, newest first."),
+    "audit": Entry(
+        "commands.audit",
+        "audit",
+        "Show who changed what, newest first: jobs, queues, limits, breakers, schedules, nodes, the schema.",
+    ),
     "metrics": Entry(
         "commands.metrics",
         "metrics",

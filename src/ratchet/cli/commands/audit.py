@@ -63,7 +63,7 @@ def audit(
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
-    """Show who changed what: jobs, queues, limits, breakers, schedules, nodes, the schema. Newest first."""
+    """Show who changed what, newest first: jobs, queues, limits, breakers, schedules, nodes, the schema."""
     with given.opened(url) as scheduler:
         where = AuditFilter(
             principal=principal,

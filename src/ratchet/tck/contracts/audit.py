@@ -369,7 +369,9 @@ class TestAuditLog:
         assert cursor is None
         assert found == sorted(entries, key=lambda one: (one.at, one.id), reverse=True)
 
-    @pytest.mark.parametrize("cursor", ["", "x", "2026-01-01T00:00:00 nobody", str(new_id())])
+    @pytest.mark.parametrize(
+        "cursor", ["", "x", "2026-01-01T00:00:00 nobody", "0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11"]
+    )
     def test_a_cursor_of_something_else(self, harness: Harness, cursor: str) -> None:
         """It is refused, rather than taken for the beginning."""
         with pytest.raises(InvalidJob, match="not a cursor"):
