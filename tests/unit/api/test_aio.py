@@ -51,7 +51,16 @@ SYNC_ONLY = {
     recurring_api.Schedule: set(),
 }
 #: Verbs that store nothing and therefore are plain functions on both faces; they lead to awaited verbs.
-MAKERS = {"enqueue", "enqueue_by_name", "schedule", "join", "enqueue_batch", "streaming_batch", "handle"}
+MAKERS = {
+    "enqueue",
+    "enqueue_by_name",
+    "schedule",
+    "join",
+    "enqueue_batch",
+    "streaming_batch",
+    "handle",
+    "acting_as",
+}
 #: What a maker returns here, and there.
 LEADS_TO = {
     "JobBuilder": "AsyncJobBuilder",

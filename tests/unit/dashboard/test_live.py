@@ -147,7 +147,7 @@ class TestConnections:
             assert "connected" in await told.get()
             while not any(one.read_at for one in app._answers._kept.values()):  # it was read as it is now
                 await asyncio.sleep(0.01)
-            scheduler.enqueue(shop.resize, "new").submit()
+            await scheduler.aio.enqueue(shop.resize, "new").submit()
             hint = await told.get()
             gone.set()
             await asyncio.wait_for(task, 10)

@@ -78,9 +78,7 @@ class MongoStoredValues(MongoPart):
         ]
         if not updates:
             return 0
-        return self.database.write(
-            lambda c: c[where.collection].bulk_write(updates, ordered=False).modified_count
-        )
+        return self.counted(lambda c: c[where.collection].bulk_write(updates, ordered=False).modified_count)
 
 
 def _row(where: _Texts, document: Mapping[str, Any]) -> ValueRow:

@@ -136,9 +136,9 @@ class SealedStore:
         page = self.inner.find(self._asked(where), **given)
         return Page([self._values.opened_record(record) for record in page], page.next_cursor)
 
-    def count(self, where: JobFilter) -> int:
+    def count(self, where: JobFilter, **given: Any) -> int:
         """How many jobs match."""
-        return self.inner.count(self._asked(where))
+        return self.inner.count(self._asked(where), **given)
 
     def cancel_matching(self, where: JobFilter, **given: Any) -> list[CanceledJob]:
         """Cancel matching jobs."""

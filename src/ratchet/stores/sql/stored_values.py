@@ -83,7 +83,7 @@ class SqlStoredValues(SqlPart):
     def swap_values(self, place: Place, changes: Sequence[ValueChange]) -> int:
         """Put texts in the place of others that still stand there; how many rows that changed."""
         where = _PLACES[place]
-        return self.database.run(lambda session: sum(_swap(session, where, change) for change in changes))
+        return self.change(lambda session: sum(_swap(session, where, change) for change in changes))
 
 
 def _row(where: _Texts, values: Mapping[str, Any]) -> ValueRow:
