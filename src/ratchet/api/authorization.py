@@ -155,7 +155,7 @@ def _entry(
     outcome: AuditOutcome = AuditOutcome.DONE,
 ) -> AuditEntry:
     actor = backend.actor()
-    return AuditEntry(
+    entry = AuditEntry(
         id=new_id(),
         at=backend.now(),
         principal=actor.name,
@@ -167,6 +167,8 @@ def _entry(
         reason=None if reason is None else backend.sanitized(reason)[:REASON_LIMIT],
         outcome=outcome.value,
     )
+    seal: Callable[[AuditEntry], AuditEntry] | None = getattr(backend.store, "sealed_audit", None)
+    return entry if seal is None else seal(entry)
 
 
 def _storable(text: str) -> str:

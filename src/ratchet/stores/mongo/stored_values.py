@@ -37,6 +37,7 @@ _PLACES = {
         Names.LOGS, {"message": "message"}, {"job_id": "_id.job_id", "attempt": "attempt", "at": "at"}
     ),
     Place.ALERTS: _Texts(Names.ALERTS, {"error": "error"}, {"job_id": "job_id"}),
+    Place.AUDIT: _Texts(Names.AUDIT, {"reason": "reason"}, {"id": "_id"}),
     Place.SIGNALS: _Texts(
         Names.SIGNALS, {"payload": "spec.payload", "rejected": "spec.rejected"}, {"key": "spec.key"}
     ),

@@ -45,6 +45,7 @@ _PLACES = {
         {"job_id": "job_id", "attempt": "attempt", "at": "logged_at"},
     ),
     Place.ALERTS: _Texts("scheduler_dlq_alert", ("alert_id",), {"error": "error"}, {"job_id": "job_id"}),
+    Place.AUDIT: _Texts("scheduler_audit", ("audit_id",), {"reason": "reason"}, {"id": "audit_id"}),
     Place.SIGNALS: _Texts(
         "scheduler_signal",
         ("signal_id",),
