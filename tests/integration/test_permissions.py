@@ -27,13 +27,13 @@ from ratchet import (
     Scheduler,
 )
 from ratchet.api.observe.audit import Audit
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.observe.queries import (
     Batches,
     Breakers,
     DeadLetters,
     Jobs,
     Limits,
-    Nodes,
     Queues,
     Schedules,
 )

@@ -68,7 +68,10 @@ def by_hand(
         yield
         return
     pending = PendingEntry(
-        _entry(backend, verb or permission.value, job_id=job_id, about=about, where=where, reason=reason),
+        _sealed(
+            kept,
+            _entry(backend, verb or permission.value, job_id=job_id, about=about, where=where, reason=reason),
+        ),
         many=many or where is not None,
         certain=certain,
     )
@@ -137,7 +140,7 @@ def _write_down(backend: Backend, entry: AuditEntry, within: object | None) -> N
     store = backend.store
     joined = within if within is not None and not store.capabilities.concurrent_writers else None
     try:
-        store.append_audit(entry, within=joined)
+        store.append_audit(_sealed(store, entry), within=joined)
     except (StoreError, AttributeError) as error:
         logger.warning(
             "the refusal of %s to %s is not in the audit log: %s", entry.verb, entry.principal, error
@@ -155,7 +158,7 @@ def _entry(
     outcome: AuditOutcome = AuditOutcome.DONE,
 ) -> AuditEntry:
     actor = backend.actor()
-    entry = AuditEntry(
+    return AuditEntry(
         id=new_id(),
         at=backend.now(),
         principal=actor.name,
@@ -167,7 +170,11 @@ def _entry(
         reason=None if reason is None else backend.sanitized(reason)[:REASON_LIMIT],
         outcome=outcome.value,
     )
-    seal: Callable[[AuditEntry], AuditEntry] | None = getattr(backend.store, "sealed_audit", None)
+
+
+def _sealed(store: JobStore, entry: AuditEntry) -> AuditEntry:
+    """*entry* as *store* keeps it: with a codec, what people wrote is encrypted."""
+    seal: Callable[[AuditEntry], AuditEntry] | None = getattr(store, "sealed_audit", None)
     return entry if seal is None else seal(entry)
 
 

@@ -15,7 +15,8 @@ from ratchet.api.controls import Controls
 from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.observe.audit import Audit
 from ratchet.api.observe.health import Health, health_of
-from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
+from ratchet.api.observe.nodes import Nodes
+from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Queues, Schedules
 from ratchet.config import named_url, resolve_allow, resolve_options, resolve_url
 from ratchet.model.audit import NAME_LIMIT, AuditSource
 from ratchet.model.clock import Clock

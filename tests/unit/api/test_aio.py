@@ -26,6 +26,7 @@ from ratchet.api import recurring as recurring_api
 from ratchet.api.batches import builders as batches
 from ratchet.api.batches import handles as batch_handles
 from ratchet.api.observe import async_handles, async_queries, handles, queries
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.storage import Storage
 from ratchet.api.submit import builders, joins
 from ratchet.stores.memory import MemoryStore
@@ -75,7 +76,7 @@ FACES = [
     (recurring_api.Schedule, async_handles.AsyncSchedule),
     (queries.Jobs, async_queries.AsyncJobs),
     (queries.DeadLetters, async_queries.AsyncDeadLetters),
-    (queries.Nodes, async_queries.AsyncNodes),
+    (Nodes, async_queries.AsyncNodes),
     (queries.Queues, async_queries.AsyncQueues),
     (queries.Limits, async_queries.AsyncLimits),
     (queries.Breakers, async_queries.AsyncBreakers),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ratchet.api.observe.audit import Audit
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.observe.queries import (
     Batches,
     Breakers,
     DeadLetters,
     Jobs,
     Limits,
-    Nodes,
     Queues,
     Schedules,
 )
