@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ratchet.api.targets import JobDeclaration
     from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
     from ratchet.api.targets.declarations import DeclaredJob
+    from ratchet.model.audit import AuditEntry, AuditFilter, AuditOutcome, AuditSource
     from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         MissingKey,
         NodeAlive,
         NodeNotFound,
+        NotAuthorized,
         PayloadTooLarge,
         RatchetError,
         ResultTruncated,
@@ -113,10 +115,12 @@ if TYPE_CHECKING:
     )
     from ratchet.model.metrics import Metric
     from ratchet.model.options import Options
+    from ratchet.model.permissions import Permission
     from ratchet.model.problems import Problem
     from ratchet.model.results import BatchContext, JobError, JobResult
     from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
     from ratchet.scheduler import Scheduler
+    from ratchet.spi.authorizer import Authorizer
     from ratchet.spi.cluster_coordinator import ClusterCoordinator
     from ratchet.spi.error_sanitizer import ErrorSanitizer
     from ratchet.spi.executor_provider import ExecutorProvider
@@ -146,6 +150,11 @@ _HOMES: dict[str, str] = {
     "AsyncBatchHandle": "ratchet.api.observe.async_handles",
     "AsyncJobBuilder": "ratchet.api.submit.builders",
     "AsyncJobHandle": "ratchet.api.observe.async_handles",
+    "AuditEntry": "ratchet.model.audit",
+    "AuditFilter": "ratchet.model.audit",
+    "AuditOutcome": "ratchet.model.audit",
+    "AuditSource": "ratchet.model.audit",
+    "Authorizer": "ratchet.spi.authorizer",
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches.builders",
     "BatchCompleted": "ratchet.model.events",
@@ -235,11 +244,13 @@ _HOMES: dict[str, str] = {
     "NodeNotFound": "ratchet.model.errors",
     "NodeJoined": "ratchet.model.events",
     "NodeLost": "ratchet.model.events",
+    "NotAuthorized": "ratchet.model.errors",
     "Options": "ratchet.model.options",
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
     "PayloadTooLarge": "ratchet.model.errors",
     "PayloadCodec": "ratchet.spi.payload_codec",
+    "Permission": "ratchet.model.permissions",
     "PollingStrategy": "ratchet.spi.polling_strategy",
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
@@ -295,6 +306,11 @@ __all__ = [
     "AsyncBatchHandle",
     "AsyncJobBuilder",
     "AsyncJobHandle",
+    "AuditEntry",
+    "AuditFilter",
+    "AuditOutcome",
+    "AuditSource",
+    "Authorizer",
     "BackoffPolicy",
     "BatchBuilder",
     "BatchCompleted",
@@ -387,12 +403,14 @@ __all__ = [
     "NodeJoined",
     "NodeLost",
     "NodeNotFound",
+    "NotAuthorized",
     "Options",
     "Overlap",
     "Page",
     "PayloadCodec",
     "PayloadTooLarge",
     "Percentiles",
+    "Permission",
     "PollingStrategy",
     "PrincipalProvider",
     "Priority",

@@ -540,6 +540,15 @@ def history_retention(options: Options, ask: Ask) -> object:
     return sum(point.started for point in points) > 30
 
 
+def audit_retention(options: Options, ask: Ask) -> object:
+    """How many entries of the audit log are left after four hundred days."""
+    scheduler = manual(options)
+    scheduler.queues.pause("emails")
+    advance(scheduler, timedelta(days=400))
+    node_of(scheduler).assembly.housekeeping.run_once(scheduler.clock.now())
+    return len(scheduler.audit.find().items)
+
+
 def signal_retention(options: Options, ask: Ask) -> object:
     """Does a waiter that comes two hours after its signal get it?"""
     scheduler = manual(options)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ratchet import RESULT, JobStatus
+from ratchet import RESULT, AuditFilter, JobStatus
 from ratchet.stores.sealed.rewrap import PLAIN, StoredKeys
 from tests.integration import rotation_app
 from tests.integration.encryption_samples import SECRET
@@ -126,4 +126,9 @@ def test_introduction(kind: str, request: pytest.FixtureRequest, tmp_path: Path)
     reader = rotation_app.made(url, "c")
     assert sorted(job.args[0] for job in reader.jobs.find()) == sorted(f"{SECRET} {n}" for n in range(30))
     assert len(handles) == 30
+    entries = list(reader.audit.find(AuditFilter(verb="rewrap", object="keys", source="cli")))
+    assert [(one.outcome, one.count, one.reason) for one in entries] == [
+        ("unchanged", 0, "to the key c"),
+        ("done", 30, "to the key c"),
+    ]
     reader.close()

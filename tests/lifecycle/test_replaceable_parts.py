@@ -33,10 +33,12 @@ from ratchet import (
     JobCanceled,
     JobCompleted,
     JobFailed,
+    JobFilter,
     JobStatus,
     JobSubmitted,
     JobType,
     LifecycleHook,
+    NotAuthorized,
     Options,
     Scheduler,
     StoreUnavailable,
@@ -69,7 +71,7 @@ from ratchet.spi.meters import Meters
 from ratchet.spi.tracer import Attempt, Carrier, Submitted, TracedAttempt, Tracer
 from ratchet.stores.memory import MemoryStore
 from tests.lifecycle import parts_jobs
-from tests.support.waiting import happens
+from tests.support.waiting import happens, until
 
 HERE = "tests.lifecycle"
 LANES = ("thread", "async", "process")
@@ -133,6 +135,13 @@ class Hook(LifecycleHook):
     """A hook that does nothing."""
 
 
+class Permissive:
+    """An authorizer that permits everything."""
+
+    def __call__(self, principal: str | None, permission: str, job: object) -> bool:
+        return True
+
+
 class NoMeters(Meters):
     """Meters that keep nothing."""
 
@@ -163,6 +172,7 @@ WORKING: dict[str, Callable[[], Any]] = {
     "resilience": Reluctant,
     "polling_strategy": AdaptivePollingStrategy,
     "principal_provider": ContextPrincipalProvider,
+    "authorizer": Permissive,
     "lifecycle_hooks": Hook,
     "meters": NoMeters,
     "tracer": Following,
@@ -181,6 +191,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "resilience": ("execute",),
     "polling_strategy": (),
     "principal_provider": ("current",),
+    "authorizer": ("__call__",),
     "lifecycle_hooks": ("before_start",),
     "meters": (),
     "tracer": (),
@@ -199,12 +210,17 @@ def protocols() -> dict[str, type]:
 
 
 def methods_of(protocol: type) -> list[str]:
-    return [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
+    found = (name for name, value in vars(protocol).items() if inspect.isfunction(value))
+    return [name for name in found if name[0] != "_" or name == "__call__"]
 
+
+#: The parts that the engine never calls: a fault of theirs is told to who called the verb (`TestSubmissions`).
+ASKED_BY_PEOPLE = {"authorizer"}
 
 CELLS = [
     pytest.param(argument, method, fault, id=f"{argument}.{method}-{fault.name}")
     for argument, protocol in protocols().items()
+    if argument not in ASKED_BY_PEOPLE
     for method in methods_of(protocol)
     for fault in FAULTS
 ]
@@ -395,7 +411,8 @@ def test_every_part_has_its_cells() -> None:
     assert set(WORKING) == set(NAMED) == set(found)
     for argument, names in NAMED.items():
         assert set(names) <= set(methods_of(found[argument]))
-    assert len(CELLS) == len(FAULTS) * sum(len(methods_of(protocol)) for protocol in found.values())
+    called = [protocol for argument, protocol in found.items() if argument not in ASKED_BY_PEOPLE]
+    assert len(CELLS) == len(FAULTS) * sum(len(methods_of(protocol)) for protocol in called)
 
 
 @pytest.mark.parametrize(("argument", "method", "fault"), CELLS)
@@ -752,6 +769,7 @@ class TestSubmissions:
             ("instance_resolver", "resolve"),
             ("invocation_resolver", "describe"),
             ("principal_provider", "current"),
+            ("authorizer", "__call__"),
         ],
     )
     def test_a_part_without_its_main_method_is_refused(self, argument: str, missing: str) -> None:
@@ -768,6 +786,19 @@ class TestSubmissions:
         with pytest.raises(ConfigurationError, match=rf"PrincipalProvider.current\(\) returned {said}"):
             stand.scheduler.enqueue_now(parts_jobs.plain, 7)
         assert stand.jobs() == []
+
+    @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+    def test_an_authorizer_that_fails_refuses(self, fault: Fault) -> None:
+        """Whatever it does but say True: nothing is stored, and what is stored already runs."""
+        part = Faulty(Permissive(), "__call__", fault)
+        stand = Stand(authorizer=part)
+        before = stand.scheduler.enqueue_now(parts_jobs.plain, 7)
+        part.on = True
+        with pytest.raises(NotAuthorized, match="may not submit"):
+            stand.scheduler.enqueue_now(parts_jobs.plain, 7)
+        assert [record.job_id for record in stand.store.find(JobFilter(), limit=9)] == [before.id]
+        with stand.scheduler:
+            until(lambda: stand.store.results([before.id])[before.id].status is JobStatus.SUCCEEDED)
 
     def test_a_policy_without_a_hint_still_refuses(self) -> None:
         """The message says what to change, in other words."""

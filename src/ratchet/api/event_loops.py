@@ -7,6 +7,7 @@ submit from a coroutine without harm; they warn once for each line that calls th
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from pathlib import Path
@@ -32,6 +33,8 @@ _FACES = {
     "Breakers": "scheduler.aio.breakers",
     "Schedules": "scheduler.aio.schedules",
     "Batches": "scheduler.aio.batches",
+    "Storage": "scheduler.aio.storage",
+    "Audit": "scheduler.aio.audit",
     "JobContext": "ctx.aio",
 }
 #: Verbs whose awaited form is a block.
@@ -88,8 +91,11 @@ def _call_from_outside() -> tuple[FrameType, FrameType] | None:
     """
     inside: FrameType = sys._getframe(2)
     outside = inside.f_back
-    while outside is not None and outside.f_code.co_filename.startswith(_HERE):
-        inside, outside = outside, outside.f_back
+    # A block of ours is entered by contextlib.
+    while outside is not None and outside.f_code.co_filename.startswith((_HERE, contextlib.__file__)):
+        if outside.f_code.co_filename.startswith(_HERE):
+            inside = outside
+        outside = outside.f_back
     if outside is None or "get_ipython" in outside.f_globals or _in_greenlet():
         return None
     if str(outside.f_globals.get("__name__")).partition(".")[0] in ("asyncio", "contextvars", "uvloop"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
+from ratchet.api.authorization import by_hand, require
 from ratchet.api.observe.queries import Facade
-from ratchet.model.durations import Duration, earlier, to_timedelta
+from ratchet.model.durations import Duration, earlier, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
 from ratchet.model.identifiers import new_id
+from ratchet.model.permissions import Permission
 from ratchet.model.storage import Kept, OldRows, StorageStats, retention_of
 from ratchet.spi.store import JobStore
 
@@ -33,6 +35,7 @@ class Storage(Facade):
         It costs little however large the store is: sizes are the database's own estimates where it has them, and old
         rows are counted up to a limit.
         """
+        require(self._backend, Permission.LIST, about="storage")
         retention = retention_of(self._backend.options)
         return StorageStats(size=self._backend.store.size(), retention=retention, old=self._old(retention))
 
@@ -50,15 +53,18 @@ class Storage(Facade):
         In portions: *on_progress* hears after each how many rows of that kind went so far. With *dry_run* it only counts,
         up to a limit. `RatchetError` while a node or another purge is at it.
         """
-        keep = retention_of(self._backend.options)
+        keep, by = retention_of(self._backend.options), "by the retention in force"
         if older_than is not None:
             age = to_timedelta(older_than, "older_than")
             if age <= timedelta(0):
                 raise InvalidJob(f"older_than has to be more than nothing, not {age}")
+            by = f"older than {format_duration(age)}"
             keep = {kind: None if found is None else age for kind, found in keep.items()}
         if dry_run:
+            require(self._backend, Permission.STORAGE, "purge", about="storage")
             return {kind: old.count for kind, old in self._old(keep).items()}
-        return self._purge(keep, on_progress)
+        with by_hand(self._backend, Permission.STORAGE, "purge", about="storage", reason=by, many=True):
+            return self._purge(keep, on_progress)
 
     def _old(self, retention: Mapping[Kept, timedelta | None]) -> dict[Kept, OldRows]:
         now, store = self._backend.now(), self._backend.store

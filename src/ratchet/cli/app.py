@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typer.core import TyperGroup
 
 from ratchet.cli.conversion import convert_only_what_needs_it
 from ratchet.cli.exit_codes import EPILOG, code_of, complain
+from ratchet.cli.people import personal
 from ratchet.model.errors import RatchetError
 
 #: Set while a shell asks for completions.
@@ -79,6 +81,11 @@ COMMANDS = {
         "health",
         "Check the store, its schema, the nodes, and that due jobs are run; exit code 4 if something is wrong.",
     ),
+    "audit": Entry(
+        "commands.audit",
+        "audit",
+        "Show who changed what, newest first: jobs, queues, limits, breakers, schedules, nodes, the schema.",
+    ),
     "metrics": Entry(
         "commands.metrics",
         "metrics",
@@ -142,6 +149,24 @@ COMMANDS = {
 }
 
 
+#: Commands that do what the API's verbs do: they say who gives them, and go by the rules of a scheduler.
+PERSONAL = frozenset(
+    [
+        "nodes",
+        "health",
+        "audit",
+        "top",
+        "dashboard",
+        "jobs",
+        "dlq",
+        "queues",
+        "limits",
+        "breakers",
+        "recurring",
+    ]
+)
+
+
 def _empty() -> typer.Typer:
     made = typer.Typer(
         name="ratchet",
@@ -163,9 +188,24 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         entry = COMMANDS[name]
         found = getattr(importlib.import_module(f"ratchet.cli.{entry.module}"), entry.name)
         if isinstance(found, typer.Typer):
-            made.add_typer(found, name=name)
+            made.add_typer(_personal(found) if name in PERSONAL else found, name=name)
         else:
-            made.command(name, epilog=EPILOG, **entry.settings)(found)
+            command = personal(found) if name in PERSONAL else found
+            made.command(name, epilog=EPILOG, **entry.settings)(command)
+    return made
+
+
+def _personal(group: typer.Typer) -> typer.Typer:
+    """A group whose commands say who gives them."""
+    made = copy.copy(group)
+    callback = group.registered_callback
+    if callback is not None and callback.callback is not None:
+        made.registered_callback = copy.copy(callback)
+        made.registered_callback.callback = personal(callback.callback, is_group=True)
+    made.registered_commands = [copy.copy(one) for one in group.registered_commands]
+    for one in made.registered_commands:
+        if one.callback is not None:
+            one.callback = personal(one.callback)
     return made
 
 

@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
 from ratchet.cli.exit_codes import NothingFound, Refused
+from ratchet.cli.people import person, user_name
+from ratchet.cli.user_app import load_scheduler
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
+from ratchet.model.audit import AuditSource
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
 from ratchet.model.errors import InvalidJob
@@ -148,12 +152,19 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @contextmanager
 def opened(url: str | None) -> Iterator[Scheduler]:
-    """A scheduler on the store of *url* that runs no jobs here; closed at the end."""
-    scheduler = Scheduler(existing(store_url(url)))
-    if isinstance(scheduler.backend, Core):
-        scheduler.backend.show_sealed()
+    """A scheduler on the store of *url* that runs no jobs here, on behalf of who gives the command; closed at the end."""
+    who = person.get()
+    if who.app is None:
+        scheduler = Scheduler(existing(store_url(url)))
+        if isinstance(scheduler.backend, Core):
+            scheduler.backend.show_sealed()
+    elif url is not None:
+        raise typer.BadParameter("--app has a store of its own; leave --url out", param_hint="--url")
+    else:
+        scheduler = load_scheduler(who.app, str(Path.cwd()))
     try:
-        yield scheduler
+        with scheduler.acting_as(who.name or user_name(), source=AuditSource.CLI):
+            yield scheduler
     finally:
         scheduler.close()
 
@@ -216,8 +227,8 @@ def job_id(scheduler: Scheduler, text: str) -> UUID:
         return identity(text)
     # Jobs are found newest first, by id: a page that begins behind the last id with this prefix is a range of the key.
     behind = str(UUID(digits.ljust(32, "f")))
-    page = scheduler.backend.store.find(JobFilter(include_archived=True), limit=4, cursor=behind)
-    found = [str(record.job_id) for record in page if record.job_id.hex.startswith(digits)]
+    page = scheduler.jobs.find(JobFilter(include_archived=True), limit=4, cursor=behind)
+    found = [str(job.id) for job in page if job.id.hex.startswith(digits)]
     if not found:
         raise NothingFound(f"there is no job whose id begins with {text}; `ratchet jobs list` shows ids")
     if len(found) > 1:
@@ -286,13 +297,13 @@ def _with_full_targets(scheduler: Scheduler, where: JobFilter) -> JobFilter:
 
 def _known_targets(scheduler: Scheduler) -> set[str]:
     """The targets of the newest jobs, and of the functions that nodes say they have."""
-    store = scheduler.backend.store
-    recent = {record.target for record in store.find(JobFilter(), limit=PAGE, cursor=None)}
-    return recent | {target for node in store.nodes(counting=False) for target in node.about.targets}
+    recent = {job.target for job in scheduler.jobs.find(limit=PAGE)}
+    nodes = scheduler.backend.store.nodes(counting=False)
+    return recent | {target for node in nodes for target in node.about.targets}
 
 
 def pages(
-    find: Callable[..., Any], where: JobFilter, limit: int, cursor: str | None
+    find: Callable[..., Any], where: Any, limit: int, cursor: str | None
 ) -> tuple[list[Any], str | None]:
     """Up to *limit* results of a search, read in pages; and where the next page begins."""
     items: list[Any] = []

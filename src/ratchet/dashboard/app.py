@@ -11,6 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -20,10 +21,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from ratchet.dashboard.actions import Action, Actions
+from ratchet.dashboard.actions import Action, note
 from ratchet.dashboard.answers import FRESH, OLDEST, Answers
 from ratchet.dashboard.filters import CRITERIA, Words, address, searched, words_of
-from ratchet.dashboard.guard import HEADERS, SAFE, VIEW, Authorize, Forbidden, Guard
+from ratchet.dashboard.guard import HEADERS, LOCAL, SAFE, VIEW, Authorize, Forbidden, Guard
 from ratchet.dashboard.live import Live
 from ratchet.dashboard.orders import Confirmation, Done, Order
 from ratchet.dashboard.pages import PAGES, Page, Question
@@ -33,10 +34,12 @@ from ratchet.dashboard.rendering import Rendering, Visit
 from ratchet.dashboard.text import document, shown
 from ratchet.dashboard.threads import in_thread
 from ratchet.dashboard.verbs import PERMISSIONS, SAID, VERBS, Verb, back_to
+from ratchet.model.audit import AuditSource
 from ratchet.model.errors import (
     ConfigurationError,
     EmptyFilter,
     InvalidJob,
+    NotAuthorized,
     RatchetError,
     StoreError,
 )
@@ -76,10 +79,12 @@ class Dashboard:
         self._streams = streams
         self._answers = Answers()
         self._rendering = Rendering()
-        #: What was done here.
-        self.actions = Actions()
         #: Who watches.
         self.live = Live()
+
+    def serves(self, name: str | None) -> None:
+        """Say who it is that uses it, where nobody is asked for a name: who has started it on this machine."""
+        self._guard.local = name or LOCAL
 
     # --- the face of the server ---
 
@@ -136,6 +141,13 @@ class Dashboard:
         if who is None:
             raise Forbidden(f"you have not the permission {VIEW!r}")
         visit.who = who
+        with self._acting_as(who):
+            return await self._seen(visit)
+
+    def _acting_as(self, who: str) -> AbstractContextManager[None]:
+        return self._scheduler.acting_as(who, source=AuditSource.DASHBOARD)
+
+    async def _seen(self, visit: Visit) -> Response:
         if visit.path == "/live":
             return self._hints(visit)
         found = _matching(PAGES, visit.path)
@@ -178,10 +190,11 @@ class Dashboard:
         words = words_of(text)
 
         async def digest() -> str:
-            data = await in_thread(self._read, page, names, words)
+            with self._acting_as(visit.who):
+                data = await in_thread(self._read, page, names, words)
             return hashlib.blake2b(json.dumps(document(data)).encode(errors="replace")).hexdigest()
 
-        hints = self.live.hints(f"{target}?{text}", digest, page.every)
+        hints = self.live.hints(json.dumps([target, text, self._seen_by()]), digest, page.every)
         return StreamingResponse(
             hints,
             media_type="text/event-stream",
@@ -190,15 +203,20 @@ class Dashboard:
 
     def _read(self, page: Page, names: dict[str, str], words: Words) -> Any:
         chosen = sorted((name, value) for name, value in words.multi_items() if name not in ("did", "n"))
-        key = json.dumps([page.name, names, chosen])
+        key = json.dumps([page.name, names, chosen, self._seen_by()])
         return self._answers.get(
             key,
             lambda: page.read(self._question(names, words)),
             fresh=OLDEST if page.every >= OLDEST else FRESH,
         )
 
+    def _seen_by(self) -> str | None:
+        """Whose answer it is: with an authorizer not everybody sees the same."""
+        backend = self._scheduler.backend
+        return None if backend.authorizer is None else backend.actor().name
+
     def _question(self, names: dict[str, str], words: Words) -> Question:
-        return Question(self._scheduler, names, words, self.actions)
+        return Question(self._scheduler, names, words)
 
     async def _permissions(self, request: Request) -> frozenset[str]:
         """What the person may do, so that a page shows only that; each action asks again."""
@@ -226,7 +244,8 @@ class Dashboard:
         )
         order = Order(self._scheduler, names, words, form, who, asks=not visit.wants_json)
         try:
-            done = await in_thread(verb.act, order)
+            with self._acting_as(who):
+                done = await in_thread(verb.act, order)
         except RatchetError as error:
             self._note(visit, verb, path_text(names, verb), f"refused: {error}", 0)
             raise
@@ -262,9 +281,8 @@ class Dashboard:
 
     def _note(self, visit: Visit, verb: Verb, named: str, outcome: str, count: int) -> None:
         client = visit.request.client
-        self.actions.note(
+        note(
             Action(
-                at=self._scheduler.backend.now(),
                 who=visit.who,
                 verb=verb.permission,
                 object=named,
@@ -351,6 +369,8 @@ def _pairs(body: bytes) -> list[tuple[str, str]]:
 
 def _status_of(error: RatchetError) -> HTTPStatus:
     match error:
+        case NotAuthorized():
+            return HTTPStatus.FORBIDDEN
         case LookupError():
             return HTTPStatus.NOT_FOUND
         case InvalidJob() | EmptyFilter():

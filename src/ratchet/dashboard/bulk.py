@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from ratchet.dashboard.filters import address, criteria_of, filter_of
 from ratchet.dashboard.orders import Confirmation, Done, Order
-from ratchet.model.errors import InvalidJob
+from ratchet.model.errors import InvalidJob, NotAuthorized
 from ratchet.model.job import Job as JobValue
 from ratchet.model.job import JobFilter, Page
 from ratchet.model.status import AT_REST, LIVE, JobStatus, Priority
@@ -42,7 +42,20 @@ def change_many(verb: str, order: Order, one: One) -> Done | Confirmation:
         raise InvalidJob(f"at most {SELECTED} jobs can be selected; use a filter for more")
     if verb == "set-priority" and order.form.get("to", "").upper() not in Priority.__members__:
         raise InvalidJob(f"say which priority with to: one of {', '.join(Priority.__members__)}")
-    return _selected(verb, order, one, ids) if ids else _matching(verb, order, one)
+    permitted = _permitted(one)
+    return _selected(verb, order, permitted, ids) if ids else _matching(verb, order, permitted)
+
+
+def _permitted(one: One) -> One:
+    """*one*, which leaves out what the authorizer refuses, like the scheduler's own verbs for many."""
+
+    def act(order: Order, job_id: str) -> bool:
+        try:
+            return one(order, job_id)
+        except NotAuthorized:
+            return False
+
+    return act
 
 
 def _selected(verb: str, order: Order, one: One, ids: list[str]) -> Done | Confirmation:

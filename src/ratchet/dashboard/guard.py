@@ -52,6 +52,8 @@ class Guard:
 
     def __init__(self, authorize: Authorize | None, hosts: Sequence[str] | None) -> None:
         self._authorize = authorize
+        #: Who it is where nobody is asked for a name.
+        self.local = LOCAL
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
 
     def check(self, request: Request) -> None:
@@ -67,7 +69,7 @@ class Guard:
     async def who(self, request: Request, permission: str) -> str | None:
         """The name of the person if they have *permission*; None if not."""
         if self._authorize is None:
-            return LOCAL
+            return self.local
         if inspect.iscoroutinefunction(self._authorize):
             found = await self._authorize(request, permission)
         else:

@@ -20,6 +20,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from ratchet.model.breaker import Guard
 from ratchet.model.errors import ConfigurationError, JobInterrupted, RatchetError
+from ratchet.model.job import Job, JobFilter
+from ratchet.model.permissions import Permission
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.fault_log import FaultLog
@@ -350,6 +353,38 @@ class GuardedTargetPolicy:
         except BaseException as raised:
             faults.note("TargetPolicy.hint() raised", raised)
         return _hint(target)
+
+
+class GuardedAuthorizer:
+    """The authorizer, which permits only by saying True: one that raises, or says anything else, refuses."""
+
+    def __init__(self, inner: Authorizer) -> None:
+        self._permits: Callable[[str | None, Permission, Job | None], object] = inner.__call__
+        self._scope: Callable[[str | None, Permission], object] | None = getattr(inner, "scope", None)
+
+    def __call__(self, principal: str | None, permission: Permission, job: Job | None) -> bool:
+        """True if the authorizer says True."""
+        try:
+            return self._permits(principal, permission, job) is True
+        except BaseException as raised:
+            pass_on_interruption(raised)
+            faults.note(f"Authorizer raised when it was asked about {permission}; that is refused", raised)
+            return False
+
+    def scope(self, principal: str | None, permission: Permission) -> JobFilter | None:
+        """The jobs for which it says yes; None: it has to be asked about each."""
+        if self._scope is None:
+            return None
+        try:
+            found = self._scope(principal, permission)
+            if found is None or isinstance(found, JobFilter):
+                return found
+            fault = None
+        except BaseException as raised:
+            pass_on_interruption(raised)
+            fault = raised
+        faults.note("Authorizer.scope() raised or returned no JobFilter; it is asked about each job", fault)
+        return None
 
 
 class CheckedPrincipal:

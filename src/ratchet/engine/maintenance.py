@@ -120,10 +120,16 @@ class Housekeeping:
         archive = self._options.archive_retention
         if archive is not None and _is_before(self._store.oldest_archived_at(), earlier(now, archive)):
             return True
+        audit = self._options.audit_retention
+        if audit is not None and _is_before(self._oldest_audit_at(), earlier(now, audit)):
+            return True
         return any(
             node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
             for node in self._store.nodes(counting=False)
         )
+
+    def _oldest_audit_at(self) -> datetime | None:
+        return self._store.oldest_audit_at() if hasattr(self._store, "oldest_audit_at") else None
 
     def _clean(self, now: datetime, lease: _Lease) -> int:
         options, store = self._options, self._store
@@ -132,6 +138,10 @@ class Housekeeping:
             keep_of[Kept.DEAD_LETTERS] = None
         step_of[Kept.DEAD_LETTERS] = self._purge_dead_letters
         steps = [(keep_of[kind], step) for kind, step in step_of.items()]
+        if hasattr(store, "purge_audit"):  # a store that somebody wrote for an earlier version keeps none
+            steps.append(
+                (options.audit_retention, lambda before: store.purge_audit(before=before, limit=BATCH))
+            )
         if self._streams_at is None or not timedelta() <= now - self._streams_at < STREAMS_REST:
             self._streams_at = now
             steps.append(

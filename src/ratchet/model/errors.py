@@ -27,6 +27,21 @@ class NodeNotFound(RatchetError, LookupError):
     """There is no such node, or it is dead: nothing can be asked of it."""
 
 
+class NotAuthorized(RatchetError):
+    """The authorizer of the scheduler refuses this; nothing was changed, and nothing is shown."""
+
+    def __init__(self, permission: str, *, principal: str | None = None, about: str | None = None) -> None:
+        who = "nobody in particular" if principal is None else repr(principal)
+        super().__init__(
+            f"{who} may not {permission}{'' if about is None else f' {about}'}: the authorizer of this scheduler refuses it"
+            + ("; say who acts with scheduler.acting_as(name)" if principal is None else "")
+        )
+        #: What was asked for, a `Permission`.
+        self.permission = permission
+        #: Who asked; None: the code did not say.
+        self.principal = principal
+
+
 # --- submitting ---------------------------------------------------------------------------------
 
 

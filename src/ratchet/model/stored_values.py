@@ -19,6 +19,7 @@ class Place(StrEnum):
     SIGNALS = "signals"
     CONDITIONS = "conditions"
     SCHEDULES = "schedules"
+    AUDIT = "audit"
 
 
 class ValueRow(Struct, frozen=True, kw_only=True):

@@ -17,12 +17,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from ratchet.api.authorization import by_hand
 from ratchet.api.event_loops import refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
 from ratchet.api.threads import in_thread
 from ratchet.config import resolve_drain, resolve_url
 from ratchet.defaults.guarded_tracers import guarded_tracers
+from ratchet.model.audit import AuditSource
 from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
@@ -34,9 +36,11 @@ from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.masking import Masking
 from ratchet.model.options import Options
+from ratchet.model.permissions import Permission
 from ratchet.model.process import process_name
 from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import JobStatus, Priority
+from ratchet.scheduler.acting import Acting
 from ratchet.scheduler.importing import import_modules, module_names
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -47,6 +51,7 @@ from ratchet.spi.meters import Meters
 from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
+from ratchet.spi.store.audit import by_node
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
 from ratchet.spi.tracer import Tracer
 
@@ -117,7 +122,8 @@ class LazyStore:
         except SchemaOutOfDate:
             if not (auto_migrate or store.capabilities.migrates_itself):
                 raise
-            store.migrate()
+            with by_node("upgrade", "schema"):
+                store.migrate()
 
     def now(self) -> datetime:
         """The database's time, as last sampled; before the store is first used, this machine's."""
@@ -215,7 +221,7 @@ class Dispatcher:
         self.flush()
 
 
-class Core:
+class Core(Acting):
     """
     Implements `Backend` over the engine; made by `Scheduler`.
 
@@ -254,8 +260,8 @@ class Core:
         self.targets: InvocationResolver = parts.targets
         #: What people do not see of the jobs of any target.
         self.masking: Masking | None = parts.masking
-        #: On whose behalf the calling code submits.
-        self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
+        self.caller = nobody if parts.principal is None else parts.principal.current
+        self.authorizer = parts.authorizer
         if clock is not None and not (
             callable(getattr(clock, "now", None)) and callable(getattr(clock, "monotonic", None))
         ):
@@ -338,8 +344,8 @@ class Core:
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, if a job can be sent to it now without waiting; else None."""
-        return self._lazy.sending
+        """The store, if a job can be sent to it now without waiting; else None. An authorizer may take its time."""
+        return self._lazy.sending if self.authorizer is None else None
 
     def show_sealed(self) -> None:
         """Show what is encrypted as such, though this scheduler has no codec; before the store is first used."""
@@ -347,7 +353,8 @@ class Core:
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
-        return self.raw_store.migrate()
+        with by_hand(self, Permission.SCHEMA, "upgrade", about="schema", store=self.raw_store):
+            return self.raw_store.migrate()
 
     # --- Backend ---
 
@@ -626,7 +633,8 @@ class Core:
 
     def store_recurrences(self) -> None:
         """Store the declared schedules; if an option says so, remove those that are no longer declared."""
-        declared = {recurrence.store(self).name for recurrence in self.recurrences}
+        with self.acting_as(None, AuditSource.NODE):
+            declared = {recurrence.store(self, asked=False).name for recurrence in self.recurrences}
         if not self.options.remove_undeclared:
             return
         undeclared = [
@@ -652,7 +660,8 @@ class Core:
                     logger.info("another process removes the schedules that are not in the code any more")
                     return
                 logger.info("schedule %s is not in the code any more and is removed", name)
-                self.store.remove_schedule(name)
+                with by_node("remove", f"schedule:{name}", reason="not declared any more"):
+                    self.store.remove_schedule(name)
         finally:
             self.store.release_lock(UNDECLARED_LEASE, token=token)
 

@@ -13,6 +13,7 @@ from ratchet.defaults.guarded_coordinator import GuardedCoordinator
 from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.defaults.guards import (
     CheckedPrincipal,
+    GuardedAuthorizer,
     GuardedExecutor,
     GuardedPolling,
     GuardedResilience,
@@ -28,6 +29,7 @@ from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.masking import Masking, MaskingRule
 from ratchet.model.options import Options
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -63,6 +65,7 @@ class Replacements:
     resilience: ResilienceStrategy | None = None
     polling_strategy: PollingStrategy | None = None
     principal_provider: PrincipalProvider | None = None
+    authorizer: Authorizer | None = None
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
     tracer: Tracer | None = None
@@ -100,6 +103,10 @@ class Parts:
         #: None: jobs are stored without a caller.
         self.principal: PrincipalProvider | None = (
             None if given.principal_provider is None else CheckedPrincipal(given.principal_provider)
+        )
+        #: None: everything is permitted.
+        self.authorizer: GuardedAuthorizer | None = (
+            None if given.authorizer is None else GuardedAuthorizer(given.authorizer)
         )
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
@@ -183,3 +190,4 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
     require_methods(given.codec, "codec", "active_key", "encode", "decode", "has_key", "keys", "hashed")
+    require_methods(given.authorizer, "authorizer", "__call__")

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ratchet.api.authorization import require
 from ratchet.api.backend import Backend
+from ratchet.api.checks import member_of, text_of
 from ratchet.api.controls import Controls
 from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
+from ratchet.api.observe.audit import Audit
 from ratchet.api.observe.health import Health, health_of
-from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
+from ratchet.api.observe.nodes import Nodes
+from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Queues, Schedules
 from ratchet.config import named_url, resolve_allow, resolve_options, resolve_url
+from ratchet.model.audit import NAME_LIMIT, AuditSource
 from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.masking import MaskingRule
 from ratchet.model.options import Options
+from ratchet.model.permissions import Permission
 from ratchet.scheduler.controlling import ControlVerbs
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.declaring import DeclaringVerbs
 from ratchet.scheduler.parts import Parts, Replacements
 from ratchet.scheduler.submitting import SubmittingVerbs
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -86,6 +94,11 @@ class Views:
         return Schedules(self._core)
 
     @cached_property
+    def audit(self) -> Audit:
+        """Reads the audit log: who changed what."""
+        return Audit(self._core)
+
+    @cached_property
     def batches(self) -> Batches:
         """Finds batches."""
         return Batches(self._core)
@@ -106,6 +119,7 @@ class Views:
         Also not well: a due job has waited for longer than *max_wait*, there are more dead letters than
         *max_dead_letters*, or fewer than *min_nodes* nodes take jobs.
         """
+        require(self._core, Permission.LIST, about="health")
         return health_of(
             self._core, max_wait=max_wait, max_dead_letters=max_dead_letters, min_nodes=min_nodes
         )
@@ -138,6 +152,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         resilience: ResilienceStrategy | None = None,
         polling_strategy: PollingStrategy | None = None,
         principal_provider: PrincipalProvider | None = None,
+        authorizer: Authorizer | None = None,
         lifecycle_hooks: Sequence[LifecycleHook] = (),
         meters: Meters | None = None,
         tracer: Tracer | None = None,
@@ -159,6 +174,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             resilience=resilience,
             polling_strategy=polling_strategy,
             principal_provider=principal_provider,
+            authorizer=authorizer,
             lifecycle_hooks=lifecycle_hooks,
             meters=meters,
             tracer=tracer,
@@ -231,6 +247,19 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
         return self._core.migrate()
+
+    def acting_as(
+        self, principal: str | None, *, source: AuditSource | str = AuditSource.API
+    ) -> AbstractContextManager[None]:
+        """
+        A block in which *principal* acts through this scheduler: the authorizer is asked about that name, the audit log has it, and
+        jobs that are submitted have it as their ``caller``.
+
+        It goes by context: other threads and tasks are not concerned, tasks that are started in the block are. None hides an
+        outer block. It stands before what the `PrincipalProvider` says. *source*: through what they act, for the audit log.
+        """
+        who = None if principal is None else text_of(principal, "the name of a principal", limit=NAME_LIMIT)
+        return self._core.acting_as(who, member_of(AuditSource, source, "source"))
 
     @property
     def running(self) -> bool:

@@ -26,6 +26,7 @@ from ratchet.api import recurring as recurring_api
 from ratchet.api.batches import builders as batches
 from ratchet.api.batches import handles as batch_handles
 from ratchet.api.observe import async_handles, async_queries, handles, queries
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.storage import Storage
 from ratchet.api.submit import builders, joins
 from ratchet.stores.memory import MemoryStore
@@ -51,7 +52,16 @@ SYNC_ONLY = {
     recurring_api.Schedule: set(),
 }
 #: Verbs that store nothing and therefore are plain functions on both faces; they lead to awaited verbs.
-MAKERS = {"enqueue", "enqueue_by_name", "schedule", "join", "enqueue_batch", "streaming_batch", "handle"}
+MAKERS = {
+    "enqueue",
+    "enqueue_by_name",
+    "schedule",
+    "join",
+    "enqueue_batch",
+    "streaming_batch",
+    "handle",
+    "acting_as",
+}
 #: What a maker returns here, and there.
 LEADS_TO = {
     "JobBuilder": "AsyncJobBuilder",
@@ -66,7 +76,7 @@ FACES = [
     (recurring_api.Schedule, async_handles.AsyncSchedule),
     (queries.Jobs, async_queries.AsyncJobs),
     (queries.DeadLetters, async_queries.AsyncDeadLetters),
-    (queries.Nodes, async_queries.AsyncNodes),
+    (Nodes, async_queries.AsyncNodes),
     (queries.Queues, async_queries.AsyncQueues),
     (queries.Limits, async_queries.AsyncLimits),
     (queries.Breakers, async_queries.AsyncBreakers),

@@ -354,6 +354,7 @@ class TestTheLog:
         assert len(lines) == 2
         assert all("jobs.retry" in line and str(ids["failed"]) in line for line in lines)
         assert all("\x1b" not in line for line in lines)
-        actions = client.get("/audit", headers=JSON).json()["actions"]
-        assert [action["outcome"] for action in actions] == ["nothing changed: it is not FAILED", "done"]
-        assert {action["who"] for action in actions} == {"ann\n\x1b[31mbob"}
+        entries = client.get("/audit?source=dashboard", headers=JSON).json()["entries"]
+        assert [entry["outcome"] for entry in entries] == ["unchanged", "done"]
+        assert {entry["principal"] for entry in entries} == {"ann\n\x1b[31mbob"}
+        assert {entry["job_id"] for entry in entries} == {str(ids["failed"])}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ratchet.api.observe.audit import Audit
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.observe.queries import (
     Batches,
     Breakers,
     DeadLetters,
     Jobs,
     Limits,
-    Nodes,
     Queues,
     Schedules,
 )
@@ -90,6 +91,12 @@ class AsyncStorage(AwaitFace[Storage]):
 
     stats = awaited(Storage.stats)
     purge = awaited(Storage.purge)
+
+
+class AsyncAudit(AwaitFace[Audit]):
+    """`Audit`, awaitable."""
+
+    find = awaited(Audit.find)
 
 
 class AsyncBatches(AwaitFace[Batches]):

@@ -65,6 +65,10 @@ def send(
     around = backend.surrounding if joined is None else None
     if around is not None:
         joined = around.current()
+    if backend.authorizer is not None:
+        from ratchet.api.authorization import require_submission
+
+        require_submission(backend, submission.specs, joined)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
     insert: Callable[[], list[Insertion]] = partial(

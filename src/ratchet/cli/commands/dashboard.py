@@ -12,6 +12,7 @@ from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import Refused
 from ratchet.cli.http import Address
 from ratchet.cli.output import Output
+from ratchet.cli.people import person, user_name
 
 Bind = Annotated[
     str,
@@ -47,6 +48,7 @@ def dashboard(
     uvicorn = _uvicorn()
     with given.opened(url) as scheduler:
         made = import_module("ratchet.dashboard").asgi(scheduler, read_only=read_only)
+        made.serves(person.get().name or user_name())
         config = uvicorn.Config(
             made,
             host=host,

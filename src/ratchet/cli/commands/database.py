@@ -14,11 +14,14 @@ from ratchet.cli import parameters as given
 from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
+from ratchet.cli.people import As, personal, user_name
 from ratchet.config import resolve_options, shown_url
+from ratchet.model.audit import AuditSource
 from ratchet.model.errors import SchemaChanged, SchemaOutOfDate, SchemaTooNew
 from ratchet.model.process import shown_size
 from ratchet.model.storage import Kept, StorageStats, TableSize
 from ratchet.model.store_url import StoreUrl
+from ratchet.scheduler import Scheduler
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
 from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
@@ -49,11 +52,15 @@ def _store(url: str) -> Iterator[JobStore]:
 
 
 @commands.command(epilog=EPILOG)
-def upgrade(url: given.Url = None, json: given.Json = False) -> None:
+def upgrade(url: given.Url = None, json: given.Json = False, as_: As = None) -> None:
     """Create or upgrade the schema. Safe to run from several places at once, and again."""
     chosen = given.store_url(url)
-    with _store(chosen) as store:
-        applied = store.migrate()
+    scheduler = Scheduler(chosen)
+    try:
+        with scheduler.acting_as(as_ or user_name(), source=AuditSource.CLI):
+            applied = scheduler.migrate()
+    finally:
+        scheduler.close()
     text = f"applied {', '.join(applied)}" if applied else "the schema is up to date"
     Output(as_json=json).say(text, store=shown_url(chosen), applied=applied)
 
@@ -107,6 +114,7 @@ def ddl(
 
 
 @commands.command(epilog=EPILOG)
+@personal
 def stats(url: given.Url = None, json: given.Json = False) -> None:
     """
     Show how many rows and bytes each table has, how long things are kept, and what a purge would move or delete.
@@ -163,6 +171,7 @@ def _retention(found: StorageStats) -> list[tuple[object, ...]]:
 
 
 @commands.command(epilog=EPILOG)
+@personal
 def purge(
     older_than: Annotated[
         str | None,

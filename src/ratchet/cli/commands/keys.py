@@ -11,10 +11,14 @@ from typing import Annotated
 
 import typer
 
+from ratchet.api.authorization import by_hand, require
 from ratchet.cli import parameters as given
 from ratchet.cli.exit_codes import EPILOG
 from ratchet.cli.output import Output
+from ratchet.cli.people import As, user_name
 from ratchet.cli.user_app import load_scheduler
+from ratchet.model.audit import AuditSource
+from ratchet.model.permissions import Permission
 from ratchet.scheduler import Scheduler
 from ratchet.stores.sealed.rewrap import PLAIN, PORTION, StoredKeys, Tally
 
@@ -45,21 +49,23 @@ Portion = Annotated[int, typer.Option("--portion", min=1, max=5000, help="Rows t
 
 
 @contextmanager
-def _loaded(app: str, url: str | None) -> Iterator[Scheduler]:
+def _loaded(app: str, url: str | None, who: str | None) -> Iterator[Scheduler]:
     scheduler = load_scheduler(app, str(Path.cwd()))
     if url is not None:
         scheduler.configure(url)
     try:
-        yield scheduler
+        with scheduler.acting_as(who or user_name(), source=AuditSource.CLI):
+            yield scheduler
     finally:
         scheduler.close()
 
 
 @commands.command(epilog=EPILOG)
-def status(app: App, portion: Portion = PORTION, url: Url = None, json: Json = False) -> None:
+def status(app: App, portion: Portion = PORTION, url: Url = None, json: Json = False, as_: As = None) -> None:
     """Count the stored values of each key, and those that are not encrypted, in portions."""
     out = Output(as_json=json)
-    with _loaded(app, url) as scheduler:
+    with _loaded(app, url, as_) as scheduler:
+        require(scheduler.backend, Permission.LIST, about="keys")
         keys = StoredKeys(scheduler.store, portion=portion)
         counts, active = keys.count(), keys.active
     names = sorted({key for of_place in counts.values() for key in of_place})
@@ -94,6 +100,7 @@ def rewrap(
     portion: Portion = PORTION,
     url: Url = None,
     json: Json = False,
+    as_: As = None,
 ) -> None:
     """
     Encrypt every stored value with the active key, also those that are not encrypted yet, while jobs run.
@@ -104,13 +111,15 @@ def rewrap(
     out = Output(as_json=json)
     told = time.monotonic()
     tally = Tally()
-    with _loaded(app, url) as scheduler:
+    with _loaded(app, url, as_) as scheduler:
         keys = StoredKeys(scheduler.store, portion=portion)
-        for tally in keys.rewrap(per_second=rate):
-            if not json and time.monotonic() - told >= TOLD_EVERY:
-                told = time.monotonic()
-                sys.stderr.write(f"{tally.place}: {tally.rows:,} rows read, {tally.moved:,} moved\n")
-                sys.stderr.flush()
+        to = f"to the key {keys.active}"
+        with by_hand(scheduler.backend, Permission.STORAGE, "rewrap", about="keys", reason=to, many=True):
+            for tally in keys.rewrap(per_second=rate):
+                if not json and time.monotonic() - told >= TOLD_EVERY:
+                    told = time.monotonic()
+                    sys.stderr.write(f"{tally.place}: {tally.rows:,} rows read, {tally.moved:,} moved\n")
+                    sys.stderr.flush()
         active = keys.active
     left = tally.unreadable + tally.no_key
     text = f"{tally.moved:,} of {tally.rows:,} rows have values that were moved to the key {active!r}"

@@ -10,6 +10,7 @@ import typer
 
 from ratchet.cli import parameters as given
 from ratchet.cli.output import Output, console
+from ratchet.cli.people import person
 from ratchet.cli.top.snapshot import take
 from ratchet.config import shown_url
 
@@ -42,14 +43,13 @@ def top(
     if length < 1:
         raise typer.BadParameter("at least 1s", param_hint="--window")
     lately = timedelta(seconds=length)
-    chosen = given.existing(given.store_url(url))
-    with given.opened(chosen) as scheduler:
+    with given.opened(url) as scheduler:
         if json:
             Output(as_json=True).document(take(scheduler, lately))
             return
         from ratchet.cli.top.screen import View, drawn
 
-        out, where = console(), shown_url(chosen)
+        out, where = console(), person.get().app or shown_url(given.store_url(url))
         if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
             out.print(drawn(take(scheduler, lately), View(live=False), where, width=out.width, height=None))
             return

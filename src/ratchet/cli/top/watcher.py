@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextvars import copy_context
 from datetime import UTC, datetime
 
 from ratchet.cli.top.snapshot import Snapshot
@@ -25,7 +26,9 @@ class Watcher:
         self.latest: Snapshot | None = None
         self.error: tuple[datetime, str] | None = None
         self.version = 0  # grows whenever one of the two has changed
-        self._thread = threading.Thread(target=self._run, name="ratchet-top", daemon=True)
+        self._thread = threading.Thread(
+            target=copy_context().run, args=(self._run,), name="ratchet-top", daemon=True
+        )
 
     def start(self) -> None:
         """Begin."""

@@ -6,8 +6,9 @@ What each page shows: a function that reads it through the scheduler's public AP
 
 from __future__ import annotations
 
+from ratchet.dashboard.pages.audit import audit
 from ratchet.dashboard.pages.batches import batch, batches
-from ratchet.dashboard.pages.cluster import audit, limits, nodes, queues
+from ratchet.dashboard.pages.cluster import limits, nodes, queues
 from ratchet.dashboard.pages.dead_letters import dead_letters
 from ratchet.dashboard.pages.graph import graph
 from ratchet.dashboard.pages.job import job

@@ -1,4 +1,4 @@
-"""Queues, limits and breakers, nodes, and what was done here."""
+"""Queues, limits and breakers, and nodes."""
 
 from __future__ import annotations
 
@@ -104,8 +104,3 @@ def _node(node: NodeRecord, running: list[Job], known: set[str], *, alive: bool)
             )
         ],
     }
-
-
-def audit(question: Question) -> Data:
-    """What was done through this dashboard since its process started."""
-    return {"actions": question.actions.latest()}

@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from starlette.routing import compile_path
 
-from ratchet.dashboard.actions import Actions
 from ratchet.dashboard.filters import Words
 from ratchet.scheduler import Scheduler
 
@@ -25,7 +24,6 @@ class Question:
     scheduler: Scheduler
     names: Mapping[str, str]
     words: Words
-    actions: Actions
 
     @property
     def now(self) -> datetime:

@@ -8,6 +8,7 @@ from typing import Protocol
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.store.audit import AuditStore
 from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
 from ratchet.spi.store.claims import JobClaimStore
 from ratchet.spi.store.cluster import LockStore, NodeStore
@@ -130,6 +131,7 @@ class JobStore(
     DlqAlertStore,
     SignalStore,
     StreamStore,
+    AuditStore,
     StoreLifecycle,
     Protocol,
 ):
@@ -145,6 +147,7 @@ class JobStore(
 
 __all__ = [
     "ArchiveStore",
+    "AuditStore",
     "BatchMetricsStore",
     "BatchStore",
     "BreakerStore",

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
+from ratchet.model.audit import AuditEntry
 from ratchet.model.cluster import (
     BreakerRecord,
     LockRecord,
@@ -163,6 +164,7 @@ class State:
         self.queues: Table[str, QueueRecord] = Table("queue", journal)
         # Documents, so that what a caller does to a period later changes nothing here.
         self.flow: Table[tuple[int, datetime, str], str] = Table("flow", journal)
+        self.audit: Table[UUID, AuditEntry] = Table("audit", journal)
 
     # --- calls ----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ratchet.model.clock import SystemClock
@@ -13,6 +14,8 @@ from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
+from ratchet.stores.auditing import always
+from ratchet.stores.memory.audit import MemoryAudit, by_hand
 from ratchet.stores.memory.batches import MemoryBatches
 from ratchet.stores.memory.claims import MemoryClaims
 from ratchet.stores.memory.cluster import MemoryCluster
@@ -44,6 +47,7 @@ class MemoryStore(
     MemorySignals,
     MemoryStreams,
     MemoryStoredValues,
+    MemoryAudit,
 ):
     """
     A `JobStore` that lives and dies with this object. `ratchet.spi.store` says what each method does.
@@ -63,6 +67,44 @@ class MemoryStore(
     ) -> None:
         self.capabilities = Capabilities(survives_restart=False, several_processes=False)
         self._state = State(lock_wait=lock_wait, database_time=database_clock or SystemClock().now)
+
+    # --- what people change, with the entry of their verb in the audit log -----------------------
+
+    cancel = by_hand(MemoryTransitions.cancel)
+    pause = by_hand(MemoryTransitions.pause)
+    resume = by_hand(MemoryTransitions.resume)
+    retry = by_hand(MemoryTransitions.retry)
+    reschedule = by_hand(MemoryJobs.reschedule)
+    set_priority = by_hand(MemoryJobs.set_priority)
+    replace = by_hand(MemoryJobs.replace)
+    delete = by_hand(MemoryJobs.delete)
+    cancel_matching = by_hand(MemoryJobs.cancel_matching)
+    retry_matching = by_hand(MemoryJobs.retry_matching)
+    cancel_batch = by_hand(MemoryBatches.cancel_batch)
+    retry_failed = by_hand(MemoryBatches.retry_failed)
+    send_signal = by_hand(MemorySignals.send_signal)
+    upsert_schedule = by_hand(MemoryRecurring.upsert_schedule)
+    remove_schedule = by_hand(MemoryRecurring.remove_schedule)
+    pause_schedule = by_hand(MemoryRecurring.pause_schedule)
+    resume_schedule = by_hand(MemoryRecurring.resume_schedule)
+    trigger = by_hand(MemoryRecurring.trigger)
+    pause_queue = by_hand(MemoryStreams.pause_queue)
+    resume_queue = by_hand(MemoryStreams.resume_queue)
+    set_limit = by_hand(MemoryPermits.set_limit, always)
+    remove_limit = by_hand(MemoryPermits.remove_limit)
+    save_breaker = by_hand(MemoryPermits.save_breaker)
+    deregister = by_hand(MemoryCluster.deregister, always)
+    request_of_node = by_hand(MemoryCluster.request_of_node)
+    archive = by_hand(MemoryHistory.archive)
+    purge_dead_letters = by_hand(MemoryJobs.purge_dead_letters)
+    purge_logs = by_hand(MemoryHistory.purge_logs)
+    purge_executions = by_hand(MemoryHistory.purge_executions)
+    purge_fires = by_hand(MemoryRecurring.purge_fires)
+    purge_archive = by_hand(MemoryHistory.purge_archive)
+    swap_values = by_hand(MemoryStoredValues.swap_values)
+    delete_dead_letters = by_hand(MemoryJobs.delete_dead_letters, itemgetter(0))
+
+    # --- lifecycle ------------------------------------------------------------------------------
 
     def migrate(self) -> list[str]:
         """There is no schema."""

@@ -50,6 +50,7 @@ _PLACES = {
         {"job_id": ("job_id",), "attempt": ("attempt",), "at": ("at",)},
     ),
     Place.ALERTS: _Texts(lambda state: state.alerts, {"error": ("error",)}, {"job_id": ("job_id",)}),
+    Place.AUDIT: _Texts(lambda state: state.audit, {"reason": ("reason",)}, {"id": ("id",)}),
     Place.SIGNALS: _Texts(
         lambda state: state.signals,
         {"payload": ("spec", "payload"), "rejected": ("spec", "rejected")},

@@ -29,6 +29,7 @@ from ratchet.model.cluster import (
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.abandoned_transactions import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
@@ -132,7 +133,14 @@ class MongoCluster(MongoPart):
         change: list[Document] = [
             {"$set": {"request": {"$cond": [{"$eq": ["$request", _STOP]}, _STOP, {"$literal": asked}]}}}
         ]
-        return self.database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
+
+        def ask(work: Work) -> bool:
+            done = work.write(
+                Names.NODES, lambda nodes: nodes.update_one(living, change, session=work.session)
+            )
+            return bool(done.matched_count)
+
+        return self.change(ask)
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All nodes, by start time, with the number of jobs each is running; 0 where that is not asked for."""
@@ -238,7 +246,7 @@ class MongoCluster(MongoPart):
             _load_running(work, node_id)
             return Rules(work).deregister(node_id, now=now)
 
-        return self.database.run(work)
+        return self.change(work, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD documents older than *before*, unless a late claim has left jobs with them."""

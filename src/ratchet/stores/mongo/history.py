@@ -83,9 +83,7 @@ class MongoHistory(MongoPart):
             ][:room]
             gone = {"_id": {"$in": old}}
             removed = (
-                self.database.write(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count)
-                if old
-                else 0
+                self.counted(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count) if old else 0
             )
             last = old[-1] if len(old) == room else runs[-1]["_id"] if len(runs) == STEP else None
             end = None if last is None else (last["job_id"], last["claim_id"])
@@ -163,7 +161,7 @@ class MongoHistory(MongoPart):
             ids = [one["_id"] for one in logs.find(old, {"_id": 1}).sort("at", 1).limit(limit)]
             return logs.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
 
-        return self.database.write(purge) if limit > 0 else 0
+        return self.counted(purge) if limit > 0 else 0
 
     # --- archive --------------------------------------------------------------------------------
 
@@ -187,7 +185,7 @@ class MongoHistory(MongoPart):
             old = [one["_id"] for one in jobs if one["status"] in _ENDED and one.get("finished_at", at) < at][
                 :room
             ]
-            removed = self.database.run(lambda work: _archive(work, old, now)) if old else 0
+            removed = self.change(lambda work: _archive(work, old, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
@@ -217,7 +215,7 @@ class MongoHistory(MongoPart):
             work.afterwards(Names.ARCHIVE, lambda c: c.delete_many({"_id": {"$in": ids}}, session=session))
             return len(ids)
 
-        return self.database.run(work) if limit > 0 else 0
+        return self.change(work) if limit > 0 else 0
 
     def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
         """How many documents of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Final, cast
 from uuid import UUID
 
@@ -217,7 +218,7 @@ class MongoJobs(MongoPart):
             forget(work, [job_id])
             return True
 
-        return self.database.run(work)
+        return self.change(work)
 
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
@@ -231,7 +232,7 @@ class MongoJobs(MongoPart):
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def set_priority(
         self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
@@ -246,7 +247,7 @@ class MongoJobs(MongoPart):
             prioritize(work, row, priority, now=now)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class MongoJobs(MongoPart):
                 work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
             )
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def retry_matching(
         self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
@@ -286,7 +287,7 @@ class MongoJobs(MongoPart):
                 after = ids[-1]
             return done
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def _oldest(
         self,
@@ -349,7 +350,7 @@ class MongoJobs(MongoPart):
                 )
             return len(moved)
 
-        count = self.database.run(work) if ids else 0
+        count = self.change(work) if ids else 0
         if count < limit:
             too_old = {"created_at": {"$lt": micros(before)}}
             self.database.write(lambda collections: collections[Names.ALERTS].delete_many(too_old))
@@ -372,7 +373,7 @@ class MongoJobs(MongoPart):
                 forget(work, gone)
             return len(gone), ids[-1] if len(ids) == limit else None
 
-        return self.database.run(work)
+        return self.database.run(work) if dry_run else self.change(work, count=itemgetter(0))
 
     # --- tags -----------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
+from ratchet.spi.store.audit import by_node
+from ratchet.stores.mongo.audit import MongoAudit
 from ratchet.stores.mongo.batches import MongoBatches
 from ratchet.stores.mongo.claiming.unreachable import unreachable_jobs
 from ratchet.stores.mongo.claims import MongoClaims
@@ -55,6 +57,7 @@ class MongoStore(
     MongoSignals,
     MongoStreams,
     MongoStoredValues,
+    MongoAudit,
 ):
     """
     A `JobStore` on a MongoDB replica set.
@@ -115,7 +118,8 @@ class MongoStore(
         try:
             self.check_schema()
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
 
 
 def _size(collections: Collections, name: str) -> TableSize:

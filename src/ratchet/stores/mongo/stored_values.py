@@ -37,6 +37,7 @@ _PLACES = {
         Names.LOGS, {"message": "message"}, {"job_id": "_id.job_id", "attempt": "attempt", "at": "at"}
     ),
     Place.ALERTS: _Texts(Names.ALERTS, {"error": "error"}, {"job_id": "job_id"}),
+    Place.AUDIT: _Texts(Names.AUDIT, {"reason": "reason"}, {"id": "_id"}),
     Place.SIGNALS: _Texts(
         Names.SIGNALS, {"payload": "spec.payload", "rejected": "spec.rejected"}, {"key": "spec.key"}
     ),
@@ -78,9 +79,7 @@ class MongoStoredValues(MongoPart):
         ]
         if not updates:
             return 0
-        return self.database.write(
-            lambda c: c[where.collection].bulk_write(updates, ordered=False).modified_count
-        )
+        return self.counted(lambda c: c[where.collection].bulk_write(updates, ordered=False).modified_count)
 
 
 def _row(where: _Texts, document: Mapping[str, Any]) -> ValueRow:

@@ -21,7 +21,7 @@ from ratchet.model.status import JobType
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.store.stored_values import ValueStore
-from ratchet.stores.sealed.seals import Seals, of_edge, of_job, of_log_line, of_schedule, of_signal
+from ratchet.stores.sealed.seals import Seals, of_audit, of_edge, of_job, of_log_line, of_schedule, of_signal
 from ratchet.stores.sealed.store import SealedStore
 
 #: Rows that are read, and changed, in one step.
@@ -201,6 +201,8 @@ def _contexts(place: Place, facts: dict[str, Any], field: str) -> list[bytes]:
             return [of_job(facts["job_id"], field)]
         case Place.LOGS:
             return [of_log_line(facts["job_id"], facts["attempt"], facts["at"])]
+        case Place.AUDIT:
+            return [of_audit(facts["id"])]
         case Place.SIGNALS:
             return [of_signal(facts["key"], field)]
         case Place.CONDITIONS:

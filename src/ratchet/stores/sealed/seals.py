@@ -38,6 +38,11 @@ def of_signal(key: str, field: str) -> bytes:
     return f"signal:{field}:{key}".encode()
 
 
+def of_audit(entry_id: UUID) -> bytes:
+    """The context of the reason in an entry of the audit log."""
+    return f"audit:{entry_id.hex}:reason".encode()
+
+
 def of_edge(parent_id: UUID, child_id: UUID) -> bytes:
     """The context of the argument of a condition."""
     return f"edge:{parent_id.hex}:{child_id.hex}:argument".encode()

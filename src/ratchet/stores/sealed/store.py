@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.audit import AuditEntry, AuditFilter
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
 from ratchet.model.composition import (
     BatchSpec,
@@ -136,9 +137,9 @@ class SealedStore:
         page = self.inner.find(self._asked(where), **given)
         return Page([self._values.opened_record(record) for record in page], page.next_cursor)
 
-    def count(self, where: JobFilter) -> int:
+    def count(self, where: JobFilter, **given: Any) -> int:
         """How many jobs match."""
-        return self.inner.count(self._asked(where))
+        return self.inner.count(self._asked(where), **given)
 
     def cancel_matching(self, where: JobFilter, **given: Any) -> list[CanceledJob]:
         """Cancel matching jobs."""
@@ -249,6 +250,17 @@ class SealedStore:
     def alerts_of(self, job_id: UUID) -> list[Alert]:
         """The alerts about one job, opened."""
         return [self._values.opened_alert(one) for one in self.inner.alerts_of(job_id)]
+
+    # --- audit ---
+
+    def sealed_audit(self, entry: AuditEntry) -> AuditEntry:
+        """The entry of a verb as it is stored: it goes through other methods of the store, with the change."""
+        return self._values.sealed_audit(entry)
+
+    def find_audit(self, where: AuditFilter, *, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
+        """Entries of the audit log, opened."""
+        page = self.inner.find_audit(where, limit=limit, cursor=cursor)
+        return Page([self._values.opened_audit(entry) for entry in page], page.next_cursor)
 
     # --- signals, workflows, schedules ---
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from ratchet.model.audit import AuditEntry
 from ratchet.model.claim import ClaimedJob, JobBody, RowFault
 from ratchet.model.composition import Edge, ScheduleRecord, ScheduleSpec, SignalSpec
 from ratchet.model.decision import (
@@ -37,7 +38,16 @@ from ratchet.model.payload import encode, refuse_sealed
 from ratchet.model.payload.envelope import SEALED, is_sealed, sealing_key
 from ratchet.model.payload.tagging import DAMAGED, TAG
 from ratchet.model.status import JobType
-from ratchet.stores.sealed.seals import Seals, of_edge, of_job, of_log_line, of_schedule, of_signal, why
+from ratchet.stores.sealed.seals import (
+    Seals,
+    of_audit,
+    of_edge,
+    of_job,
+    of_log_line,
+    of_schedule,
+    of_signal,
+    why,
+)
 
 #: Stands for arguments that cannot be opened.
 _NO_ARGUMENTS = encode((), {})
@@ -119,6 +129,20 @@ class Values:
         """A log line; its level and its logger stay readable."""
         context = of_log_line(entry.job_id, entry.attempt, entry.at)
         return replace(entry, message=self._seals.keep(entry.message, context))
+
+    def sealed_audit(self, entry: AuditEntry) -> AuditEntry:
+        """An entry of the audit log: its reason, and the business key of its filter."""
+        reason, where = entry.reason, entry.filter
+        if where is not None and "business_key" in where:
+            where = {**where, "business_key": self._seals.hashed(where["business_key"])}
+        kept = None if reason is None else self._seals.keep(reason, of_audit(entry.id))
+        return replace(entry, reason=kept, filter=where)
+
+    def opened_audit(self, entry: AuditEntry) -> AuditEntry:
+        """An entry of the audit log."""
+        if entry.reason is None:
+            return entry
+        return replace(entry, reason=self._seals.show(entry.reason, of_audit(entry.id)))
 
     def sealed_signal(self, signal: SignalSpec) -> SignalSpec:
         """A signal; its key stays readable."""

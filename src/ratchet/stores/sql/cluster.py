@@ -25,6 +25,7 @@ from ratchet.model.cluster import (
     request_of,
 )
 from ratchet.model.job import ExecutionStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
@@ -229,7 +230,7 @@ class SqlCluster(SqlPart):
     def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
         """Store what a person asks of a node, or take it back; False if the node is DEAD or missing."""
         values = {"node_id": node_id, "request": request}
-        return self.database.run(lambda session: session.execute(SET_REQUEST, values)) > 0
+        return self.change(lambda session: session.execute(SET_REQUEST, values)) > 0
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
@@ -306,7 +307,7 @@ class SqlCluster(SqlPart):
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)
 
-        return self.database.run(deregister)
+        return self.change(deregister, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD rows older than *before*, except nodes that still have a RUNNING job."""

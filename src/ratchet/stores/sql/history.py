@@ -332,7 +332,7 @@ class SqlHistory(SqlPart):
                 for job_id, claim_id, finished_at, _, ended in runs
                 if ended and isinstance(finished_at, datetime) and finished_at < before
             ][:room]
-            removed = self.database.run(lambda session: _delete_runs(session, old)) if old else 0
+            removed = self.change(lambda session: _delete_runs(session, old)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(runs), removed)
             # a run is younger than its job, so behind jobs that are too young nothing is left to do
@@ -395,7 +395,7 @@ class SqlHistory(SqlPart):
                 return 0
             return session.execute(DELETE_LINES, {"ids": sorted({line[0] for line in lines}), "r": lines})
 
-        return self.database.run(purge)
+        return self.change(purge)
 
     # --- archive ------------------------------------------------------------------------------
 
@@ -418,7 +418,7 @@ class SqlHistory(SqlPart):
                 and isinstance(finished_at, datetime)
                 and finished_at < before
             ][:room]
-            removed = self.database.run(lambda session: _archive_old(session, old, before, now)) if old else 0
+            removed = self.change(lambda session: _archive_old(session, old, before, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
@@ -447,7 +447,7 @@ class SqlHistory(SqlPart):
                 session.execute(statement, {"ids": [job_id for job_id, _ in jobs]})
             return len(jobs)
 
-        return self.database.run(purge)
+        return self.change(purge)
 
     def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
         """How many rows of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""

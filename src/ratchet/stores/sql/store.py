@@ -13,6 +13,8 @@ from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
+from ratchet.spi.store.audit import by_node
+from ratchet.stores.sql.audit import SqlAudit
 from ratchet.stores.sql.batches import SqlBatches
 from ratchet.stores.sql.claiming.unreachable import unreachable_jobs
 from ratchet.stores.sql.claims import SqlClaims
@@ -58,6 +60,7 @@ class SqlStore(
     SqlSignals,
     SqlStreams,
     SqlStoredValues,
+    SqlAudit,
 ):
     """
     A `JobStore` on a SQL database.
@@ -120,7 +123,8 @@ class SqlStore(
         try:
             self.check_schema()  # without a lock: a caller's open transaction may hold the one that upgrading takes
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
 
 
 if TYPE_CHECKING:

@@ -45,6 +45,7 @@ _PLACES = {
         {"job_id": "job_id", "attempt": "attempt", "at": "logged_at"},
     ),
     Place.ALERTS: _Texts("scheduler_dlq_alert", ("alert_id",), {"error": "error"}, {"job_id": "job_id"}),
+    Place.AUDIT: _Texts("scheduler_audit", ("audit_id",), {"reason": "reason"}, {"id": "audit_id"}),
     Place.SIGNALS: _Texts(
         "scheduler_signal",
         ("signal_id",),
@@ -83,7 +84,7 @@ class SqlStoredValues(SqlPart):
     def swap_values(self, place: Place, changes: Sequence[ValueChange]) -> int:
         """Put texts in the place of others that still stand there; how many rows that changed."""
         where = _PLACES[place]
-        return self.database.run(lambda session: sum(_swap(session, where, change) for change in changes))
+        return self.change(lambda session: sum(_swap(session, where, change) for change in changes))
 
 
 def _row(where: _Texts, values: Mapping[str, Any]) -> ValueRow:

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -427,6 +427,25 @@ CREATE TABLE scheduler_flow (
     PRIMARY KEY (seconds, begins_at, source)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
 
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id            BINARY(16) PRIMARY KEY,
+    audited_at          DATETIME(6) NOT NULL,
+    principal           VARCHAR(255),
+    source              VARCHAR(32) NOT NULL,
+    verb                VARCHAR(64) NOT NULL,
+    job_id              BINARY(16),
+    object_name         VARCHAR(512),
+    criteria            MEDIUMTEXT,
+    affected            INT,
+    reason              MEDIUMTEXT,
+    outcome             VARCHAR(32) NOT NULL,
+    INDEX idx_audit_at (audited_at, audit_id),
+    INDEX idx_audit_job (job_id, audited_at)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
 
@@ -441,3 +460,6 @@ VALUES ('V004__node_requests', '5f1385a8c8b73b950016e5baec106dbc8e698a31f8b81229
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V005__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b346f2d4c90', UTC_TIMESTAMP(6), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -420,6 +420,25 @@ CREATE TABLE scheduler_flow (
     PRIMARY KEY (seconds, begins_at, source)
 );
 
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id        uuid PRIMARY KEY,
+    audited_at      timestamptz NOT NULL,
+    principal       varchar(255),
+    source          varchar(32) NOT NULL,
+    verb            varchar(64) NOT NULL,
+    job_id          uuid,
+    object_name     varchar(512),
+    criteria        text,
+    affected        integer,
+    reason          text,
+    outcome         varchar(32) NOT NULL
+);
+CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
+CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
@@ -434,3 +453,6 @@ VALUES ('V004__node_requests', '6d0f1ebcc764cf973266f7761e758d0957f0468cef42483c
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V005__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f19db12f7', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V005__flow, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -516,6 +516,25 @@ CREATE TABLE scheduler_flow (
     PRIMARY KEY (seconds, begins_at, source)
 ) WITHOUT ROWID;
 
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id        TEXT NOT NULL PRIMARY KEY,
+    audited_at      INTEGER NOT NULL,
+    principal       TEXT,
+    source          TEXT NOT NULL,
+    verb            TEXT NOT NULL,
+    job_id          TEXT,
+    object_name     TEXT,
+    criteria        TEXT,
+    affected        INTEGER,
+    reason          TEXT,
+    outcome         TEXT NOT NULL
+);
+CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
+CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
 
@@ -530,3 +549,6 @@ VALUES ('V004__node_requests', '828ba96e6678566c53791c640e6a0444824fac249f857d80
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V005__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af5f3de34e', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

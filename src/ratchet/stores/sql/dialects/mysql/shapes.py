@@ -49,6 +49,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "scheduler_circuit_breaker": ("service",),
     "scheduler_dlq_alert": ("alert_id",),
     "scheduler_flow": ("seconds", "begins_at", "source"),
+    "scheduler_audit": ("audit_id",),
     "ratchet_schema_version": ("script",),
 }
 
