@@ -59,7 +59,7 @@ def served(app: Any) -> Iterator[str]:
         thread.join(30)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium; if it is missing, the run fails with the command that installs it."""
     program = chromium.program()

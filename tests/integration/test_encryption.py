@@ -215,7 +215,11 @@ class TestStoredValues:
     def test_searching_by_what_is_encrypted_is_refused(self, make: Make, clock: ManualClock) -> None:
         """By arguments or by the text of an error: `InvalidJob` says why, in every verb that takes a filter."""
         scheduler = make(codec=keyring())
-        for where in (JobFilter(args={"0": SECRET}), JobFilter(error_contains="charge")):
+        for where in (
+            JobFilter(args={"0": SECRET}),
+            JobFilter(error_contains="charge"),
+            JobFilter(trace_id="4bf92f3577b34da6a3ce929d0e0e4736"),
+        ):
             for verb in (
                 lambda where: scheduler.jobs.find(where),
                 lambda where: scheduler.jobs.count(where),

@@ -24,7 +24,9 @@ OTHERWISE = {
         "test_values_that_come_with_an_end",
     ),
     "TestSearchCriteria": (
+        "test_counting_ends",
         "test_each",
+        "test_trace",
         "test_verbs_for_many",
         "test_what_cannot_be_read",
         "test_more_than_a_page_reads",

@@ -576,7 +576,8 @@ def test_ids_in_filters_may_be_abbreviated(ratchet: CommandLine, scheduler: Sche
     assert found("--batch", str(batch.id)[:23]) == found("--batch", str(batch.id)) != set()
     assert found("--superseded-by", str(new.id)[:23]) == {str(old.id)}
     with scheduler:
-        chain.result(timeout=30)
+        for handle in (chain.last, new, *batch.jobs()):
+            scheduler.handle(handle.id).wait(timeout=30)  # what runs while it is listed would change the list
         (node,) = scheduler.nodes.list()
         assert found("--node", node.node_id[-12:]) == found("--node", node.node_id) != set()
     assert "whole id" in ratchet("jobs", "list", "--batch", "ffffffff", code=3).stderr

@@ -20,7 +20,7 @@ from ratchet.model.payload.envelope import sealing_key
 from ratchet.model.status import JobType
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 from ratchet.spi.payload_codec import PayloadCodec
-from ratchet.spi.store.stored_values import ValueStore
+from ratchet.spi.stored_values import ValueStore
 from ratchet.stores.sealed.seals import Seals, of_audit, of_edge, of_job, of_log_line, of_schedule, of_signal
 from ratchet.stores.sealed.store import SealedStore
 

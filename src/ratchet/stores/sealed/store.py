@@ -155,7 +155,7 @@ class SealedStore:
 
     def _asked(self, where: JobFilter) -> JobFilter:
         """*where* as the store can answer it; `InvalidJob` if it asks about what the store cannot read."""
-        for name in ("args", "error_contains"):
+        for name in ("args", "error_contains", "trace_id"):
             if getattr(where, name) is not None and self._hides_texts():
                 raise InvalidJob(
                     f"jobs cannot be searched by {name}: the store sees only what a codec "
