@@ -6,6 +6,7 @@ import re
 import shlex
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from os.path import commonprefix
 from uuid import UUID, uuid4
 
 import pytest
@@ -331,7 +332,9 @@ def test_an_id_may_be_abbreviated(
     whole = str(world.pending)
     ratchet("jobs", verb, whole[:-2])
     ratchet("jobs", verb, whole.replace("-", "")[:-3])
-    assert "give more of it" in unframed(ratchet("jobs", verb, whole[:8], code=2).stderr)
+    others = [str(job.id) for job in scheduler.jobs.find() if str(job.id) != whole]
+    shared = max((commonprefix([whole, other]) for other in others), key=len)
+    assert "give more of it" in unframed(ratchet("jobs", verb, shared, code=2).stderr)
     assert "no job whose id begins with 00000" in ratchet("jobs", verb, "00000", code=3).stderr
     first = min(job.id for job in scheduler.jobs.find())
     assert "no job whose id begins" in ratchet("jobs", verb, f"{first.int - 2**90:032x}"[:20], code=3).stderr
