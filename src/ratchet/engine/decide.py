@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from ratchet.engine.masks import hidden_in
 from ratchet.model.alerts import cause_of
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.claim import ClaimedJob
@@ -55,7 +54,6 @@ from ratchet.model.errors import (
     StoreError,
     do_not_retry_reason,
 )
-from ratchet.model.masking import hide
 from ratchet.model.script import importable_name
 from ratchet.model.status import JobType
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -102,7 +100,7 @@ class Decider:
                 return Succeed(result=result, truncated=truncated)
             case Raised(ResultTruncated() as error):
                 # No attempt gets more: what was cut off is stored nowhere.
-                return self._dead_letter(job, self.record(error, job), "result truncated")
+                return self._dead_letter(job, self.record(error), "result truncated")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout):
@@ -117,11 +115,11 @@ class Decider:
                 return HandBack()
             case Crashed(detail):
                 return CountCrash(detail=detail, max_crashes=self._max_crashes)
-            case TargetMissing(reason, keys):
-                return Park(reason=reason, keys=keys)
+            case TargetMissing(reason):
+                return Park(reason=reason)
             case Unreadable(error):
                 # No attempt reads more. It can be retried by hand once the row is mended.
-                return self._dead_letter(job, self.record(error, job), "unreadable")
+                return self._dead_letter(job, self.record(error), "unreadable")
             case Expired():
                 return Expire()
             case ClaimLost(stopped):
@@ -139,17 +137,14 @@ class Decider:
                     job, _bare_record(error, "what follows from the run could not be decided"), "undecidable"
                 )
 
-    def record(self, error: BaseException, job: ClaimedJob) -> ErrorRecord:
-        """*error* of a run of *job* as it may be stored: sanitized once, masked, capped, with its traceback."""
-        message = self._sanitizer.sanitize(error)
-        lines = self._sanitizer.sanitize_text("".join(traceback.format_exception(error)))
-        hidden = hidden_in(job)
-        if hidden:
-            message, lines = hide(message, hidden), hide(lines, hidden)
+    def record(self, error: BaseException) -> ErrorRecord:
+        """*error* as it may be stored: sanitized once, capped, with its traceback."""
+        message = self._sanitizer.sanitize(error)[: self._error_limit]
+        lines = "".join(traceback.format_exception(error))
         return ErrorRecord(
-            message=message[: self._error_limit],
+            message=message,
             type=self._sanitizer.sanitize_text(type(error).__qualname__),
-            traceback=_tail(lines, self._traceback_limit),
+            traceback=_tail(self._sanitizer.sanitize_text(lines), self._traceback_limit),
         )
 
     def _failure(
@@ -162,7 +157,7 @@ class Decider:
         delay: timedelta | None = None,
     ) -> Fail | Retry:
         attempt = job.claim.attempt
-        record = self.record(error, job)
+        record = self.record(error)
         refusal = self._refusal(error, job, attempt)
         if refusal is not None:
             return self._dead_letter(job, record, refusal, timed_out=timed_out)

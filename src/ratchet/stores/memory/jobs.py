@@ -97,9 +97,8 @@ class MemoryJobs(Part):
         return Page([self._state.jobs[job_id].record() for job_id in ids], following)
 
     @atomic
-    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
-        found = len(self._state.matching(where))
-        return found if at_most is None else min(found, at_most)
+    def count(self, where: JobFilter) -> int:
+        return len(self._state.matching(where))
 
     @atomic
     def counts(self) -> dict[JobStatus, int]:

@@ -75,8 +75,7 @@ class MongoDeadLetters(MongoPart):
         wanted = where or JobFilter()
 
         def ask(collections: Collections) -> list[DeadLetterGroup]:
-            failed = {"status": JobStatus.FAILED.value, "dead_lettered_at": {"$exists": True}}
-            match = {"$and": [query_of(collections, wanted), failed]}
+            match = {"$and": [query_of(collections, wanted), {"status": JobStatus.FAILED.value}]}
             stages: list[Document] = [
                 {"$match": match},
                 {"$sort": {"dead_lettered_at": 1, "_id": 1}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from uuid import UUID
@@ -10,7 +10,6 @@ from uuid import UUID
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
-from ratchet.stores.auditing import counted
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.dependants.batch_counters import finish_batches
 from ratchet.stores.sql.dependants.cancellations import cancel_jobs
@@ -146,7 +145,7 @@ class SqlBatches(SqlPart):
             row = session.row(FIND_BATCH, {"batch_id": batch_id})
             return None if row is None else cancel_jobs(session, [row[2]], reason=reason, now=now)
 
-        parent = self.change(stop)
+        parent = self.database.run(stop)
         if parent is None:
             return []
         canceled = parent
@@ -157,7 +156,7 @@ class SqlBatches(SqlPart):
                 ids = _children(session, FIND_UNENDED_CHILDREN, batch_id, after)
                 return cancel_jobs(session, ids, reason=reason, now=now), ids[-1] if ids else None
 
-            more, after = self.change(portion, count=_in_portion)
+            more, after = self.database.run(portion)
             canceled += more
         self.finish(batch_id, now=now)  # a batch without children has no child whose end could finish it
         return canceled
@@ -181,7 +180,7 @@ class SqlBatches(SqlPart):
                 done = retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 return len(done), ids[-1] if ids else None
 
-            more, after = self.change(portion, count=_in_portion)
+            more, after = self.database.run(portion)
             retried += more
         return retried
 
@@ -218,10 +217,6 @@ def _cancel_sealed(session: Session, batch_id: UUID, reason: str, now: datetime)
     canceled = cancel_jobs(session, [batch.parent_id], reason=reason, now=now)
     children = _children(session, FIND_UNENDED_CHILDREN, batch_id, _NIL, limit=_ALL)
     return canceled + cancel_jobs(session, children, reason=reason, now=now)
-
-
-def _in_portion(answer: tuple[Sized | int, UUID | None]) -> int:
-    return counted(answer[0])
 
 
 def _children(

@@ -18,14 +18,13 @@ Attributes and subscripts are the one thing that may run user code here, through
 from __future__ import annotations
 
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import Final, TypeGuard
 
+from ratchet.api.submit.capture.expressions import CapturedCall, Refusal
+from ratchet.api.submit.capture.reader import plan_of
 from ratchet.model.errors import InvalidTarget
 
-if TYPE_CHECKING:
-    from ratchet.api.submit.capture.expressions import CapturedCall
-
-__all__ = ["LAMBDA", "capture", "is_lambda"]
+__all__ = ["LAMBDA", "CapturedCall", "capture", "is_lambda"]
 
 #: The name of every lambda.
 LAMBDA: Final = "<lambda>"
@@ -43,13 +42,9 @@ def capture(function: FunctionType) -> CapturedCall:
     Raises ``InvalidTarget``, which shows the form that works, for a lambda that is anything but one
     call of a function or method with plain arguments.
     """
-    from ratchet.api.submit.capture.expressions import Refusal  # most programs pass functions
-    from ratchet.api.submit.capture.reader import plan_of
-
     try:
         plan = plan_of(function.__code__)
-        if _lacks_arguments(function):
-            raise Refusal("it takes arguments")
+        _require_defaults(function)
         return plan.call(function)
     except Refusal as refusal:
         raise _refused(function, str(refusal)) from refusal.__cause__
@@ -64,7 +59,8 @@ def _refused(function: FunctionType, why: str) -> InvalidTarget:
     )
 
 
-def _lacks_arguments(function: FunctionType) -> bool:
+def _require_defaults(function: FunctionType) -> None:
     code = function.__code__
     given = len(function.__defaults__ or ()) + len(function.__kwdefaults__ or ())
-    return given < code.co_argcount + code.co_kwonlyargcount
+    if given < code.co_argcount + code.co_kwonlyargcount:
+        raise Refusal("it takes arguments")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from ratchet.model.errors import UnstorableData
-from ratchet.stores.sql.caller_transaction import driver_of
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.mysql.errors import DUPLICATE, meaning, number_of
 from ratchet.stores.sql.dialects.mysql.shapes import CANDIDATES, FIRST_OF_CANDIDATES, KEYS, Shape, column
@@ -74,7 +73,7 @@ class MysqlSession(Session):
 
     @property
     def connection(self) -> Any:
-        return driver_of(self._connection)
+        return self._connection
 
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
         shape = self.dialect.shape(sql)
