@@ -13,7 +13,7 @@ import typer.main
 
 from ratchet.cli.app import app
 from ratchet.engine.meters import OUTCOMES
-from ratchet.model.metrics import NODE_METRICS, STORE_METRICS, Metric
+from ratchet.model.metrics import NODE_METRICS, STORE_METRICS, WORKER_METRICS, Metric
 from ratchet.model.options import Options
 from ratchet.model.status import HOT, TERMINAL, TRANSITIONS, JobStatus
 from ratchet.stores import open_store
@@ -66,7 +66,9 @@ def metrics_page() -> str:
         + _metrics_table(NODE_METRICS)
         + f"\nThe outcomes of runs: {outcomes}.\n\n## Of the store, once for a cluster\n\n"
         + _metrics_table(STORE_METRICS)
-        + "\nThe status of a depth is `due` or `running`.\n"
+        + "\nThe status of a depth is `due` or `running`. The codes of problems are those of "
+        + "[`ratchet health`](../how-to/nothing-runs.md#the-cluster).\n\n## Of a worker with `--http`\n\n"
+        + _metrics_table(WORKER_METRICS)
     )
 
 

@@ -42,6 +42,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         scratch.end()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with servers ask on the loop what came of it, as no application should; unit tests must not need to."""
+    for item in items:
+        if "unit" not in item.path.parts:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ratchet.BlocksEventLoopWarning"))
+
+
 @pytest.fixture(scope="session")
 def postgresql_server() -> PostgreSQL:
     return SharedServers.current().get("postgresql")

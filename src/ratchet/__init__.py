@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from ratchet.api.targets import JobDeclaration
     from ratchet.api.targets.breakers import BreakerProfile, circuit_breaker
     from ratchet.api.targets.declarations import DeclaredJob
+    from ratchet.model.audit import AuditEntry, AuditFilter, AuditOutcome, AuditSource
     from ratchet.model.breaker import BreakerSettings
     from ratchet.model.clock import Clock, ManualClock
     from ratchet.model.composition import Signal
     from ratchet.model.errors import (
+        BlocksEventLoop,
+        BlocksEventLoopWarning,
         BusinessKeyBusy,
         CommitUnknown,
         ConditionFailed,
@@ -43,7 +46,10 @@ if TYPE_CHECKING:
         JobNotFound,
         JobTimeout,
         MissingDriver,
+        MissingKey,
         NodeAlive,
+        NodeNotFound,
+        NotAuthorized,
         PayloadTooLarge,
         RatchetError,
         ResultTruncated,
@@ -92,6 +98,7 @@ if TYPE_CHECKING:
         NodeLost,
     )
     from ratchet.model.flow import Flow, Percentiles, Statistics
+    from ratchet.model.flow_history import FlowPoint
     from ratchet.model.identifiers import new_id, timestamp_of
     from ratchet.model.job import (
         Alert,
@@ -108,10 +115,12 @@ if TYPE_CHECKING:
     )
     from ratchet.model.metrics import Metric
     from ratchet.model.options import Options
+    from ratchet.model.permissions import Permission
     from ratchet.model.problems import Problem
     from ratchet.model.results import BatchContext, JobError, JobResult
     from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
     from ratchet.scheduler import Scheduler
+    from ratchet.spi.authorizer import Authorizer
     from ratchet.spi.cluster_coordinator import ClusterCoordinator
     from ratchet.spi.error_sanitizer import ErrorSanitizer
     from ratchet.spi.executor_provider import ExecutorProvider
@@ -119,12 +128,14 @@ if TYPE_CHECKING:
     from ratchet.spi.invocation_resolver import InvocationResolver
     from ratchet.spi.lifecycle_hook import LifecycleHook
     from ratchet.spi.meters import Meters
+    from ratchet.spi.payload_codec import PayloadCodec
     from ratchet.spi.polling_strategy import PollingStrategy
     from ratchet.spi.principal_provider import PrincipalProvider
     from ratchet.spi.resilience import ResilienceStrategy
     from ratchet.spi.retry_policy import RetryPolicy
     from ratchet.spi.store import JobStore
     from ratchet.spi.target_policy import TargetPolicy
+    from ratchet.spi.tracer import Tracer
 
     __version__: str
     #: In the arguments of a step: what its parent returned. Any, so that it fits every parameter.
@@ -139,12 +150,19 @@ _HOMES: dict[str, str] = {
     "AsyncBatchHandle": "ratchet.api.observe.async_handles",
     "AsyncJobBuilder": "ratchet.api.submit.builders",
     "AsyncJobHandle": "ratchet.api.observe.async_handles",
+    "AuditEntry": "ratchet.model.audit",
+    "AuditFilter": "ratchet.model.audit",
+    "AuditOutcome": "ratchet.model.audit",
+    "AuditSource": "ratchet.model.audit",
+    "Authorizer": "ratchet.spi.authorizer",
     "BackoffPolicy": "ratchet.model.status",
     "BatchBuilder": "ratchet.api.batches.builders",
     "BatchCompleted": "ratchet.model.events",
     "BatchContext": "ratchet.model.results",
     "BatchHandle": "ratchet.api.batches.handles",
     "BatchProgressed": "ratchet.model.events",
+    "BlocksEventLoop": "ratchet.model.errors",
+    "BlocksEventLoopWarning": "ratchet.model.errors",
     "BranchTaken": "ratchet.model.events",
     "BreakerClosed": "ratchet.model.events",
     "BreakerOpened": "ratchet.model.events",
@@ -221,13 +239,18 @@ _HOMES: dict[str, str] = {
     "Metric": "ratchet.model.metrics",
     "Misfire": "ratchet.api.recurring",
     "MissingDriver": "ratchet.model.errors",
+    "MissingKey": "ratchet.model.errors",
     "NodeAlive": "ratchet.model.errors",
+    "NodeNotFound": "ratchet.model.errors",
     "NodeJoined": "ratchet.model.events",
     "NodeLost": "ratchet.model.events",
+    "NotAuthorized": "ratchet.model.errors",
     "Options": "ratchet.model.options",
     "Overlap": "ratchet.api.recurring",
     "Page": "ratchet.model.job",
     "PayloadTooLarge": "ratchet.model.errors",
+    "PayloadCodec": "ratchet.spi.payload_codec",
+    "Permission": "ratchet.model.permissions",
     "PollingStrategy": "ratchet.spi.polling_strategy",
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
@@ -239,6 +262,7 @@ _HOMES: dict[str, str] = {
     "Blocker": "ratchet.api.observe.reasons",
     "Problem": "ratchet.model.problems",
     "Flow": "ratchet.model.flow",
+    "FlowPoint": "ratchet.model.flow_history",
     "Percentiles": "ratchet.model.flow",
     "Statistics": "ratchet.model.flow",
     "ResilienceStrategy": "ratchet.spi.resilience",
@@ -263,6 +287,7 @@ _HOMES: dict[str, str] = {
     "TargetNotAllowed": "ratchet.model.errors",
     "TargetNotFound": "ratchet.model.errors",
     "TargetPolicy": "ratchet.spi.target_policy",
+    "Tracer": "ratchet.spi.tracer",
     "TruncatedResult": "ratchet.api.observe.records",
     "UnstorableData": "ratchet.model.errors",
     "UnstorableValue": "ratchet.model.errors",
@@ -281,6 +306,11 @@ __all__ = [
     "AsyncBatchHandle",
     "AsyncJobBuilder",
     "AsyncJobHandle",
+    "AuditEntry",
+    "AuditFilter",
+    "AuditOutcome",
+    "AuditSource",
+    "Authorizer",
     "BackoffPolicy",
     "BatchBuilder",
     "BatchCompleted",
@@ -288,6 +318,8 @@ __all__ = [
     "BatchHandle",
     "BatchProgressed",
     "Blocker",
+    "BlocksEventLoop",
+    "BlocksEventLoopWarning",
     "BranchTaken",
     "BreakerClosed",
     "BreakerOpened",
@@ -313,6 +345,7 @@ __all__ = [
     "ExecutionStatus",
     "ExecutorProvider",
     "Flow",
+    "FlowPoint",
     "Health",
     "InstanceResolver",
     "InvalidJob",
@@ -365,14 +398,19 @@ __all__ = [
     "Metric",
     "Misfire",
     "MissingDriver",
+    "MissingKey",
     "NodeAlive",
     "NodeJoined",
     "NodeLost",
+    "NodeNotFound",
+    "NotAuthorized",
     "Options",
     "Overlap",
     "Page",
+    "PayloadCodec",
     "PayloadTooLarge",
     "Percentiles",
+    "Permission",
     "PollingStrategy",
     "PrincipalProvider",
     "Priority",
@@ -403,6 +441,7 @@ __all__ = [
     "TargetNotAllowed",
     "TargetNotFound",
     "TargetPolicy",
+    "Tracer",
     "TruncatedResult",
     "UnstorableData",
     "UnstorableValue",

@@ -11,13 +11,16 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast, overload
 from uuid import UUID
 
 from ratchet.api.batches.builders import AsyncBatchBuilder, AsyncStreamingBatchBuilder
+from ratchet.api.observe.async_handles import AsyncJobHandle
 from ratchet.api.observe.async_queries import (
+    AsyncAudit,
     AsyncBatches,
     AsyncBreakers,
     AsyncDeadLetters,
@@ -26,6 +29,7 @@ from ratchet.api.observe.async_queries import (
     AsyncNodes,
     AsyncQueues,
     AsyncSchedules,
+    AsyncStorage,
 )
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.recurring import Schedule
@@ -34,6 +38,7 @@ from ratchet.api.submit.immediate import submit_soon
 from ratchet.api.submit.joins import AsyncJoinBuilder, Join
 from ratchet.api.threads import AwaitFace, awaited
 from ratchet.engine.waiter import ResultWaiter, _Wait
+from ratchet.model.audit import AuditSource
 from ratchet.model.durations import Duration
 from ratchet.model.errors import JobNotFound
 from ratchet.model.job import JobResultRow
@@ -105,6 +110,8 @@ class AsyncScheduler(AwaitFace[Scheduler]):
         self.breakers = AsyncBreakers(scheduler.breakers)
         self.schedules = AsyncSchedules(scheduler.schedules)
         self.batches = AsyncBatches(scheduler.batches)
+        self.storage = AsyncStorage(scheduler.storage)
+        self.audit = AsyncAudit(scheduler.audit)
 
     # --- submit ---
 
@@ -188,9 +195,15 @@ class AsyncScheduler(AwaitFace[Scheduler]):
 
     # --- control ---
 
-    def handle(self, job_id: UUID | str) -> JobHandle[Any]:
-        """See `Scheduler.handle`; its verbs are awaited through ``handle.aio``."""
-        return self._sync.handle(job_id)
+    def acting_as(
+        self, principal: str | None, *, source: AuditSource | str = AuditSource.API
+    ) -> AbstractContextManager[None]:
+        """See `Scheduler.acting_as`."""
+        return self._sync.acting_as(principal, source=source)
+
+    def handle(self, job_id: UUID | str) -> AsyncJobHandle[Any]:
+        """See `Scheduler.handle`; its verbs are awaited."""
+        return self._sync.handle(job_id).aio
 
     cancel_job = awaited(Scheduler.cancel_job)
     pause_job = awaited(Scheduler.pause_job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def wait_for(path: str) -> None:
     """Ends when the file is there. An interruption ends it too."""
     while not Path(path).exists():
         time.sleep(0.05)
+
+
+def hang() -> None:
+    """Holds the interpreter in one call in C, for longer than anybody waits."""
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+async def block(seconds: float) -> None:
+    """Keeps the event loop that all async jobs of this process run on: it does not await."""
+    time.sleep(seconds)
 
 
 def sleep_through(seconds: float) -> None:

@@ -178,6 +178,7 @@ class Life:
             "parked": lambda: self.happens(0.5),
             "truncated": lambda: self.happens(0.5),
             "superseded_by": self.job,
+            "error_type": lambda: self.one(("", "ValueError", "KeyError", "valueerror")),
             "error_contains": lambda: self.one(("card", "Card", "%", "_", "cassé", "CASSÉ", "100%")),
         }
         chosen = self.dice.sample(list(criteria), self.dice.randint(0, 2))

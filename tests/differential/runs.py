@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import NodeSpec, NodeState
+from ratchet.model.cluster import NodeRequest, NodeSpec, NodeState
 from ratchet.model.decision import (
     Completion,
     CountCrash,
@@ -283,5 +283,16 @@ def set_node_state(life: Life) -> Operation:
     return Operation(
         f"set_node_state({node}, {state.value})",
         lambda player: player.store.set_node_state(node, state, now=now),
+        now,
+    )
+
+
+def request_of_node(life: Life) -> Operation:
+    """Somebody asks something of a node, or takes it back; a stop stays."""
+    node, now = life.one([*life.nodes, "nobody"]), life.now
+    request = life.one((NodeRequest.DRAIN, NodeRequest.DRAIN, None, None, NodeRequest.STOP))
+    return Operation(
+        f"request_of_node({node}, {request})",
+        lambda player: player.store.request_of_node(node, request, now=now),
         now,
     )

@@ -63,6 +63,7 @@ KINDS: list[tuple[Draw, int]] = [
     (runs.deregister, 1),
     (runs.beat, 1),
     (runs.set_node_state, 1),
+    (runs.request_of_node, 1),
     (verbs.control, 9),
     (verbs.retry_failed, 4),
     (verbs.resume_paused, 2),

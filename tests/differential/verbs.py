@@ -215,7 +215,7 @@ def pages(life: Life) -> Operation:
     where, size = life.where(), life.one((1, 2, 5))
 
     def call(player: Player) -> object:
-        found: list[object] = [player.store.count(where)]
+        found: list[object] = [player.store.count(where), player.store.count(where, at_most=size)]
         cursor: str | None = None
         for _ in range(4):
             page = player.store.find(where, limit=size, cursor=cursor)

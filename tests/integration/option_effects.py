@@ -525,6 +525,30 @@ def lines(scheduler: ManualScheduler, job_id: UUID) -> int:
     return len(list(scheduler.jobs.logs(job_id)))
 
 
+def history_retention(options: Options, ask: Ask) -> object:
+    """Is a run of a month ago still in the rates?"""
+    scheduler = manual(options)
+    scheduler.enqueue_now(note, "a")
+    scheduler.drain()
+    for _ in range(31):
+        advance(scheduler, timedelta(days=1, seconds=10))
+        scheduler.enqueue_now(note, "a")
+        scheduler.drain()
+        advance(scheduler, timedelta(minutes=1))
+        scheduler.drain()
+    points = scheduler.jobs.history(timedelta(days=40))
+    return sum(point.started for point in points) > 30
+
+
+def audit_retention(options: Options, ask: Ask) -> object:
+    """How many entries of the audit log are left after four hundred days."""
+    scheduler = manual(options)
+    scheduler.queues.pause("emails")
+    advance(scheduler, timedelta(days=400))
+    node_of(scheduler).assembly.housekeeping.run_once(scheduler.clock.now())
+    return len(scheduler.audit.find().items)
+
+
 def signal_retention(options: Options, ask: Ask) -> object:
     """Does a waiter that comes two hours after its signal get it?"""
     scheduler = manual(options)

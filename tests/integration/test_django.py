@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ratchet.model.store_url import StoreUrl
+from tests.services import mysqlclient
 from tests.support.django_project import DjangoProject
+from tests.support.waiting import until
 
-KINDS = ("postgresql", "mysql")
+KINDS = ("postgresql", "pymysql", "mysqlclient")
 PYMYSQL = "import pymysql; pymysql.install_as_MySQLdb()"
 
 NOTES = "print([job.args[0] for job in reversed(scheduler.jobs.find(limit=100).items)])"
@@ -19,11 +23,17 @@ NOTES = "print([job.args[0] for job in reversed(scheduler.jobs.find(limit=100).i
 @pytest.fixture(params=KINDS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> DjangoProject:
     """A project on a server, with its tables, and a second database beside it."""
-    url = StoreUrl.of(request.getfixturevalue(f"{request.param}_url"))
+    return server_project(request.param, request, tmp_path).migrated()
+
+
+def server_project(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> DjangoProject:
+    """A project on PostgreSQL, or on MySQL through one of its two drivers; without its tables."""
+    product = "postgresql" if kind == "postgresql" else "mysql"
+    url = StoreUrl.of(request.getfixturevalue(f"{product}_url"))
     host, port = url.host_and_port
     parameters = dict(url.parameters)
     entry: dict[str, Any] = {
-        "ENGINE": f"django.db.backends.{request.param}",
+        "ENGINE": f"django.db.backends.{product}",
         "NAME": url.path,
         "USER": url.user or "",
         "PASSWORD": url.password or "",
@@ -34,8 +44,13 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> DjangoProject:
         "OPTIONS": {name: value for name, value in parameters.items() if not name.startswith("ssl_")},
     }
     other = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "other.sqlite3")}
-    before = PYMYSQL if request.param == "mysql" else ""
-    return DjangoProject(tmp_path, {"default": entry, "other": other}, before=before).migrated()
+    project = DjangoProject(
+        tmp_path, {"default": entry, "other": other}, before=PYMYSQL if kind == "pymysql" else ""
+    )
+    if kind == "mysqlclient":
+        mysqlclient.install()
+        project.more_path = [mysqlclient.folder()]
+    return project
 
 
 class TestTransactions:
@@ -162,12 +177,29 @@ class TestJobs:
             "['anote 1', 'anote 2', 'note 1', 'note 2', 'pnote 1', 'pnote 2']",
         ]
 
+    def test_a_worker_that_is_killed_in_a_job(self, project: DjangoProject, tmp_path: Path) -> None:
+        """What it wrote in its open block is gone with it; the job runs again, and its effect is there once."""
+        runs = tmp_path / "runs"
+        runs.mkdir()
+        project.run(f"scheduler.enqueue_now(jobs.waits, {str(runs)!r})")
+        with project.worker():
+            until(lambda: len(list(runs.glob("running-*"))) == 1)
+            (first,) = runs.glob("running-*")
+            os.kill(int(first.name.partition("-")[2]), signal.SIGKILL)
+            until(lambda: len(list(runs.glob("running-*"))) == 2)
+            (runs / "go").touch()
+            until(lambda: '"SUCCEEDED"' in project.manage("ratchet", "jobs", "list", "--json"))
+        shown = project.run(
+            "print([order.note for order in Order.objects.all()], [job.crashes for job in scheduler.jobs.find()])"
+        )
+        assert shown.strip() == "['effect'] [1]"
+
     def test_tasks(self, project: DjangoProject) -> None:
         """Django's tasks: a value, a coroutine and an exception, and none that was rolled back."""
         shown = project.run(
             """
             from ratchet.testing import run_worker_until_idle
-            from django_tasks.exceptions import TaskResultDoesNotExist
+            from TASKS_MODULE.exceptions import TaskResultDoesNotExist
             with transaction.atomic():
                 gone = tasks.add.enqueue(1, 1)
                 transaction.set_rollback(True)

@@ -86,6 +86,8 @@ TABLE: dict[str, Flip] = {
     "log_retention": Flip(
         None, see.keeps(see.talk, 2 * WEEKS, see.lines), 0, 1, FOREVER | {"log_retention": 7 * 86_400}
     ),
+    "history_retention": Flip(60 * 86_400, see.history_retention, False, True),
+    "audit_retention": Flip(None, see.audit_retention, 0, 1),
     "signal_retention": Flip(86_400, see.signal_retention, JobStatus.WAITING, SUCCEEDED),
     "dlq_alert_window": Flip(60, see.dlq_alert_window, 1, 2),
     "maintenance_interval": Flip(7, see.interval_of("housekeeping"), 60.0, 7.0),
@@ -163,5 +165,6 @@ def test_whatever_is_kept_for_ever_stays(request: pytest.FixtureRequest) -> None
         log_retention=forever,
         execution_retention=forever,
         archive_retention=forever,
+        audit_retention=forever,
     )
     assert see.keeps(see.note, timedelta(days=4000), see.is_there)(options, request.getfixturevalue)

@@ -12,6 +12,7 @@ from ratchet.model import metrics
 from ratchet.model.cluster import BreakerRecord
 from ratchet.model.metrics import STORE_METRICS, Metric
 from ratchet.model.options import Options
+from ratchet.model.problems import CODES
 from ratchet.spi.meters import Sample
 from ratchet.stores.memory import MemoryStore
 from ratchet.testing import ManualScheduler, manual_scheduler
@@ -68,6 +69,9 @@ def test_each_gauge_moves(scheduler: ManualScheduler, clock: ManualClock) -> Non
     assert after[metrics.SCHEDULE_LATENESS][()] == pytest.approx(600, abs=1)
     assert after[metrics.PARKED_JOBS][()] == 0
     assert after[metrics.HEALTHY][()] == 0  # the paused queue has jobs that are due
+    problems = {code for (code,), value in after[metrics.PROBLEMS].items() if value}
+    assert problems == {"paused_queue", "late_schedule", "overdue"}
+    assert {code for (code,) in after[metrics.PROBLEMS]} == set(CODES)
 
 
 def test_a_queue_that_was_emptied_stays(scheduler: ManualScheduler) -> None:
@@ -102,14 +106,17 @@ class TestReading:
         assert len(reads) == 2 * once
 
     def test_a_store_that_does_not_answer(self, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nothing is raised: `ratchet_healthy` is 0, and what is not known is missing."""
+        """Nothing is raised: `ratchet_healthy` is 0, the problem is named, and what is not known is missing."""
         scheduler = manual_scheduler(clock=clock)
 
         def away(self: MemoryStore, **more: object) -> None:
             raise StoreUnavailable("gone")
 
         monkeypatch.setattr(MemoryStore, "load", away)
-        assert read(scheduler) == {metrics.HEALTHY: {(): 0.0}}
+        found = read(scheduler)
+        assert {metrics.HEALTHY, metrics.PROBLEMS} == found.keys()
+        assert found[metrics.HEALTHY] == {(): 0.0}
+        assert [code for (code,), value in found[metrics.PROBLEMS].items() if value] == ["unreachable"]
 
     def test_queues_beyond_the_limit_are_one(self, clock: ManualClock) -> None:
         """A thousand queues are no thousand series."""

@@ -15,14 +15,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import cache
 from multiprocessing import forkserver, util
 from multiprocessing.context import BaseContext
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -33,16 +33,19 @@ from ratchet import (
     JobCanceled,
     JobCompleted,
     JobFailed,
+    JobFilter,
     JobStatus,
     JobSubmitted,
     JobType,
     LifecycleHook,
+    NotAuthorized,
     Options,
     Scheduler,
     StoreUnavailable,
     TargetNotAllowed,
 )
 from ratchet.api.targets import TargetRegistry
+from ratchet.contrib.encryption import Keyring
 from ratchet.defaults import guards
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
 from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
@@ -53,17 +56,22 @@ from ratchet.defaults.principal_provider import ContextPrincipalProvider
 from ratchet.defaults.resilience import NoOpResilience
 from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
+from ratchet.engine import meters
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.node import Node
 from ratchet.engine.service import Service
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.job import JobSpec
+from ratchet.model.payload import key_place
 from ratchet.scheduler.parts import Replacements
 from ratchet.spi.meters import Meters
+from ratchet.spi.tracer import Attempt, Carrier, Submitted, TracedAttempt, Tracer
 from ratchet.stores.memory import MemoryStore
 from tests.lifecycle import parts_jobs
-from tests.support.waiting import happens
+from tests.support.waiting import happens, until
 
 HERE = "tests.lifecycle"
 LANES = ("thread", "async", "process")
@@ -127,8 +135,29 @@ class Hook(LifecycleHook):
     """A hook that does nothing."""
 
 
+class Permissive:
+    """An authorizer that permits everything."""
+
+    def __call__(self, principal: str | None, permission: str, job: object) -> bool:
+        return True
+
+
 class NoMeters(Meters):
     """Meters that keep nothing."""
+
+
+class Following(Tracer):
+    """A tracer that gives every job a trace, and follows every attempt."""
+
+    def submitting(self, submitted: Submitted) -> AbstractContextManager[Carrier]:
+        return nullcontext({"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"})
+
+    def attempt(self, attempt: Attempt) -> TracedAttempt:
+        return FollowedAttempt()
+
+
+class FollowedAttempt(TracedAttempt):
+    """An attempt of which nothing is kept."""
 
 
 #: A part that works, for each argument of `Scheduler` that takes one.
@@ -143,8 +172,11 @@ WORKING: dict[str, Callable[[], Any]] = {
     "resilience": Reluctant,
     "polling_strategy": AdaptivePollingStrategy,
     "principal_provider": ContextPrincipalProvider,
+    "authorizer": Permissive,
     "lifecycle_hooks": Hook,
     "meters": NoMeters,
+    "tracer": Following,
+    "codec": lambda: Keyring(active="k", keys={"k": bytes(32)}),
 }
 
 #: The methods that the description of Ratchet names; others are ours and may be missing.
@@ -159,8 +191,11 @@ NAMED: dict[str, tuple[str, ...]] = {
     "resilience": ("execute",),
     "polling_strategy": (),
     "principal_provider": ("current",),
+    "authorizer": ("__call__",),
     "lifecycle_hooks": ("before_start",),
     "meters": (),
+    "tracer": (),
+    "codec": ("active_key", "keys", "has_key", "encode", "decode", "hashed"),
 }
 
 
@@ -175,12 +210,17 @@ def protocols() -> dict[str, type]:
 
 
 def methods_of(protocol: type) -> list[str]:
-    return [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
+    found = (name for name, value in vars(protocol).items() if inspect.isfunction(value))
+    return [name for name in found if name[0] != "_" or name == "__call__"]
 
+
+#: The parts that the engine never calls: a fault of theirs is told to who called the verb (`TestSubmissions`).
+ASKED_BY_PEOPLE = {"authorizer"}
 
 CELLS = [
     pytest.param(argument, method, fault, id=f"{argument}.{method}-{fault.name}")
     for argument, protocol in protocols().items()
+    if argument not in ASKED_BY_PEOPLE
     for method in methods_of(protocol)
     for fault in FAULTS
 ]
@@ -244,6 +284,16 @@ class Partial:
 STANDS: list[Stand] = []
 
 
+def leave_parked(store: MemoryStore) -> None:
+    """A stream in which jobs have waited for a key: nodes ask whether they have it."""
+    now = store.database_time()
+    spec = JobSpec(job_id=uuid4(), target="gone:gone", payload="{}", scheduled_at=now)
+    store.insert([spec], now=now)
+    (job,) = store.claim_next_batch(ClaimRequest(node_id="gone", claim_id=uuid4(), limit=1), now=now)
+    store.park(job.claim, key_place(["old"]), now=now)
+    assert store.delete(spec.job_id)
+
+
 class Stand:
     """A scheduler in memory with one part replaced, and the jobs that were given to it."""
 
@@ -253,6 +303,9 @@ class Stand:
             parts["lifecycle_hooks"] = [hooks]
         parts.setdefault("executor_provider", Forking())
         self.store = MemoryStore()
+        self._is_sealed = "codec" in parts
+        if self._is_sealed:
+            leave_parked(self.store)
         self.threads_before = set(threading.enumerate())  # of other tests, and of the process
         self.scheduler = Scheduler(
             store=self.store,
@@ -280,6 +333,8 @@ class Stand:
             builder = self.scheduler.enqueue(function, 7)
             if "retries" in more:
                 builder = builder.with_max_retries(more["retries"])
+            if self._is_sealed:
+                builder = builder.with_business_key(str(uuid4()))
             self.stored.add(builder.submit().id)
 
     def submit_all(self) -> None:
@@ -340,7 +395,8 @@ def fork_server() -> Iterator[None]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Jobs that are held back wait for milliseconds, faults of other tests are forgotten, and no thread dies."""
     monkeypatch.setattr(guards, "RETRY_AFTER", timedelta(milliseconds=20))
-    guards.faults._seen.clear()
+    for log in (guards.faults, meters.faults):
+        log._seen.clear()
     died: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", died.append)
     yield
@@ -355,7 +411,8 @@ def test_every_part_has_its_cells() -> None:
     assert set(WORKING) == set(NAMED) == set(found)
     for argument, names in NAMED.items():
         assert set(names) <= set(methods_of(found[argument]))
-    assert len(CELLS) == len(FAULTS) * sum(len(methods_of(protocol)) for protocol in found.values())
+    called = [protocol for argument, protocol in found.items() if argument not in ASKED_BY_PEOPLE]
+    assert len(CELLS) == len(FAULTS) * sum(len(methods_of(protocol)) for protocol in called)
 
 
 @pytest.mark.parametrize(("argument", "method", "fault"), CELLS)
@@ -712,6 +769,7 @@ class TestSubmissions:
             ("instance_resolver", "resolve"),
             ("invocation_resolver", "describe"),
             ("principal_provider", "current"),
+            ("authorizer", "__call__"),
         ],
     )
     def test_a_part_without_its_main_method_is_refused(self, argument: str, missing: str) -> None:
@@ -728,6 +786,19 @@ class TestSubmissions:
         with pytest.raises(ConfigurationError, match=rf"PrincipalProvider.current\(\) returned {said}"):
             stand.scheduler.enqueue_now(parts_jobs.plain, 7)
         assert stand.jobs() == []
+
+    @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+    def test_an_authorizer_that_fails_refuses(self, fault: Fault) -> None:
+        """Whatever it does but say True: nothing is stored, and what is stored already runs."""
+        part = Faulty(Permissive(), "__call__", fault)
+        stand = Stand(authorizer=part)
+        before = stand.scheduler.enqueue_now(parts_jobs.plain, 7)
+        part.on = True
+        with pytest.raises(NotAuthorized, match="may not submit"):
+            stand.scheduler.enqueue_now(parts_jobs.plain, 7)
+        assert [record.job_id for record in stand.store.find(JobFilter(), limit=9)] == [before.id]
+        with stand.scheduler:
+            until(lambda: stand.store.results([before.id])[before.id].status is JobStatus.SUCCEEDED)
 
     def test_a_policy_without_a_hint_still_refuses(self) -> None:
         """The message says what to change, in other words."""

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.services import chromium, mysqlclient
 from tests.services.kinds import CLASSES, server_class
 from tests.services.server import ServerUnavailable
 from tests.services.shared import SharedServers
@@ -20,7 +21,7 @@ def main() -> int:
     up = commands.add_parser("up", help="run PostgreSQL, and the servers named, until interrupted")
     for kind in CLASSES:
         up.add_argument(f"--{kind}", dest="kinds", action="append_const", const=kind)
-    commands.add_parser("install", help="install the servers that are missing")
+    commands.add_parser("install", help="install the servers and the browser, if they are missing")
     keep = commands.add_parser(
         "keep", help="used by the tests: run one server for as long as the test run lives"
     )
@@ -63,11 +64,13 @@ def run_until_interrupted(more: list[str]) -> None:
 
 
 def install_missing() -> None:
-    """Install the programs of each server that the environment does not name."""
+    """Install the programs of each server that the environment does not name, the driver that has to be built, and the browser."""
     for kind in CLASSES:
         server = server_class(kind)
         if server.variable not in os.environ:
             server.install()
+    mysqlclient.install()
+    chromium.install()
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ def find_program(*names: str) -> str | None:
     return None
 
 
-def install_packages(server: str, variable: str, *packages: str) -> None:
+def install_packages(
+    server: str, variable: str, *packages: str, instead: str = "the URL of a running server"
+) -> None:
     """Install Debian packages, which takes root; without it, the error says what to run."""
     fix = f"sudo apt-get update && sudo apt-get install -y {' '.join(packages)}"
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise ServerUnavailable(
-            f"{server} is not installed. Run: {fix}\nor set {variable} to the URL of a running server."
-        )
+        raise ServerUnavailable(f"{server} is not installed. Run: {fix}\nor set {variable} to {instead}.")
     with installation():
         _refresh_package_lists()
         done = _apt_get("install", "-y", "--no-install-recommends", *packages)

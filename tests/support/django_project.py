@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,42 @@ SETTINGS = """
 SECRET_KEY = "for tests"
 USE_TZ = True
 INSTALLED_APPS = {apps!r}
+ROOT_URLCONF = "project.urls"
+ALLOWED_HOSTS = ["*"]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [{{
+    "BACKEND": "django.template.backends.django.DjangoTemplates",
+    "APP_DIRS": True,
+    "OPTIONS": {{"context_processors": [
+        "django.template.context_processors.request",
+        "django.contrib.auth.context_processors.auth",
+        "django.contrib.messages.context_processors.messages",
+    ]}},
+}}]
 DATABASES = {databases!r}
 TASKS = {{"default": {{"BACKEND": "ratchet.contrib.django.RatchetBackend", "QUEUES": [], "OPTIONS": {{}}}}}}
 RATCHET = {ratchet!r}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 """
+
+URLS = """
+from django.apps import apps
+from django.urls import path
+
+urlpatterns = []
+if apps.is_installed("django.contrib.admin"):
+    from django.contrib import admin
+    urlpatterns = [path("admin/", admin.site.urls)]
+"""
+
+#: Django 6 has tasks of its own; before that there is a package.
+DJANGO_TASKS = find_spec("django.tasks") is not None
+TASKS_MODULE = "django.tasks" if DJANGO_TASKS else "django_tasks"
+ADMIN = ["django.contrib.auth", "django.contrib.sessions", "django.contrib.messages", "django.contrib.admin"]
 
 MODELS = """
 from django.db import models
@@ -37,6 +69,10 @@ class Order(models.Model):
 """
 
 JOBS = """
+import os
+import time
+from pathlib import Path
+from django.db import transaction
 from ratchet.contrib.django import scheduler
 from shop.models import Order
 
@@ -50,6 +86,16 @@ async def anote(text):
     await Order.objects.acreate(note=text)
     return text
 
+@scheduler.job
+def waits(folder):
+    "Say who runs it, inside of an open block, and wait for a file."
+    with transaction.atomic():
+        Order.objects.create(note="effect")
+        running = Path(folder, f"running-{os.getpid()}")
+        running.touch()
+        while not Path(folder, "go").exists():
+            time.sleep(0.02)
+
 @scheduler.job(lane="process")
 def pnote(text):
     Order.objects.create(note=text)
@@ -58,7 +104,7 @@ def pnote(text):
 
 TASKS = """
 import asyncio
-from django_tasks import task
+from TASKS_MODULE import task
 from shop.models import Order
 
 @task()
@@ -81,20 +127,52 @@ def broken():
 @task()
 def unkept():
     return object()
+
+@task()
+def leaves():
+    raise SystemExit("This Task leaves")
+
+@task()
+def nested_error():
+    raise ValueError(ValueError("the inner one"))
+
+@task(takes_context=True)
+def who(context):
+    return [context.task_result.id, context.attempt]
+
+@task(takes_context=True, max_retries=2)
+def flaky(context):
+    if context.attempt < 3:
+        raise KeyError("not yet")
+    return "third time"
 """
 
 
 class DjangoProject:
     """The project's folder, and ways to use it."""
 
-    def __init__(self, folder: Path, databases: dict[str, Any], *, before: str = "", **ratchet: Any) -> None:
+    #: More folders to import from.
+    more_path: Sequence[Path] = ()
+
+    def __init__(
+        self,
+        folder: Path,
+        databases: dict[str, Any],
+        *,
+        before: str = "",
+        admin: bool = False,
+        **ratchet: Any,
+    ) -> None:
         self.folder = folder
-        apps = ["django.contrib.contenttypes", "shop", "ratchet.contrib.django", "django_tasks"]
+        apps = ["django.contrib.contenttypes", *(ADMIN if admin else ()), "shop", "ratchet.contrib.django"]
+        if not DJANGO_TASKS:
+            apps.append("django_tasks")
         self._write(
             "project/settings.py",
             SETTINGS.format(before=before, apps=apps, databases=databases, ratchet=ratchet),
         )
         self._write("project/__init__.py", "")
+        self._write("project/urls.py", URLS)
         self._write("manage.py", MANAGE)
         for name, text in (("__init__", ""), ("models", MODELS), ("jobs", JOBS), ("tasks", TASKS)):
             self._write(f"shop/{name}.py", text)
@@ -102,13 +180,14 @@ class DjangoProject:
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        path.write_text(textwrap.dedent(text).replace("TASKS_MODULE", TASKS_MODULE), encoding="utf-8")
 
     @property
     def environment(self) -> dict[str, str]:
         """What a process of the project starts with."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RATCHET_")}
-        return {**kept, "DJANGO_SETTINGS_MODULE": "project.settings", "PYTHONPATH": str(self.folder)}
+        path = os.pathsep.join([str(self.folder), *map(str, self.more_path)])
+        return {**kept, "DJANGO_SETTINGS_MODULE": "project.settings", "PYTHONPATH": path}
 
     def manage(self, *words: str, fails: bool = False) -> str:
         """What ``manage.py`` printed; it must succeed, or fail if *fails*."""
@@ -129,7 +208,12 @@ class DjangoProject:
             "from shop import jobs, tasks\n"
         )
         return self._run(
-            [sys.executable, "-c", "\n".join([head, *map(textwrap.dedent, scripts)])], fails=fails
+            [
+                sys.executable,
+                "-c",
+                "\n".join([head, *map(textwrap.dedent, scripts)]).replace("TASKS_MODULE", TASKS_MODULE),
+            ],
+            fails=fails,
         )
 
     def _run(self, command: list[str], *, fails: bool) -> str:

@@ -36,6 +36,7 @@ SERVICES = (
     "listen",
     "lookout",
     "wait",
+    "flow",
 )
 #: Seconds in which a node that has started does what it does once, and in which a run that has ended is forgotten.
 LOOKED_AROUND = 1.0

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from ratchet.model.audit import AuditSource
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.events import Event
 from ratchet.model.identifiers import IdSource
-from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.job import JobFilter, JobResultRow, JobSpec
+from ratchet.model.masking import Masking
 from ratchet.model.options import Options
+from ratchet.model.permissions import Permission
 from ratchet.model.status import Priority
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
+from ratchet.spi.tracer import Tracer
+
+
+class Actor(NamedTuple):
+    """Who acts, and through what."""
+
+    name: str | None
+    source: AuditSource
+
+
+class ScopedAuthorizer(Authorizer, Protocol):
+    """An `Authorizer` that never raises, and always has a scope."""
+
+    def scope(self, principal: str | None, permission: Permission) -> JobFilter | None:
+        """The jobs for which it says yes; None: it has to be asked about each."""
+        ...
 
 
 class Backend(Protocol):
@@ -42,6 +62,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def tracer(self) -> Tracer | None:
+        """Who follows what is submitted; None: nobody."""
+        ...
+
+    @property
     def options(self) -> Options:
         """The options in force."""
         ...
@@ -61,8 +86,22 @@ class Backend(Protocol):
         """Makes job ids."""
         ...
 
+    @property
+    def masking(self) -> Masking | None:
+        """What people do not see of the jobs of any target; None: what each job says."""
+        ...
+
     def now(self) -> datetime:
         """The engine's time."""
+        ...
+
+    @property
+    def authorizer(self) -> ScopedAuthorizer | None:
+        """Says who may do what; None: everything is permitted."""
+        ...
+
+    def actor(self) -> Actor:
+        """Who the calling code acts for, and through what."""
         ...
 
     def caller(self) -> str | None:

@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
+from ratchet.api.event_loops import on_event_loop, warn_on_event_loop
 from ratchet.model.composition import Signal
 from ratchet.model.errors import InvalidJob, JobInterrupted, RatchetError
 from ratchet.spi.shield import Shield, current_shield
@@ -222,6 +223,8 @@ class JobContext:
 
     def save(self) -> None:
         """Store `state` now."""
+        if on_event_loop():
+            warn_on_event_loop()
         self.check_canceled()
         self._backend.save_state(self.state)
 
@@ -229,6 +232,8 @@ class JobContext:
         """Say how far the job is, from 0 to 1; visible to its handle and in the CLI."""
         if not 0.0 <= fraction <= 1.0:
             raise InvalidJob(f"progress is a fraction from 0 to 1, not {fraction!r}")
+        if on_event_loop():
+            warn_on_event_loop()
         self.check_canceled()
         self._backend.save_progress(float(fraction), message)
 
@@ -245,6 +250,8 @@ class JobContext:
         *within* takes what ``submit(within=…)`` takes: an open connection or session of yours on the
         same database; then the commit is yours and happens when the block ends.
         """
+        if on_event_loop():
+            warn_on_event_loop()
         return self._backend.transaction(within)
 
     @property
@@ -275,7 +282,7 @@ class AsyncJobContext:
 
     @asynccontextmanager
     async def _transaction(self, within: object | None) -> Any:
-        block = self._context.transaction(within)
+        block = self._context.backend.transaction(within)
         from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1, thread_name_prefix="ratchet-transaction") as executor:

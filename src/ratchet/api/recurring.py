@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from ratchet.api.authorization import Permitted, by_hand, require
 from ratchet.api.backend import Backend
 from ratchet.api.checks import (
     count_of,
@@ -24,13 +26,17 @@ from ratchet.api.checks import (
     text_of,
 )
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.observe.records import job_of
+from ratchet.api.observe.records import job_of, job_of_spec
 from ratchet.api.submit.steps import Step
+from ratchet.api.submit.tracing import producing_job
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
 from ratchet.model.job import Job, JobFilter, JobSpec, Page
+from ratchet.model.permissions import Permission
+from ratchet.model.schedules import is_same_schedule
 from ratchet.model.status import Priority
+from ratchet.spi.store.audit import auditing
 
 if TYPE_CHECKING:
     from ratchet.api.observe.async_handles import AsyncSchedule
@@ -212,30 +218,64 @@ class Recurrence:
     step: Step
     declared: bool = False
 
-    def store(self, backend: Backend, within: object | None = None) -> Schedule:
-        """Create the schedule, or change it to this, perhaps in the caller's transaction; pausing survives."""
+    def store(self, backend: Backend, within: object | None = None, *, asked: bool = True) -> Schedule:
+        """
+        Create the schedule, or change it to this, perhaps in the caller's transaction; pausing survives.
+
+        *asked*: False where a node does it, which needs no permission, and writes down only what it changed.
+        """
+        tracer = backend.tracer
+        if (
+            tracer is None or self.declared
+        ):  # what is declared is stored at every start, in no request of anybody
+            return self._store(backend, self._template(backend), within, asked)
+        template, now = self._template(backend), backend.now()
+        with producing_job(tracer, template, now, schedule=self._stored_name(template)) as followed:
+            return self._store(backend, followed, within, asked)
+
+    def _store(self, backend: Backend, template: JobSpec, within: object | None, asked: bool) -> Schedule:
         now = backend.now()
-        spec = self._spec(backend)
+        spec = self._spec(template)
         existing = backend.store.schedule(spec.name, **joining_transaction(within))
         anchor = now if existing is None else existing.created_at
         upcoming = next(backend.fire_times(spec, now, anchor), None)
         if upcoming is None and spec.ends_at is None:
             raise InvalidJob(f"{spec.expression!r} never fires: its first time would be after the year 9999")
-        record = backend.store.upsert_schedule(
-            msgspec.structs.replace(spec, next_fire_at=upcoming), now=now, **joining_transaction(within)
-        )
+        wanted = msgspec.structs.replace(spec, next_fire_at=upcoming)
+        same = existing is not None and is_same_schedule(wanted, existing.spec)
+        with (
+            by_hand(
+                backend,
+                Permission.SCHEDULES,
+                "set",
+                job=_run_of(spec, backend),
+                about=f"schedule:{spec.name}",
+                reason=f"{spec.target}, {spec.expression}",
+                within=within,
+                asked=asked,
+                quiet=not asked,
+            ),
+            auditing(None) if same else nullcontext(),
+        ):
+            record = backend.store.upsert_schedule(wanted, now=now, **joining_transaction(within))
         return Schedule(backend, record.spec.name)
 
-    def _spec(self, backend: Backend) -> ScheduleSpec:
+    def _template(self, backend: Backend) -> JobSpec:
+        """What each run is made from."""
         checked = self.step.checked(backend)
         checked.require_no_placeholders()
-        template = checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+        return checked.spec(_NO_ID, _NO_TIME, caller=backend.caller())
+
+    def _stored_name(self, template: JobSpec) -> str:
+        return text_of(self.name or template.target, "the name of a schedule")
+
+    def _spec(self, template: JobSpec) -> ScheduleSpec:
         timing = self.timing
         return ScheduleSpec(
-            name=text_of(self.name or checked.stored.target, "the name of a schedule"),
+            name=self._stored_name(template),
             expression=timing.expression,
             zone=timing.zone,
-            target=checked.stored.target,
+            target=template.target,
             template=msgspec.json.encode(template).decode(),
             misfire=timing.misfire.rule,
             overlap=timing.overlap.value,
@@ -244,6 +284,17 @@ class Recurrence:
             jitter=timing.jitter,
             declared=self.declared,
         )
+
+
+def _run_of(spec: ScheduleSpec, backend: Backend) -> Job | None:
+    """What a run of the schedule would be; None if its template cannot be read, or nobody asks."""
+    if backend.authorizer is None:
+        return None
+    try:
+        template = msgspec.json.decode(spec.template, type=JobSpec, strict=False)
+    except msgspec.MsgspecError:
+        return None
+    return job_of_spec(template, backend)
 
 
 class Schedule:
@@ -267,6 +318,7 @@ class Schedule:
 
     def record(self) -> ScheduleRecord:
         """Everything that is stored of it; `ScheduleNotFound` if it was removed."""
+        require(self._backend, Permission.LIST, about=f"schedule:{self.name}")
         return self._record(None)
 
     def _record(self, within: object | None) -> ScheduleRecord:
@@ -287,26 +339,36 @@ class Schedule:
 
     def pause(self, *, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused already, False if there is no such schedule."""
-        return self._backend.store.pause_schedule(
-            self.name, now=self._backend.now(), **joining_transaction(within)
-        )
+        with self._by_hand("pause", within):
+            return self._backend.store.pause_schedule(
+                self.name, now=self._backend.now(), **joining_transaction(within)
+            )
 
     def resume(self, *, within: object | None = None) -> bool:
         """Fire again, from now on; False if it was not paused."""
         now = self._backend.now()
         record = self._record(within)
         upcoming = next(self._backend.fire_times(record.spec, now, record.created_at), None)
-        return self._backend.store.resume_schedule(
-            self.name, upcoming, now=now, **joining_transaction(within)
-        )
+        with self._by_hand("resume", within):
+            return self._backend.store.resume_schedule(
+                self.name, upcoming, now=now, **joining_transaction(within)
+            )
 
     def trigger(self, *, within: object | None = None) -> JobHandle[Any]:
         """One run now, outside the timetable; with *within*, when your transaction commits."""
         now = self._backend.now()
         run = self._backend.run_of(self._record(within).spec, now)
-        fired = self._backend.store.trigger(
-            self.name, Fire(fire_at=now, spec=run), now=now, **joining_transaction(within)
-        )
+        tracer = self._backend.tracer
+        if tracer is None:
+            return self._trigger(run, now, within)
+        with producing_job(tracer, run, now, schedule=self.name) as followed:
+            return self._trigger(followed, now, within)
+
+    def _trigger(self, run: JobSpec, now: datetime, within: object | None) -> JobHandle[Any]:
+        with self._by_hand("trigger", within):
+            fired = self._backend.store.trigger(
+                self.name, Fire(fire_at=now, spec=run), now=now, **joining_transaction(within)
+            )
         if fired is None or fired.job_id is None:
             raise ScheduleNotFound(self.name)
         if within is None:
@@ -315,15 +377,39 @@ class Schedule:
 
     def remove(self, *, within: object | None = None) -> bool:
         """Forget the schedule; its runs stay. False if there was none."""
-        return self._backend.store.remove_schedule(self.name, **joining_transaction(within))
+        with self._by_hand("remove", within):
+            return self._backend.store.remove_schedule(self.name, **joining_transaction(within))
+
+    def _by_hand(self, verb: str, within: object | None) -> AbstractContextManager[None]:
+        """Around a change of the schedule; the authorizer is asked about what a run of it would be."""
+        job, about = self._asked_about(within), f"schedule:{self.name}"
+        return by_hand(self._backend, Permission.SCHEDULES, verb, job=job, about=about, within=within)
+
+    def _asked_about(self, within: object | None) -> Job | None:
+        if self._backend.authorizer is None:
+            return None
+        record = self._backend.store.schedule(self.name, **joining_transaction(within))
+        return None if record is None else _run_of(record.spec, self._backend)
+
+    def _may_be_changed(self) -> bool:
+        """True if the authorizer permits to change it."""
+        authorizer = self._backend.authorizer
+        return authorizer is None or authorizer(
+            self._backend.actor().name, Permission.SCHEDULES, self._asked_about(None)
+        )
 
     def runs(self, *, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """One page of the jobs that it made, newest first."""
-        page = self._backend.store.find(JobFilter(schedule=self.name), limit=limit, cursor=cursor)
+        store = self._backend.store
+        permitted = Permitted(self._backend, Permission.VIEW, JobFilter(schedule=self.name))
+        page = permitted.page(
+            lambda most, after: store.find(permitted.where, limit=most, cursor=after), limit, cursor
+        )
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
 
     def fires(self, limit: int = 50) -> list[FireRecord]:
         """The latest fire times, newest first, each with its run, or why there was none."""
+        require(self._backend, Permission.LIST, about=f"schedule:{self.name}")
         return self._backend.store.fires(self.name, limit=limit)
 
     @property

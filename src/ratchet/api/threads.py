@@ -6,6 +6,7 @@ Verbs run on a few threads that all faces of the process share.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import os
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ratchet.api.context import transaction_thread
+from ratchet.spi.loop_bound import LoopBound, bound_to
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -51,8 +53,8 @@ def awaited(
     """
     *verb*, a method of the sync object, as a coroutine method of its `AwaitFace`.
 
-    Parameters, types and docstring are those of *verb*. If it takes ``within``, that may also be an
-    async SQLAlchemy session or connection.
+    Parameters, types and docstring are those of *verb*. If it takes ``within``, that may also be the connection of an
+    async driver, or an async SQLAlchemy session or connection.
     """
     name = verb.__name__
     takes_within = "within" in (getattr(verb, "__kwdefaults__", None) or ())
@@ -93,14 +95,26 @@ async def joining(verb: Callable[[object | None], T], within: object | None) -> 
     """
     What ``verb(within)`` returns, without blocking the event loop.
 
-    An async SQLAlchemy session or connection calls *verb* itself, through its ``run_sync``, and passes
-    its sync counterpart.
+    *verb* runs in a thread. A connection that only this loop may use comes to it as a `LoopBound`.
     """
-    run_sync = getattr(within, "run_sync", None)
-    if run_sync is not None:
-        result: T = await run_sync(verb)
-        return result
-    return await in_thread(verb, within)
+    if within is None:
+        return await in_thread(verb, None)
+    import asyncio
+
+    bound = bound_to(asyncio.get_running_loop(), within)
+    running = asyncio.ensure_future(in_thread(verb, bound))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        # The thread is using the caller's connection, and the caller would roll back on it next.
+        if isinstance(bound, LoopBound):
+            bound.interrupt()
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # looked at, so that asyncio does not complain; the caller is told that it was canceled
+        raise
 
 
 def _forget_threads() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
+from ratchet.cli.conversion import convert_only_what_needs_it
 from ratchet.cli.exit_codes import EPILOG, code_of, complain
+from ratchet.cli.people import personal
 from ratchet.model.errors import RatchetError
 
 #: Set while a shell asks for completions.
@@ -19,6 +22,11 @@ COMPLETION = "_RATCHET_COMPLETE"
 
 class Commands(TyperGroup):
     """The root of all commands: turns an error of Ratchet into a line on stderr and an exit code."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the command line apart."""
+        convert_only_what_needs_it(self)  # here, because Typer adds parameters after the group is made
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -63,9 +71,6 @@ class Entry(NamedTuple):
 #: Every command, in the order of the help: groups of commands come last.
 COMMANDS = {
     "worker": Entry("worker.command", "worker", "Run jobs until told to stop."),
-    "nodes": Entry(
-        "commands.nodes", "nodes", "List the processes that run jobs, or forget some that are gone."
-    ),
     "check-deploy": Entry(
         "commands.deploy",
         "check_deploy",
@@ -76,10 +81,25 @@ COMMANDS = {
         "health",
         "Check the store, its schema, the nodes, and that due jobs are run; exit code 4 if something is wrong.",
     ),
+    "audit": Entry(
+        "commands.audit",
+        "audit",
+        "Show who changed what, newest first: jobs, queues, limits, breakers, schedules, nodes, the schema.",
+    ),
     "metrics": Entry(
         "commands.metrics",
         "metrics",
         "Print the metrics of the store in Prometheus' format, or serve them with --http.",
+    ),
+    "top": Entry(
+        "top.command",
+        "top",
+        "Watch queues, nodes, running jobs, rates and problems; pause a queue, drain a node or cancel a job with a key.",
+    ),
+    "dashboard": Entry(
+        "commands.dashboard",
+        "dashboard",
+        "Serve the dashboard on this machine, until the command is stopped.",
     ),
     "demo": Entry("demo.command", "demo", "Watch a small shop at work, for a few seconds."),
     "bench": Entry(
@@ -92,6 +112,9 @@ COMMANDS = {
         "tck",
         "Test a store against every contract of the conformance kit.",
         {"context_settings": {"ignore_unknown_options": True}},
+    ),
+    "nodes": Entry(
+        "commands.nodes", "commands", "Nodes: the processes that run jobs; drain, stop and forget them."
     ),
     "jobs": Entry("commands.jobs", "commands", "Look at jobs and change them."),
     "dlq": Entry(
@@ -113,8 +136,35 @@ COMMANDS = {
         "commands",
         "Recurring jobs: schedules and their runs; pause, trigger and remove them.",
     ),
-    "db": Entry("commands.database", "commands", "The schema: create, upgrade, check, show."),
+    "keys": Entry(
+        "commands.keys",
+        "commands",
+        "Keys of encrypted values: count them, and move values to the active key.",
+    ),
+    "db": Entry(
+        "commands.database",
+        "commands",
+        "The database: create, upgrade, check and show the schema; sizes and purges.",
+    ),
 }
+
+
+#: Commands that do what the API's verbs do: they say who gives them, and go by the rules of a scheduler.
+PERSONAL = frozenset(
+    [
+        "nodes",
+        "health",
+        "audit",
+        "top",
+        "dashboard",
+        "jobs",
+        "dlq",
+        "queues",
+        "limits",
+        "breakers",
+        "recurring",
+    ]
+)
 
 
 def _empty() -> typer.Typer:
@@ -138,9 +188,24 @@ def app_of(names: Iterable[str]) -> typer.Typer:
         entry = COMMANDS[name]
         found = getattr(importlib.import_module(f"ratchet.cli.{entry.module}"), entry.name)
         if isinstance(found, typer.Typer):
-            made.add_typer(found, name=name)
+            made.add_typer(_personal(found) if name in PERSONAL else found, name=name)
         else:
-            made.command(name, epilog=EPILOG, **entry.settings)(found)
+            command = personal(found) if name in PERSONAL else found
+            made.command(name, epilog=EPILOG, **entry.settings)(command)
+    return made
+
+
+def _personal(group: typer.Typer) -> typer.Typer:
+    """A group whose commands say who gives them."""
+    made = copy.copy(group)
+    callback = group.registered_callback
+    if callback is not None and callback.callback is not None:
+        made.registered_callback = copy.copy(callback)
+        made.registered_callback.callback = personal(callback.callback, is_group=True)
+    made.registered_commands = [copy.copy(one) for one in group.registered_commands]
+    for one in made.registered_commands:
+        if one.callback is not None:
+            one.callback = personal(one.callback)
     return made
 
 

@@ -36,12 +36,12 @@ class Address(NamedTuple):
     port: int
 
     @classmethod
-    def of(cls, text: str) -> Address:
+    def of(cls, text: str, option: str = "--http") -> Address:
         """``127.0.0.1:9464``, ``[::1]:9464``, or only a port: then loopback, where no stranger can reach it."""
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
         if not port.isdecimal() or not 0 <= int(port) < 65536 or not host:
-            raise Refused(f"--http {text!r} is no address; write 127.0.0.1:9464, or only a port")
+            raise Refused(f"{option} {text!r} is no address; write 127.0.0.1:9464, or only a port")
         return cls(host, int(port))
 
 

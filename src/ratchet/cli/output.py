@@ -11,16 +11,17 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum, IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ratchet.model.durations import format_duration
+from ratchet.model.job import Job
+
+if TYPE_CHECKING:  # imported where tables are made: with --json nothing of it is needed
+    from rich.console import Console
+    from rich.text import Text
 
 #: Output that does not go to a terminal is this wide, unless COLUMNS says otherwise, so that nothing is cut.
 PIPE_WIDTH = 240
@@ -52,6 +53,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr, looked up now; without a terminal it is as wide as COLUMNS says, or `PIPE_WIDTH`."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     found = Console(file=stream, highlight=False, soft_wrap=False)
     if not found.is_terminal:
@@ -76,7 +79,7 @@ class Output:
         if self.as_json:
             self.document(facts)
         else:
-            console().print(Text(clean(text)))
+            self.text(text)
 
     def table(
         self,
@@ -87,10 +90,13 @@ class Output:
         spare: Sequence[str] = (),
     ) -> None:
         """A table with one line per row, or *empty*. On a narrow terminal the *spare* columns are left out, in order."""
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+
         out = console()
         cells = [[cell(value) for value in row] for row in rows]
         if not cells:
-            out.print(Text(f"({empty})", style="dim"))
+            out.print(styled(f"({empty})", "dim"))
             return
         needed = {name: _needed(name, [row[at] for row in cells]) for at, name in enumerate(columns)}
         for name in spare:
@@ -109,6 +115,8 @@ class Output:
 
     def details(self, facts: Mapping[str, Any]) -> None:
         """Names and values, one pair per line, without those that are None or empty."""
+        from rich.table import Table
+
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
@@ -126,11 +134,11 @@ class Output:
         """A line above a part of the answer."""
         out = console()
         out.print()
-        out.print(Text(text, style="bold"))
+        out.print(styled(text, "bold"))
 
     def text(self, text: str, *, style: str = "") -> None:
         """Text as it is; it may have several lines."""
-        console().print(Text(clean(text), style=style))
+        console().print(styled(clean(text), style))
 
 
 def _needed(name: str, cells: Sequence[Text]) -> int:
@@ -142,10 +150,17 @@ def _needed(name: str, cells: Sequence[Text]) -> int:
 # --- values
 
 
+def styled(text: str, style: str) -> Text:
+    """*text* as it is, in a style."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
 def cell(value: Any) -> Text:
     """*value* as the cell of a table; text of users can neither move the cursor nor pass as markup."""
     shown = shown_value(value)
-    return Text(clean(shown), style=STYLES.get(shown, "dim" if shown == "-" else ""))
+    return styled(clean(shown), STYLES.get(shown, "dim" if shown == "-" else ""))
 
 
 def shown_value(value: Any) -> str:
@@ -212,6 +227,8 @@ def plain(value: Any) -> Any:
             return {str(plain(key)): plain(item) for key, item in value.items()}
         case msgspec.Struct():
             return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, Job):
+        value = value.for_people()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -11,18 +11,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
 import typer
 
 from ratchet.cli.exit_codes import NothingFound, Refused
+from ratchet.cli.people import person, user_name
+from ratchet.cli.user_app import load_scheduler
 from ratchet.config import DEFAULT_URL, URL_VARIABLE, resolve_url
+from ratchet.model.audit import AuditSource
 from ratchet.model.clock import SystemClock
 from ratchet.model.durations import parse_duration
+from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobFilter
 from ratchet.model.status import JobStatus, JobType, Priority
+from ratchet.model.traces import checked_trace_id
 from ratchet.scheduler import Scheduler
+from ratchet.scheduler.core import Core
 from ratchet.stores import file_of
 
 E = TypeVar("E", bound=Enum)
@@ -145,10 +152,19 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @contextmanager
 def opened(url: str | None) -> Iterator[Scheduler]:
-    """A scheduler on the store of *url* that runs no jobs here; closed at the end."""
-    scheduler = Scheduler(existing(store_url(url)))
+    """A scheduler on the store of *url* that runs no jobs here, on behalf of who gives the command; closed at the end."""
+    who = person.get()
+    if who.app is None:
+        scheduler = Scheduler(existing(store_url(url)))
+        if isinstance(scheduler.backend, Core):
+            scheduler.backend.show_sealed()
+    elif url is not None:
+        raise typer.BadParameter("--app has a store of its own; leave --url out", param_hint="--url")
+    else:
+        scheduler = load_scheduler(who.app, str(Path.cwd()))
     try:
-        yield scheduler
+        with scheduler.acting_as(who.name or user_name(), source=AuditSource.CLI):
+            yield scheduler
     finally:
         scheduler.close()
 
@@ -211,8 +227,8 @@ def job_id(scheduler: Scheduler, text: str) -> UUID:
         return identity(text)
     # Jobs are found newest first, by id: a page that begins behind the last id with this prefix is a range of the key.
     behind = str(UUID(digits.ljust(32, "f")))
-    page = scheduler.backend.store.find(JobFilter(include_archived=True), limit=4, cursor=behind)
-    found = [str(record.job_id) for record in page if record.job_id.hex.startswith(digits)]
+    page = scheduler.jobs.find(JobFilter(include_archived=True), limit=4, cursor=behind)
+    found = [str(job.id) for job in page if job.id.hex.startswith(digits)]
     if not found:
         raise NothingFound(f"there is no job whose id begins with {text}; `ratchet jobs list` shows ids")
     if len(found) > 1:
@@ -223,8 +239,46 @@ def job_id(scheduler: Scheduler, text: str) -> UUID:
     return UUID(found[0])
 
 
+class Abbreviated(str):
+    """The beginning of an id, in a filter whose store is not open yet."""
+
+
+def abbreviated(text: str, what: str = "job id") -> Any:
+    """*text* as an id; or as it is, to be completed by `with_full_names`, if it can be the beginning of one."""
+    digits = text.strip().replace("-", "").lower()
+    if SHORTEST_PREFIX <= len(digits) < 32 and set(digits) <= set("0123456789abcdef"):
+        return Abbreviated(digits)
+    return identity(text, what)
+
+
 def with_full_names(scheduler: Scheduler, where: JobFilter) -> JobFilter:
-    """*where*, with the full names of targets that were given as bare names of functions (``charge``)."""
+    """*where*, with whole ids, and the full names of targets that were given as bare names of functions (``charge``)."""
+    found: dict[str, Any] = {}
+    for name in ("parent_id", "superseded_by"):
+        if isinstance(text := getattr(where, name), Abbreviated):
+            found[name] = job_id(scheduler, text)
+    if isinstance(text := getattr(where, "batch_id"), Abbreviated):  # noqa: B009  # typed as an id, which it is not yet
+        found["batch_id"] = _batch_id(scheduler, text)
+    if where.node_id is not None:
+        nodes = [node.node_id for node in scheduler.backend.store.nodes(counting=False)]
+        meant = [node for node in nodes if node.startswith(where.node_id) or node.endswith(where.node_id)]
+        if where.node_id not in nodes and len(meant) == 1:  # one that is forgotten is known by its jobs alone
+            found["node_id"] = meant[0]
+    return _with_full_targets(scheduler, dataclasses.replace(where, **found) if found else where)
+
+
+def _batch_id(scheduler: Scheduler, digits: str) -> UUID:
+    recent = [record.batch_id for record in scheduler.backend.store.batches(limit=PAGE)]
+    found = [batch_id for batch_id in recent if batch_id.hex.startswith(digits)]
+    if len(found) != 1:
+        raise NothingFound(
+            f"{len(found) or 'none'} of the newest {PAGE} batches {'have ids that begin' if found else 'has an id that begins'} "
+            f"with {digits}; give the whole id"
+        )
+    return found[0]
+
+
+def _with_full_targets(scheduler: Scheduler, where: JobFilter) -> JobFilter:
     if not where.targets or all(":" in name or "." in name for name in where.targets):
         return where
     known = _known_targets(scheduler)
@@ -243,13 +297,13 @@ def with_full_names(scheduler: Scheduler, where: JobFilter) -> JobFilter:
 
 def _known_targets(scheduler: Scheduler) -> set[str]:
     """The targets of the newest jobs, and of the functions that nodes say they have."""
-    store = scheduler.backend.store
-    recent = {record.target for record in store.find(JobFilter(), limit=PAGE, cursor=None)}
-    return recent | {target for node in store.nodes(counting=False) for target in node.about.targets}
+    recent = {job.target for job in scheduler.jobs.find(limit=PAGE)}
+    nodes = scheduler.backend.store.nodes(counting=False)
+    return recent | {target for node in nodes for target in node.about.targets}
 
 
 def pages(
-    find: Callable[..., Any], where: JobFilter, limit: int, cursor: str | None
+    find: Callable[..., Any], where: Any, limit: int, cursor: str | None
 ) -> tuple[list[Any], str | None]:
     """Up to *limit* results of a search, read in pages; and where the next page begins."""
     items: list[Any] = []
@@ -260,6 +314,14 @@ def pages(
         if cursor is None:
             break
     return items, cursor
+
+
+def duration(text: str, option: str) -> float:
+    """Seconds of a duration such as 30s or 5m."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def moment(text: str | None, option: str) -> datetime | None:
@@ -296,6 +358,14 @@ Argument = Annotated[
         help="Has this argument: 0=42 is the first one, region=eu one given by name. Reads each job that matches the rest.",
     ),
 ]
+TraceId = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="ID",
+        help="Submitted in this trace: its id, or a traceparent. Reads each job that matches the rest.",
+    ),
+]
 Parked = Annotated[bool, typer.Option("--parked", help="Waits for a node that can run it.")]
 Truncated = Annotated[bool, typer.Option("--truncated", help="Its result was too large to keep.")]
 
@@ -317,6 +387,7 @@ _FILTER_OPTIONS: dict[str, Any] = {
     "caller": Caller,
     "superseded_by": SupersededBy,
     "arg": Argument,
+    "trace": TraceId,
     "parked": Parked,
     "truncated": Truncated,
     "archived": Archived,
@@ -377,6 +448,14 @@ def arguments(given: list[str] | None) -> dict[str, Any] | None:
     return found or None
 
 
+def trace_id(given: str | None) -> str | None:
+    """The id that ``--trace`` names."""
+    try:
+        return None if given is None else checked_trace_id(given, "it")
+    except InvalidJob as error:
+        raise typer.BadParameter(str(error), param_hint="--trace") from None
+
+
 def job_filter(options: Mapping[str, Any]) -> JobFilter:
     """The filter that the values of filter options mean."""
     batch, parent, superseded = (options.get(name) for name in ("batch", "parent", "superseded_by"))
@@ -388,16 +467,17 @@ def job_filter(options: Mapping[str, Any]) -> JobFilter:
         types=members(JobType, options.get("type"), "--type"),
         priorities=members(Priority, options.get("priority"), "--priority"),
         business_key=options.get("key"),
-        batch_id=None if batch is None else identity(batch, "batch id"),
-        parent_id=None if parent is None else identity(parent),
+        batch_id=None if batch is None else abbreviated(batch, "batch id"),
+        parent_id=None if parent is None else abbreviated(parent),
         schedule=options.get("schedule"),
         node_id=options.get("node"),
         created_after=moment(options.get("since"), "--since"),
         created_before=moment(options.get("until"), "--until"),
         error_contains=options.get("error"),
         caller=options.get("caller"),
-        superseded_by=None if superseded is None else identity(superseded),
+        superseded_by=None if superseded is None else abbreviated(superseded),
         args=arguments(options.get("arg")),
+        trace_id=trace_id(options.get("trace")),
         parked=True if options.get("parked") else None,
         truncated=True if options.get("truncated") else None,
         include_archived=options.get("archived", False),

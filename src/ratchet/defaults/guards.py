@@ -9,7 +9,6 @@ the retry policy is guarded where it is asked, in `engine/decide`.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from ratchet.model.breaker import Guard
 from ratchet.model.errors import ConfigurationError, JobInterrupted, RatchetError
+from ratchet.model.job import Job, JobFilter
+from ratchet.model.permissions import Permission
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.fault_log import FaultLog
@@ -74,7 +76,7 @@ class GuardedSanitizer:
                 return _storable(text)
             fault = None
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             fault = raised
         faults.note(
             "ErrorSanitizer.sanitize() raised or returned no text; the name of the error's class is stored instead",
@@ -90,7 +92,7 @@ class GuardedSanitizer:
                 return _storable(clean)
             fault = None
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             fault = raised
         faults.note(
             "ErrorSanitizer.sanitize_text() raised or returned no text; the traceback or log line is not stored",
@@ -276,7 +278,7 @@ class GuardedPolling:
         try:
             self._woken()
         except BaseException as raised:
-            _pass_on_interruption(raised)
+            pass_on_interruption(raised)
             faults.note("PollingStrategy.woken() raised", raised)
 
 
@@ -353,6 +355,38 @@ class GuardedTargetPolicy:
         return _hint(target)
 
 
+class GuardedAuthorizer:
+    """The authorizer, which permits only by saying True: one that raises, or says anything else, refuses."""
+
+    def __init__(self, inner: Authorizer) -> None:
+        self._permits: Callable[[str | None, Permission, Job | None], object] = inner.__call__
+        self._scope: Callable[[str | None, Permission], object] | None = getattr(inner, "scope", None)
+
+    def __call__(self, principal: str | None, permission: Permission, job: Job | None) -> bool:
+        """True if the authorizer says True."""
+        try:
+            return self._permits(principal, permission, job) is True
+        except BaseException as raised:
+            pass_on_interruption(raised)
+            faults.note(f"Authorizer raised when it was asked about {permission}; that is refused", raised)
+            return False
+
+    def scope(self, principal: str | None, permission: Permission) -> JobFilter | None:
+        """The jobs for which it says yes; None: it has to be asked about each."""
+        if self._scope is None:
+            return None
+        try:
+            found = self._scope(principal, permission)
+            if found is None or isinstance(found, JobFilter):
+                return found
+            fault = None
+        except BaseException as raised:
+            pass_on_interruption(raised)
+            fault = raised
+        faults.note("Authorizer.scope() raised or returned no JobFilter; it is asked about each job", fault)
+        return None
+
+
 class CheckedPrincipal:
     """The provider, whose answer is checked before anything is stored."""
 
@@ -370,7 +404,7 @@ class CheckedPrincipal:
         )
 
 
-def _pass_on_interruption(error: BaseException) -> None:
+def pass_on_interruption(error: BaseException) -> None:
     """Raise the interruption of the job that runs here, if *error* is one; outside of jobs it is a fault like any other."""
     if isinstance(error, JobInterrupted) and current_shield.get() is not None:
         raise error
@@ -378,7 +412,9 @@ def _pass_on_interruption(error: BaseException) -> None:
 
 def _note_after_call(error: BaseException) -> None:
     """The strategy failed after the call, whose outcome counts. An interruption that comes so late has its effect later."""
-    if not isinstance(error, JobInterrupted | asyncio.CancelledError):
+    from asyncio import CancelledError  # not for a program that only submits
+
+    if not isinstance(error, JobInterrupted | CancelledError):
         faults.note("ResilienceStrategy raised after the call; what the call did counts", error)
 
 

@@ -17,8 +17,10 @@ from ratchet.engine.completer import Completer
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.decide import Decider
 from ratchet.engine.events import EventBus
+from ratchet.engine.flow import FlowRecorder
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.keys import known_keys
 from ratchet.engine.lane_report import LaneReport
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
@@ -31,12 +33,12 @@ from ratchet.engine.started_runs import StartedRuns
 from ratchet.engine.task import JobTask, Middleware, TaskTools
 from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
-from ratchet.model.cluster import NodeInfo, NodeRecord, NodeSpec, Rescue
+from ratchet.model.cluster import NodeInfo, NodeRecord, NodeRequest, NodeSpec, Rescue
 from ratchet.model.events import JobDeadLettered
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import READ_LIMIT, AllowType
-from ratchet.model.process import process_name
+from ratchet.model.process import MemoryReport, process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -44,10 +46,12 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store import JobStore
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.engine.meters import NodeMeters
@@ -80,6 +84,11 @@ class NodeParts:
     supervised: bool = False  # another process beats for this one
     started_runs: StartedRuns | None = None  # where that process can read what runs here
     meters: Sequence[Meters] = ()
+    tracer: Tracer | None = None
+    on_stop_request: Callable[[], None] = field(
+        default=lambda: None
+    )  # somebody asks this node to stop, from afar
+    codec: PayloadCodec | None = None
 
 
 #: A node claims no more while the outcomes of more than so many transactions wait for their commit.
@@ -102,10 +111,13 @@ class Assembly:
         wake: Callable[[], None],
         is_open: Callable[[], bool],
         ahead: timedelta = timedelta(),
+        on_request: Callable[[NodeRequest | None], None] = lambda request: None,
     ) -> None:
         options = parts.options
         self.parts = parts
         self._wake = wake
+        self._on_request = on_request
+        self._memory = MemoryReport()
         self.identity = NodeIdentity(parts.ids, options.node_name)
         decider = Decider(
             retry_policy=parts.retry_policy,
@@ -134,7 +146,7 @@ class Assembly:
             callback_retries=options.callback_retries,
             started_runs=parts.started_runs,
         )
-        self.task = JobTask(self.tools)
+        self.task = _task(self.tools, parts.tracer)
         self.coordinator = Coordinator(
             {}, self.tools, parts.clock, most_unwritten=UNWRITTEN * options.completion_batch
         )
@@ -167,6 +179,7 @@ class Assembly:
             line_limit=options.log_line_limit,
         )
         self.log_writer = LogWriter(self.log_handler, parts.store)
+        self.flow = self._flow()
         self.meters = _meters(parts)
         measured = self.meters
         self.completer = Completer(
@@ -180,6 +193,7 @@ class Assembly:
             before_flush=self.log_writer.run_once,
             batch=options.completion_batch,
             alert_window=options.dlq_alert_window,
+            ended=None if self.flow is None else self.flow.ended,
         )
         self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):
@@ -220,6 +234,19 @@ class Assembly:
         )
         self.recurring = RecurringRuns(store=parts.store, ids=parts.ids, wake=self.wake_all)
 
+    def _flow(self) -> FlowRecorder | None:
+        """None where no rates are kept."""
+        options = self.parts.options
+        if options.history_retention is None:
+            return None
+        return FlowRecorder(
+            self.parts.store,
+            identity=self.identity,
+            retention=options.history_retention,
+            most_queues=options.metric_labels,
+            held=self.coordinator.held,
+        )
+
     def _poller(self, is_open: Callable[[], bool], ahead: timedelta) -> Poller:
         parts, options = self.parts, self.parts.options
         return Poller(
@@ -236,6 +263,7 @@ class Assembly:
             ahead=ahead,
             ask_again_after=options.resource_retry_delay,
             hand_back=lambda now: self.watch.hand_back(float("inf"), now),
+            codec=parts.codec,
         )
 
     def wake_all(self) -> None:
@@ -270,6 +298,7 @@ class Assembly:
             info=self._info,
             on_handed_back=self.wake_all,
             on_joined=self._joined,
+            on_request=self._on_request,
             skew_warning=options.clock_skew_warning,
         )
 
@@ -289,8 +318,20 @@ class Assembly:
             full=self.lane_report.full(),
             down=self.lane_report.down(),
             tags=list(self.parts.options.node_tags or ()),
+            memory=self._memory.about(),
+            still_running=self.coordinator.stubborn,
+            keys=known_keys(self.parts.codec),
         )
         return msgspec.json.encode(info).decode()
+
+
+def _task(tools: TaskTools, tracer: Tracer | None) -> JobTask:
+    """If nobody follows jobs, nothing of it is imported or asked."""
+    if tracer is None:
+        return JobTask(tools)
+    from ratchet.engine.tracing import TracedTask
+
+    return TracedTask(tools, tracer)
 
 
 def _meters(parts: NodeParts) -> NodeMeters | None:

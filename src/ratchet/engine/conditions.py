@@ -37,7 +37,7 @@ class ConditionCheck:
         edges = self._tools.store.conditions_of(run.job_id)
         result = self._result(run, decision)
         batch = self._batch_of(edges, run)
-        return tuple(self._verdict(edge, result, batch) for edge in edges)
+        return tuple(self._verdict(edge, result, batch, run) for edge in edges)
 
     def _batch_of(self, edges: Sequence[Edge], run: Run) -> BatchRecord | None:
         """
@@ -78,7 +78,7 @@ class ConditionCheck:
             duration=duration,
         )
 
-    def _verdict(self, edge: Edge, result: JobResult, batch: BatchRecord | None) -> Verdict:
+    def _verdict(self, edge: Edge, result: JobResult, batch: BatchRecord | None, run: Run) -> Verdict:
         condition = edge.condition
         try:
             taken = condition is not None and self._holds(condition, result, batch)
@@ -87,7 +87,9 @@ class ConditionCheck:
             failure = ConditionFailed(f"the condition {text} raised {type(error).__name__}{_said(error)}")
             failure.__cause__ = error
             return Verdict(
-                child_id=edge.child_id, kind=VerdictKind.ERROR, error=self._tools.decider.record(failure)
+                child_id=edge.child_id,
+                kind=VerdictKind.ERROR,
+                error=self._tools.decider.record(failure, run.job),
             )
         return Verdict(child_id=edge.child_id, kind=VerdictKind.TAKEN if taken else VerdictKind.NOT_TAKEN)
 

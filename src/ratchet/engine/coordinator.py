@@ -174,6 +174,11 @@ class Coordinator:
         return bool(self._still_running)
 
     @property
+    def stubborn(self) -> int:
+        """How many runs have ended for the store while their code goes on."""
+        return len(self._still_running)
+
+    @property
     def idle(self) -> bool:
         """True if nothing is held."""
         return not self._held

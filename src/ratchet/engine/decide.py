@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from ratchet.engine.masks import hidden_in
 from ratchet.model.alerts import cause_of
 from ratchet.model.backoff import backoff_delay
 from ratchet.model.claim import ClaimedJob
@@ -54,6 +55,7 @@ from ratchet.model.errors import (
     StoreError,
     do_not_retry_reason,
 )
+from ratchet.model.masking import hide
 from ratchet.model.script import importable_name
 from ratchet.model.status import JobType
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -100,7 +102,7 @@ class Decider:
                 return Succeed(result=result, truncated=truncated)
             case Raised(ResultTruncated() as error):
                 # No attempt gets more: what was cut off is stored nowhere.
-                return self._dead_letter(job, self.record(error), "result truncated")
+                return self._dead_letter(job, self.record(error, job), "result truncated")
             case Raised(error) | BadCheckpoint(error):
                 return self._failure(error, job, now)
             case TimedOut(timeout):
@@ -115,11 +117,11 @@ class Decider:
                 return HandBack()
             case Crashed(detail):
                 return CountCrash(detail=detail, max_crashes=self._max_crashes)
-            case TargetMissing(reason):
-                return Park(reason=reason)
+            case TargetMissing(reason, keys):
+                return Park(reason=reason, keys=keys)
             case Unreadable(error):
                 # No attempt reads more. It can be retried by hand once the row is mended.
-                return self._dead_letter(job, self.record(error), "unreadable")
+                return self._dead_letter(job, self.record(error, job), "unreadable")
             case Expired():
                 return Expire()
             case ClaimLost(stopped):
@@ -137,14 +139,17 @@ class Decider:
                     job, _bare_record(error, "what follows from the run could not be decided"), "undecidable"
                 )
 
-    def record(self, error: BaseException) -> ErrorRecord:
-        """*error* as it may be stored: sanitized once, capped, with its traceback."""
-        message = self._sanitizer.sanitize(error)[: self._error_limit]
-        lines = "".join(traceback.format_exception(error))
+    def record(self, error: BaseException, job: ClaimedJob) -> ErrorRecord:
+        """*error* of a run of *job* as it may be stored: sanitized once, masked, capped, with its traceback."""
+        message = self._sanitizer.sanitize(error)
+        lines = self._sanitizer.sanitize_text("".join(traceback.format_exception(error)))
+        hidden = hidden_in(job)
+        if hidden:
+            message, lines = hide(message, hidden), hide(lines, hidden)
         return ErrorRecord(
-            message=message,
+            message=message[: self._error_limit],
             type=self._sanitizer.sanitize_text(type(error).__qualname__),
-            traceback=_tail(self._sanitizer.sanitize_text(lines), self._traceback_limit),
+            traceback=_tail(lines, self._traceback_limit),
         )
 
     def _failure(
@@ -157,7 +162,7 @@ class Decider:
         delay: timedelta | None = None,
     ) -> Fail | Retry:
         attempt = job.claim.attempt
-        record = self.record(error)
+        record = self.record(error, job)
         refusal = self._refusal(error, job, attempt)
         if refusal is not None:
             return self._dead_letter(job, record, refusal, timed_out=timed_out)

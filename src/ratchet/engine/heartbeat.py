@@ -14,7 +14,7 @@ from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.pace import Pace
 from ratchet.engine.run import Stop
 from ratchet.model.clock import Clock, DatabaseClock
-from ratchet.model.cluster import BeatAnswer, NodeChange, NodeSpec
+from ratchet.model.cluster import BeatAnswer, NodeChange, NodeRequest, NodeSpec
 from ratchet.model.options import Liveness
 from ratchet.model.spacing import Spacing
 from ratchet.spi.store.cluster import NodeStore
@@ -59,6 +59,7 @@ class Heartbeat:
         info: Callable[[], str | None] = lambda: None,
         on_handed_back: Callable[[], None] = lambda: None,
         on_joined: Callable[[NodeSpec], None] = lambda node: None,
+        on_request: Callable[[NodeRequest | None], None] = lambda request: None,
         skew_warning: timedelta = timedelta(seconds=1),
     ) -> None:
         self._nodes = nodes
@@ -70,6 +71,10 @@ class Heartbeat:
         self._info = info
         self._on_handed_back = on_handed_back
         self._on_joined = on_joined
+        self._on_request = on_request
+        self._request: NodeRequest | None = (
+            None  # what a person asks of this node, as far as it has been done
+        )
         self._skew_warning = skew_warning
         self._skewed = False
         self._last: float | None = None
@@ -173,6 +178,9 @@ class Heartbeat:
             logger.info("%d runs were canceled or taken over elsewhere and are interrupted", len(lost))
         if reads_all:
             self._hand_back_unknown(answer.claims, now)
+        if answer.request is not self._request:
+            self._on_request(answer.request)
+            self._request = answer.request
         return True
 
     def _beat(self, now: datetime, known: Sequence[UUID] | None, *, busy: bool) -> BeatAnswer:
@@ -211,6 +219,10 @@ class Heartbeat:
             "node %s was declared dead; its %d jobs belong to others now. It goes on as %s", old, dropped, new
         )
         self.register(now)
+        if self._request is not None:
+            # It was asked of this process, which goes on under another id.
+            self._nodes.request_of_node(new, self._request, now=now)
+            self._request = None
 
     def _hand_back_unknown(self, claims: dict[UUID, UUID], now: datetime) -> None:
         """

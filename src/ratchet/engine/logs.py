@@ -49,7 +49,7 @@ class JobLogHandler(logging.Handler):
         if run.log_lines > self._lines:
             text = f"(more than {self._lines} lines: the rest of this run is not kept)"
         else:
-            text = self._text(record)
+            text = self._text(record, run)
         claim = run.job.claim
         self.entries.append(
             LogEntry(
@@ -64,13 +64,13 @@ class JobLogHandler(logging.Handler):
             )
         )
 
-    def _text(self, record: logging.LogRecord) -> str:
+    def _text(self, record: logging.LogRecord, run: Run) -> str:
         try:
             text = self.format(record)
         except Exception as error:
             text = f"(this line could not be formatted: {type(error).__name__})"
         # Cut first, so that sanitizing a huge line costs little; what is cut off cannot leak.
-        return self._sanitizer.sanitize_text(text[: self._line_limit * 2])[: self._line_limit]
+        return run.masked(self._sanitizer.sanitize_text(text[: self._line_limit * 2]))[: self._line_limit]
 
 
 class LogWriter:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from ratchet.api.storage import LEASE, LOCK, PORTION
+from ratchet.api.storage import steps as purge_steps
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.timetable import CronTable, Timetable
 from ratchet.model.clock import Clock
@@ -16,14 +18,13 @@ from ratchet.model.durations import earlier
 from ratchet.model.errors import ConfigurationError, InvalidJob
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
+from ratchet.model.storage import Kept, retention_of
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.cluster import LockStore
 
 logger = logging.getLogger("ratchet.engine")
 
-LOCK = "ratchet.maintenance"
-LEASE = timedelta(minutes=5)
-BATCH = 500
+BATCH = PORTION
 ROUNDS = 20
 #: Rows of dead nodes are kept this long, so that people can see what happened.
 DEAD_NODES_KEPT = timedelta(days=1)
@@ -119,24 +120,28 @@ class Housekeeping:
         archive = self._options.archive_retention
         if archive is not None and _is_before(self._store.oldest_archived_at(), earlier(now, archive)):
             return True
+        audit = self._options.audit_retention
+        if audit is not None and _is_before(self._oldest_audit_at(), earlier(now, audit)):
+            return True
         return any(
             node.state is NodeState.DEAD and (node.rescued_at or node.last_beat_at) < now - DEAD_NODES_KEPT
             for node in self._store.nodes(counting=False)
         )
 
+    def _oldest_audit_at(self) -> datetime | None:
+        return self._store.oldest_audit_at() if hasattr(self._store, "oldest_audit_at") else None
+
     def _clean(self, now: datetime, lease: _Lease) -> int:
         options, store = self._options, self._store
-        steps: list[tuple[timedelta | None, Callable[[datetime], int]]] = [
-            (options.retention, lambda before: store.archive(before=before, limit=BATCH, now=now)),
-            (
-                options.dead_letter_retention if self._dead_letters.due else None,
-                self._purge_dead_letters,
-            ),
-            (options.log_retention, lambda before: store.purge_logs(before=before, limit=BATCH)),
-            (options.execution_retention, lambda before: store.purge_executions(before=before, limit=BATCH)),
-            (options.execution_retention, lambda before: store.purge_fires(before=before, limit=BATCH)),
-            (options.archive_retention, lambda before: store.purge_archive(before=before, limit=BATCH)),
-        ]
+        keep_of, step_of = retention_of(options), purge_steps(store, now)
+        if not self._dead_letters.due:
+            keep_of[Kept.DEAD_LETTERS] = None
+        step_of[Kept.DEAD_LETTERS] = self._purge_dead_letters
+        steps = [(keep_of[kind], step) for kind, step in step_of.items()]
+        if hasattr(store, "purge_audit"):  # a store that somebody wrote for an earlier version keeps none
+            steps.append(
+                (options.audit_retention, lambda before: store.purge_audit(before=before, limit=BATCH))
+            )
         if self._streams_at is None or not timedelta() <= now - self._streams_at < STREAMS_REST:
             self._streams_at = now
             steps.append(

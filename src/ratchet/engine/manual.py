@@ -68,6 +68,8 @@ class ManualNode:
         self.assembly.completer.run_once(self._parts.clock.now())
         self.assembly.log_writer.run_once(self._parts.clock.now())
         self.assembly.batch_progress.run_once(self._parts.clock.now())
+        if self.assembly.flow is not None:
+            self.assembly.flow.run_once(self._parts.clock.now())
         self._parts.bus.flush()
         return performed
 
@@ -81,6 +83,8 @@ class ManualNode:
     def close(self) -> None:
         """Leave the cluster."""
         if self._registered:
+            if self.assembly.flow is not None:
+                self.assembly.flow.close(self._parts.clock.now())
             self._parts.store.deregister(self.node_id, now=self._parts.clock.now())
             self._registered = False
 

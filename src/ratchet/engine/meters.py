@@ -46,7 +46,7 @@ Times: TypeAlias = tuple[datetime, datetime | None, datetime | None] | None
 #: Runs that are passed on together, at most.
 GROUP = 200
 #: By the decision about a run: what the label says. A refused completion is `lost`, whatever was decided.
-_OUTCOMES: dict[type, str] = {
+OUTCOME_OF: dict[type, str] = {
     Succeed: "succeeded",
     Confirm: "succeeded",
     Fail: "failed",
@@ -59,7 +59,7 @@ _OUTCOMES: dict[type, str] = {
 }
 LOST = "lost"
 #: Every outcome that the label can have.
-OUTCOMES = (*dict.fromkeys(_OUTCOMES.values()), LOST)
+OUTCOMES = (*dict.fromkeys(OUTCOME_OF.values()), LOST)
 
 
 class NodeMeters:
@@ -107,7 +107,7 @@ class NodeMeters:
                 return  # its attempt was counted when it was given up
             job, completion, answer = end.run.job, end.completion, end.answer
             won = answer is None or answer.won
-            outcome = _OUTCOMES.get(type(end.decision), LOST) if won else LOST
+            outcome = OUTCOME_OF.get(type(end.decision), LOST) if won else LOST
             times = (
                 None
                 if completion is None
@@ -231,7 +231,7 @@ class _Instead:
 
 
 def _guarded(part: object, method: str, *arguments: object) -> object:
-    """What a meter answers; None if it raises or has no such method."""
+    """What a meter answers; None if it raises or has no such method: it may come with some of them only."""
     try:
         told = getattr(part, method, None)
         return None if told is None else told(*arguments)

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from ratchet.engine.assembly import Assembly, NodeParts, lane_slots
 from ratchet.engine.departure import Departure, counted
+from ratchet.engine.flow import INTERVAL as COUNTING_INTERVAL
 from ratchet.engine.lanes.event_loop import EventLoopLane
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.lanes.processes import ProcessLane
@@ -22,7 +23,7 @@ from ratchet.engine.logs import LogContext
 from ratchet.engine.poller import AHEAD
 from ratchet.engine.run import Stop
 from ratchet.engine.service import LONGEST_PAUSE, Service
-from ratchet.model.cluster import NodeState
+from ratchet.model.cluster import NodeRequest, NodeState
 from ratchet.model.errors import RatchetError, StoreError
 from ratchet.model.status import Lane
 
@@ -63,6 +64,7 @@ class Node:
         self._beating: Service | None = None
         self._polling: Service | None = None
         self._watching: Service | None = None
+        self._drained = False  # a person has asked it to take no more jobs
         self._has_running_code = False
         self._hurried = threading.Event()
         self._on_ended: Callable[[], None] = lambda: None
@@ -79,8 +81,14 @@ class Node:
             if self._phase is not Phase.STOPPED:
                 raise RatchetError("this node is already running; stop() it first")
             assembly = self._assembly = Assembly(
-                self._parts, self._lanes, wake=self.wake, is_open=self._is_open, ahead=AHEAD
+                self._parts,
+                self._lanes,
+                wake=self.wake,
+                is_open=self._is_open,
+                ahead=AHEAD,
+                on_request=self._asked,
             )
+            self._drained = False
             assembly.heartbeat.register(self._parts.clock.now())
             LogContext.install(assembly.log_handler, self._parts.options.log_level)
             self._phase = Phase.RUNNING
@@ -120,6 +128,7 @@ class Node:
             else:
                 self._beat_until_ended()
             self._phase = Phase.STOPPED
+            self._drained = False
             return ended
 
     def hurry(self) -> None:
@@ -143,6 +152,11 @@ class Node:
     def phase(self) -> Phase:
         """Where this node is in its life."""
         return self._phase
+
+    @property
+    def is_drained(self) -> bool:
+        """True while it takes no jobs because somebody has asked for that (`nodes.drain`)."""
+        return self._drained
 
     @property
     def node_id(self) -> str:
@@ -237,6 +251,8 @@ class Node:
             ):
                 heart.run_once(clock.now())
                 beaten["at"] = begun
+                if self._drained:  # a claim that was under way when it was asked may have brought more
+                    assembly.watch.hand_back(float("inf"), clock.now())
                 orphans.run_once(clock.now())
             else:
                 orphans.look()
@@ -257,6 +273,11 @@ class Node:
         def clean() -> float:
             assembly.housekeeping.run_once(clock.now())
             return options.maintenance_interval.total_seconds()
+
+        def count() -> float:
+            if assembly.flow is not None:
+                assembly.flow.run_once(clock.now())
+            return COUNTING_INTERVAL
 
         def fire() -> float:
             assembly.recurring.run_once(clock.now())
@@ -293,11 +314,16 @@ class Node:
             service("expiry", sweep),
             service("housekeeping", clean),
             service("schedules", fire),
+            *([] if assembly.flow is None else [service("flow", count)]),
             self._polling,
         ]
         for each in self._services:
             each.start()
-        assembly.lane_report.claims_fail = lambda: polling.failures >= FAILED_POLLS or not polling.is_alive
+        beating = self._beating
+        # While nothing is due, a claim only reads: that the database takes no writes is then seen by the beats alone.
+        assembly.lane_report.claims_fail = lambda: (
+            max(polling.failures, beating.failures) >= FAILED_POLLS or not polling.is_alive
+        )
 
     def _connect_wakeups(self) -> None:
         cluster = self._parts.cluster
@@ -321,7 +347,34 @@ class Node:
             self._polling.wake()
 
     def _is_open(self) -> bool:
-        return self._phase is Phase.RUNNING
+        return self._phase is Phase.RUNNING and not self._drained
+
+    # --- asked from afar ---
+
+    def _asked(self, request: NodeRequest | None) -> None:
+        """Somebody has asked something of this node, or has taken it back; on the thread of the heartbeat."""
+        if self._phase is not Phase.RUNNING:
+            return
+        store, now = self._parts.store, self._parts.clock.now()
+        if request is None:
+            store.set_node_state(self.node_id, NodeState.ACTIVE, now=now)
+            self._drained = False
+            logger.info("node %s takes jobs again, as it was asked to", self.node_id)
+            self.wake()
+            return
+        self._drained = True
+        store.set_node_state(self.node_id, NodeState.DRAINING, now=now)
+        back = self._assembly.watch.hand_back(float("inf"), now)
+        self._assembly.spread()
+        logger.info(
+            "node %s was asked to %s: it takes no more jobs; %s running, %d handed back",
+            self.node_id,
+            request.value.lower(),
+            counted(len(self._assembly.coordinator.held())),
+            back,
+        )
+        if request is NodeRequest.STOP:
+            self._parts.on_stop_request()
 
     # --- stopping ---
 
@@ -384,6 +437,8 @@ class Node:
             while assembly.completer.run_once(now):
                 pass
             assembly.log_writer.run_once(now)
+            if assembly.flow is not None:
+                assembly.flow.close(now)
         except StoreError as error:
             logger.warning("stopping: %s", error)
         self._parts.bus.flush()

@@ -12,15 +12,18 @@ from msgspec.structs import replace
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.keys import has_keys
 from ratchet.engine.suspects import SuspectTurns
 from ratchet.model.callbacks import plain_target
 from ratchet.model.claim import NO_PARTY, ClaimedJob, ClaimRequest, ahead_token
 from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
+from ratchet.model.payload import keys_of_place
 from ratchet.model.status import Lane
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.invocation_resolver import InvocationResolver
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy, PollObservation
 from ratchet.spi.store.claims import JobClaimStore
 from ratchet.spi.store.streams import StreamStore
@@ -81,6 +84,7 @@ class Poller:
         ahead: timedelta = timedelta(),
         ask_again_after: timedelta | None = None,
         hand_back: Callable[[datetime], object] = lambda now: None,
+        codec: PayloadCodec | None = None,
     ) -> None:
         self._claims = claims
         self._coordinator = coordinator
@@ -96,6 +100,7 @@ class Poller:
         self._ask_again_after = ask_again_after
         self._rests_when_full = not getattr(strategy, "goes_on_after_full_batch", False)
         self._hand_back = hand_back  # what has not started
+        self._codec = codec
         self._turns = SuspectTurns()
         self._suspect: UUID | None = None  # the last one that was claimed
         self._waits_for_planned = False  # a lane wants nothing because of planned starts
@@ -402,6 +407,9 @@ class Poller:
         return self._parked != before
 
     def _can_import(self, target: str) -> bool:
+        keys = keys_of_place(target)
+        if keys:
+            return has_keys(self._codec, keys)
         try:
             self._invocations.resolve(plain_target(target))
         except (TargetNotFound, TargetNotAllowed):

@@ -21,6 +21,7 @@ from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, Schedule
 from ratchet.model.errors import CommitUnknown, Conflict, StoreUnavailable
 from ratchet.model.identifiers import IdSource
 from ratchet.model.job import JobSpec
+from ratchet.model.payload import refuse_sealed
 from ratchet.model.status import JobType
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.recurring import RecurringStore
@@ -183,6 +184,9 @@ def _kept(misfire: str, missed: int, on_time: bool) -> int:
 def run_spec(spec: ScheduleSpec, fire_at: datetime, ids: IdSource) -> JobSpec:
     """The job that one fire time becomes, made from the schedule's template."""
     template: dict[str, Any] = msgspec.json.decode(spec.template)
+    for field in ("payload", "params"):
+        # Sealed for the schedule: as the value of a job nobody could open it.
+        refuse_sealed(template.get(field) or "", f"the {field} of schedule {spec.name!r}")
     template.update(
         job_id=str(ids()),
         scheduled_at=(fire_at + _spread(spec, fire_at)).isoformat(),

@@ -14,6 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.api.context import JobContext, JobTransaction
+from ratchet.engine.masks import hidden_in
 from ratchet.model.callbacks import given_params
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.composition import Signal
@@ -31,6 +32,7 @@ from ratchet.model.decision import (
 )
 from ratchet.model.errors import JobInterrupted, StaleClaim
 from ratchet.model.job import Progress
+from ratchet.model.masking import hide
 from ratchet.model.payload import decode_value, encode_value
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Run:
         "entry",
         "finished",
         "handle",
+        "hidden",
         "interrupted_at",
         "interruptible",
         "job",
@@ -104,6 +107,7 @@ class Run:
         self.connection: object | None = None  # inside ctx.transaction()
         self.committed: tuple[Completion, CompletionAnswer] | None = None
         self.log_lines = 0
+        self.hidden: tuple[str, ...] | None = None  # in its messages; None: nobody has asked yet
         self.marked = False  # the store knows that it has started (`JobClaimStore.mark_started`)
         self.entry: int | None = None  # in `StartedRuns`
         self._context: JobContext | None = None
@@ -197,16 +201,23 @@ class Run:
             )
 
     def save_progress(self, fraction: float, message: str | None) -> None:
-        progress = Progress(
-            fraction=fraction,
-            message=None if message is None else self._tools.sanitizer.sanitize_text(message)[:500],
-        )
+        if message is not None:
+            message = self.masked(self._tools.sanitizer.sanitize_text(message))[:500]
+        progress = Progress(fraction=fraction, message=message)
         with self.shielded():
             self._require(
                 self._tools.transitions.save_progress(
                     self.job.claim, progress, now=self._tools.clock.now(), within=self.connection
                 )
             )
+
+    def masked(self, text: str) -> str:
+        """*text* without the values of the job that people do not see."""
+        if self.job.body.params is None:
+            return text
+        if self.hidden is None:
+            self.hidden = hidden_in(self.job)
+        return hide(text, self.hidden) if self.hidden else text
 
     def _require(self, held: bool) -> None:
         if not held:

@@ -47,7 +47,7 @@ class Summary:
         more += f", {handed_back} handed back" if handed_back else ""
         logger.info(
             "%d started, %d succeeded, %d failed, %d retried%s; now %d running, %d waiting for a slot",
-            done[0],
+            max(0, done[0]),  # a run that was canceled is no longer counted
             succeeded,
             failed,
             retried,

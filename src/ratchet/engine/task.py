@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeAlias, cast
 from uuid import UUID
@@ -56,6 +56,7 @@ from ratchet.model.errors import (
     Conflict,
     JobInterrupted,
     JobTimeout,
+    MissingKey,
     RatchetError,
     RetryLater,
     StoreUnavailable,
@@ -73,6 +74,7 @@ from ratchet.model.payload import (
     decode_result,
     encode_result,
     placeholders_in,
+    refuse_sealed,
     substitute,
     truncation,
 )
@@ -84,6 +86,7 @@ from ratchet.spi.invocation_resolver import Invocation, InvocationResolver
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.transitions import JobStatusStore
+from ratchet.spi.tracer import RemoteScope
 
 logger = logging.getLogger("ratchet.engine")
 
@@ -228,6 +231,8 @@ class JobTask:
         except (StoreUnavailable, Conflict):
             # Its claim or the results of its parents could not be read: that is no failure of the job.
             return NotStarted()
+        except MissingKey as error:
+            return TargetMissing(str(error), error.keys)
         except UnreadablePayload as error:
             return Unreadable(error)
         except BaseException as error:
@@ -310,6 +315,14 @@ class JobTask:
             error if isinstance(error, RatchetError) else type(error).__name__,
         )
         return Postponed(timedelta(seconds=delay), False, "the store failed in ctx.transaction()")
+
+    def scope(self, run: Run) -> AbstractContextManager[object]:
+        """What surrounds a run in a lane that makes the call by itself, outside of the middleware."""
+        return nullcontext()
+
+    def remote_scopes(self, run: Run) -> Sequence[RemoteScope]:
+        """What surrounds its code in another process."""
+        return ()
 
     def ended(self, run: Run) -> None:
         """No code of the user runs for it any more, conditions included."""
@@ -424,6 +437,7 @@ class JobTask:
         """A callback is called with its context, after a failure with the error, and then with what it was given."""
         body = run.job.body
         leading: tuple[Any, ...] = (run.context,)
+        refuse_sealed(body.payload, "arguments")
         (facts, *_), _ = decode(body.payload) if '"message"' in body.payload else ((None,), {})
         if facts is not None:
             leading = (run.context, JobError(job_id=run.parent_id or run.job_id, **facts))

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ratchet.model.claim import ClaimedJob
 from ratchet.model.cluster import NodeRecord, NodeState
-from ratchet.model.decision import NotStarted, Outcome, Postponed, Unreadable
+from ratchet.model.decision import NotStarted, Outcome, Postponed, TargetMissing, Unreadable
 from ratchet.model.errors import Conflict, StoreUnavailable, UnreadableJob
 
 #: So much later a job comes back that is left to a newer node.
@@ -28,13 +28,15 @@ class Nodes(Protocol):
 
 def outcome_of_unreadable(job: ClaimedJob, store: Nodes) -> Outcome:
     """
-    A dead letter, unless a newer node may be able to read it.
+    A dead letter, unless another node may be able to read it: a newer one, or one with the key.
 
     Words that this node does not know may come from a newer version. While a node of one is there, it is left to that
     node; otherwise nobody could run it, and a dead letter is seen.
     """
     why = job.unreadable
     assert why is not None
+    if why.missing_keys:
+        return TargetMissing(why.text, why.missing_keys)
     try:
         if why.may_be_newer and any(_newer_nodes(job.claim.node_id, store.nodes(counting=False))):
             return Postponed(LEFT_TO_NEWER, False, f"left to a newer node: {why.text}")

@@ -135,10 +135,12 @@ class RowFault(Struct, frozen=True, kw_only=True):
     Why the row of a claimed job cannot be read: the columns, and what stands there.
 
     ``may_be_newer``: all of it are words that this version does not know, and a newer one may have written them.
+    ``missing_keys``: it is encrypted, and this node lacks these keys; another may have them.
     """
 
     text: str
     may_be_newer: bool = False
+    missing_keys: tuple[str, ...] = ()
 
 
 class ClaimedJob(Struct, frozen=True, kw_only=True, gc=False):

@@ -22,6 +22,18 @@ class NodeState(StrEnum):
     DEAD = "DEAD"
 
 
+class NodeRequest(StrEnum):
+    """What a person asks of a node: DRAIN, to take no more jobs; STOP, to leave when what runs has finished."""
+
+    DRAIN = "DRAIN"
+    STOP = "STOP"
+
+
+def request_of(text: str | None) -> NodeRequest | None:
+    """The request that is stored as *text*; None also for one that only a later version knows."""
+    return NodeRequest.__members__.get(text or "")
+
+
 class NodeInfo(Struct, frozen=True, kw_only=True):
     """
     What a node says about itself, beside its life signs; stored as JSON.
@@ -30,7 +42,8 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     back. ``false_rescues``: how often this process was declared dead although it lived; ``replaces`` is the
     incarnation to which that happened last. ``process``: under which name a database server has its connections.
     ``full``: the lanes that have no free slot, and since when. ``down``: the lanes that run nothing, and why.
-    ``tags``: words of the user's own.
+    ``tags``: words of the user's own. ``memory``: resident bytes of its process, roughly. ``still_running``: runs whose
+    code ignored its interruption and goes on. ``keys``: the ids of the keys with which it can decrypt values.
     """
 
     lanes: dict[str, int] = {}
@@ -43,6 +56,9 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     full: dict[str, datetime] = {}
     down: dict[str, str] = {}
     tags: list[str] = []
+    memory: int | None = None
+    still_running: int = 0
+    keys: list[str] = []
 
 
 class NodeChange(Struct, frozen=True, kw_only=True):
@@ -71,7 +87,11 @@ class NodeSpec(Struct, frozen=True, kw_only=True):
 
 
 class NodeRecord(Struct, frozen=True, kw_only=True):
-    """A node's row. ``beat`` only ever grows; observers compare it with itself, never with a clock."""
+    """
+    A node's row. ``beat`` only ever grows; observers compare it with itself, never with a clock.
+
+    ``request``: what a person has asked of this node; it learns that with its next beat.
+    """
 
     node_id: str
     name: str
@@ -88,6 +108,7 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
     rescued_at: datetime | None = None
     rescued_by: str | None = None
     running: int = 0
+    request: NodeRequest | None = None
 
     def is_alive(self, now: datetime) -> bool:
         """By the clock, which is good enough for a report; rescuers watch the beat counter instead."""
@@ -147,12 +168,13 @@ class BeatAnswer(Struct, frozen=True, kw_only=True):
 
     ``alive`` False: the row is gone or DEAD, everything this node ran belongs to others now.
     ``claims``: what the store says this node holds. Missing here but running there: canceled or
-    rescued. Here under an unknown token: a claim whose answer was lost.
+    rescued. Here under an unknown token: a claim whose answer was lost. ``request``: what a person asks of it.
     """
 
     alive: bool
     claims: dict[UUID, UUID] = {}
     database_time: datetime | None = None
+    request: NodeRequest | None = None
 
 
 class Rescue(Struct, frozen=True, kw_only=True):

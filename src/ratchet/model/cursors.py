@@ -79,5 +79,15 @@ def dead_letter_position(cursor: str) -> tuple[datetime, UUID]:
     return position
 
 
+def audit_cursor(at: datetime, entry_id: UUID) -> str:
+    """The cursor of a page of the audit log that ends with this entry."""
+    return f"{at.isoformat()} {entry_id}"
+
+
+def audit_position(cursor: str) -> tuple[datetime, UUID]:
+    """The (time, id) after which a page of the audit log begins."""
+    return dead_letter_position(cursor)
+
+
 def _refused(cursor: str) -> InvalidJob:
     return InvalidJob(f"{cursor!r} is not a cursor of this search; pass a page's next_cursor")

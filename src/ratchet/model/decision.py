@@ -68,9 +68,10 @@ class Crashed(Struct, frozen=True):
 
 
 class TargetMissing(Struct, frozen=True):
-    """The node does not know the target, or may not run it; another node may."""
+    """The node does not know the target, or may not run it, or lacks the keys of its values; another node may do better."""
 
     reason: str
+    keys: tuple[str, ...] = ()
 
 
 class Unreadable(Struct, frozen=True):
@@ -190,9 +191,10 @@ class CountCrash(Struct, frozen=True, kw_only=True):
 
 
 class Park(Struct, frozen=True, kw_only=True):
-    """RUNNING to PENDING, to wait for a node that knows the target and may run it; not counted."""
+    """RUNNING to PENDING, to wait for a node that knows the target and may run it, and has the keys; not counted."""
 
     reason: str
+    keys: tuple[str, ...] = ()  # it waits for a node with these, whatever its target
 
 
 class Expire(Struct, frozen=True, kw_only=True):

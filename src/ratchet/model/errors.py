@@ -23,6 +23,25 @@ class NodeAlive(RatchetError):
     """A node that is still alive cannot be removed; stop its process first."""
 
 
+class NodeNotFound(RatchetError, LookupError):
+    """There is no such node, or it is dead: nothing can be asked of it."""
+
+
+class NotAuthorized(RatchetError):
+    """The authorizer of the scheduler refuses this; nothing was changed, and nothing is shown."""
+
+    def __init__(self, permission: str, *, principal: str | None = None, about: str | None = None) -> None:
+        who = "nobody in particular" if principal is None else repr(principal)
+        super().__init__(
+            f"{who} may not {permission}{'' if about is None else f' {about}'}: the authorizer of this scheduler refuses it"
+            + ("; say who acts with scheduler.acting_as(name)" if principal is None else "")
+        )
+        #: What was asked for, a `Permission`.
+        self.permission = permission
+        #: Who asked; None: the code did not say.
+        self.principal = principal
+
+
 # --- submitting ---------------------------------------------------------------------------------
 
 
@@ -40,6 +59,21 @@ class PayloadTooLarge(InvalidJob):
 
 class UnreadablePayload(InvalidJob):
     """Stored arguments, or another stored value, are damaged, or larger or deeper than anything that is read."""
+
+
+class MissingKey(UnreadablePayload):
+    """A stored value is encrypted with a key that this process does not have; ``keys`` names it."""
+
+    def __init__(self, what: str, keys: tuple[str, ...] = ()) -> None:
+        self.keys = keys
+        if not keys:
+            super().__init__(what)
+            return
+        named = " and ".join(repr(key) for key in keys)
+        super().__init__(
+            f"{what}: encrypted with the key {named}, which this process does not have; add it to the keys of "
+            f"Scheduler(codec=Keyring(...))"
+        )
 
 
 class InvalidTarget(InvalidJob):
@@ -84,6 +118,14 @@ class UnsubmittedJobWarning(UserWarning):
 
 class DeclaredTwiceWarning(UserWarning):
     """A function was declared on a second scheduler; its ``.enqueue`` stays with the first."""
+
+
+class BlocksEventLoop(RatchetError):
+    """A verb that waits was called on an event loop; the message names the form that is awaited."""
+
+
+class BlocksEventLoopWarning(UserWarning):
+    """A verb that uses the database was called on an event loop; the message names the form that is awaited."""
 
 
 # --- asking and waiting -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ cycle are hidden from the garbage collector (``gc=False``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from dataclasses import field as dataclass_field
 from datetime import date, datetime, time, timedelta
 from enum import IntEnum, StrEnum
@@ -20,6 +20,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from ratchet.model.errors import EmptyFilter, InvalidJob
+from ratchet.model.masking import hidden_texts, masked_arguments, masked_params, masked_result
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
 
 T = TypeVar("T")
@@ -114,13 +115,15 @@ class Progress:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Job:
     """
     A job as it is now, wherever it lives: queue, history or archive.
 
     ``updated_at`` is the latest time that is stored of it: created, started (the run that is under way, if there is
     one) or finished. A change that has no time of its own, such as a pause or a new due time, does not show in it.
+
+    Code gets all values. For people, in `to_dict` and in its ``repr``, ``•••`` stands where ``masked`` says.
     """
 
     id: UUID
@@ -161,17 +164,36 @@ class Job:
     result_truncated: bool = False
     archived: bool = False
     updated_at: datetime | None = None
+    trace_id: str | None = None
     unreadable: dict[str, str] = dataclass_field(
         default_factory=dict
     )  # what stands in columns that cannot be read
+    masked: tuple[str, ...] = ()  # the paths of values that people do not see (`ratchet.model.masking`)
+
+    def for_people(self) -> Job:
+        """The job with ``•••`` in the place of what is masked."""
+        if not self.masked:
+            return self
+        # A callback has the params of the job that it is about, but other arguments.
+        of_arguments = () if self.type is JobType.CALLBACK else self.masked
+        args, kwargs = masked_arguments(self.args, self.kwargs, of_arguments)
+        params = masked_params(self.params, self.masked)
+        hidden = hidden_texts(self.args, self.kwargs, self.params, of_arguments)
+        result = masked_result(self.result, self.masked, hidden)
+        return replace(self, args=args, kwargs=kwargs, params=params, result=result)
+
+    def __repr__(self) -> str:
+        shown = self.for_people()
+        return f"Job({', '.join(f'{one.name}={getattr(shown, one.name)!r}' for one in fields(self))})"
 
     def to_dict(self) -> dict[str, Any]:
         """
         Every field, as values that `json.dumps` takes: ids, times (ISO 8601) and enums as text, durations in seconds.
 
-        Arguments, params and results that are not plain JSON are written as text.
+        Arguments, params and results that are not plain JSON are written as text; what is masked is ``•••``.
         """
-        return {field.name: json_safe(getattr(self, field.name)) for field in fields(self)}
+        shown = self.for_people()
+        return {field.name: json_safe(getattr(shown, field.name)) for field in fields(self)}
 
 
 def json_safe(value: Any) -> Any:
@@ -373,7 +395,9 @@ class JobFilter:
 
     ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
     was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
-    for a node that can run it. ``truncated``: its result was too large to keep.
+    for a node that can run it. ``truncated``: its result was too large to keep. ``trace_id`` is the trace in which it was
+    submitted, 32 hexadecimal digits; it has no index either. ``error_type``: the name of the class of its error, as
+    ``Job.error_type`` has it; empty text means a job without one.
     """
 
     statuses: Sequence[JobStatus] | None = None
@@ -397,6 +421,8 @@ class JobFilter:
     args: Mapping[str, Any] | None = None
     parked: bool | None = None
     truncated: bool | None = None
+    trace_id: str | None = None
+    error_type: str | None = None
     include_archived: bool = False
 
     @property

@@ -118,6 +118,19 @@ SCHEDULE_LATENESS = Metric(
 )
 PARKED_JOBS = Metric("ratchet_parked_jobs", _G, "Due jobs that no node can run: their function is missing.")
 HEALTHY = Metric("ratchet_healthy", _G, "1 while `ratchet health` finds no problem.")
+PROBLEMS = Metric(
+    "ratchet_problems", _G, "1 while `ratchet health` finds a problem of this kind, else 0.", ("code",)
+)
+
+# --- of a worker: what its supervisor sees
+
+WORKER_LIVE = Metric("ratchet_worker_live", _G, "1 while `/live` answers 200.")
+WORKER_READY = Metric("ratchet_worker_ready", _G, "1 while `/ready` answers 200.")
+PROCESS_DEATHS = Metric(
+    "ratchet_process_deaths_total",
+    _C,
+    "Processes of this worker that ended without being told to, and were replaced.",
+)
 
 #: What each node measures by itself.
 NODE_METRICS = (
@@ -126,6 +139,8 @@ NODE_METRICS = (
 )  # fmt: skip
 #: What the store knows.
 STORE_METRICS = (
-    QUEUE_DEPTH, OLDEST_AGE, DEAD_LETTERS, NODES, BREAKER_OPEN, SCHEDULE_LATENESS, PARKED_JOBS, HEALTHY,
+    QUEUE_DEPTH, OLDEST_AGE, DEAD_LETTERS, NODES, BREAKER_OPEN, SCHEDULE_LATENESS, PARKED_JOBS, HEALTHY, PROBLEMS,
 )  # fmt: skip
-METRICS = NODE_METRICS + STORE_METRICS
+#: What ``ratchet worker --http`` adds.
+WORKER_METRICS = (WORKER_LIVE, WORKER_READY, PROCESS_DEATHS)
+METRICS = NODE_METRICS + STORE_METRICS + WORKER_METRICS

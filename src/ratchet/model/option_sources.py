@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,8 @@ class OptionSources:
         raise ConfigurationError(f"{source}: there is no option {name!r}; {meant}")
 
     def _closest(self, name: str) -> str | None:
+        import difflib  # only where a name is wrong
+
         return next(iter(difflib.get_close_matches(name, self._settings, n=1, cutoff=0.75)), None)
 
     def in_environment(self, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -66,6 +66,8 @@ class OptionSources:
 
 
 def _table(file: Path) -> dict[str, Any]:
+    import tomllib  # most programs have no such file
+
     try:
         document = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:

@@ -236,6 +236,14 @@ class Options:
     log_retention: OptionalInterval = optional_interval(
         timedelta(days=7), "Age at which log lines of jobs are deleted; none: with their job."
     )
+    history_retention: OptionalInterval = optional_interval(
+        timedelta(days=7),
+        "Age at which the rates of each minute are deleted (`jobs.history`); none or 0: none are kept.",
+        zero_is_none=True,
+    )
+    audit_retention: OptionalInterval = optional_interval(
+        timedelta(days=365), "Age at which entries of the audit log are deleted; none: never."
+    )
     signal_retention: Interval = interval(
         timedelta(hours=1), "Time a signal that released nobody is kept for the first waiter."
     )

@@ -17,6 +17,7 @@ from msgspec import Struct
 from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeRecord, NodeState, resources_of
 from ratchet.model.composition import ScheduleRecord
 from ratchet.model.load import COUNTED, Load, StreamLoad
+from ratchet.model.payload import keys_of_place
 from ratchet.model.reasons import NAMED_NODES, listed
 
 #: Work that nothing holds back, and of which nothing has started for so long, does not flow.
@@ -26,6 +27,13 @@ LATE: Final = timedelta(minutes=1)
 #: So many nodes that died within so long are no accident: something kills them.
 DEATHS: Final = 3
 DEATHS_WITHIN: Final = timedelta(minutes=5)
+
+
+#: Every code that a problem can have.
+CODES: Final = (
+    "no_nodes", "silent_nodes", "no_node_for_queue", "parked", "paused_queue", "open_breaker", "overdue", "dead_letters",
+    "unreadable", "read_only", "schema", "unreachable", "late_schedule", "lane_down",
+)  # fmt: skip
 
 
 class Problem(Struct, frozen=True):
@@ -101,7 +109,15 @@ class Cause(NamedTuple):
 
 
 #: The causes that hold jobs back until somebody does something.
-CLOSED: Final = ("no_nodes", "paused_queue", "open_breaker", "parked", "no_node_for_queue", "lane_down")
+CLOSED: Final = (
+    "no_nodes",
+    "paused_queue",
+    "open_breaker",
+    "parked",
+    "no_key",
+    "no_node_for_queue",
+    "lane_down",
+)
 
 
 def cause_of(stream: StreamLoad, at: Situation) -> Cause:
@@ -118,7 +134,13 @@ def cause_of(stream: StreamLoad, at: Situation) -> Cause:
     flowing = Cause("flowing", key.queue, lane, key.suspect)
     if at.by_hand:
         return flowing
-    if key.parked_target is not None and not any(key.parked_target in node.about.targets for node in active):
+    keys = () if key.parked_target is None else keys_of_place(key.parked_target)
+    if keys:
+        if not any(set(keys) <= set(node.about.keys) for node in active):
+            return Cause("no_key", ", ".join(keys))
+    elif key.parked_target is not None and not any(
+        key.parked_target in node.about.targets for node in active
+    ):
         return Cause("parked", key.parked_target)
     serving = [node for node in active if node.about.queues is None or key.queue in node.about.queues]
     if not serving:
@@ -255,6 +277,10 @@ def _of_closed(at: Situation, waiting: Mapping[Cause, Waiting]) -> Iterable[Prob
                 )
             case "parked":
                 yield Problem(code, f"{jobs}, but no node can run {name}", held.count, held.since)
+            case "no_key":
+                yield Problem(
+                    code, f"{jobs}, but no node has the key {name} of their values", held.count, held.since
+                )
             case "no_node_for_queue":
                 yield Problem(code, f"{jobs}, but no node serves the queue {name!r}", held.count, held.since)
             case "lane_down":

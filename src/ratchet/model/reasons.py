@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from ratchet.model.cluster import NodeRecord, PermitRecord
+from ratchet.model.payload import keys_of_place
 
 #: (code, text, until when); None: nobody knows.
 Reason: TypeAlias = tuple[str, str, datetime | None]
@@ -91,7 +92,17 @@ def queue_paused(queue: str, until: datetime | None = None) -> Reason:
 
 def parked(target: str) -> Reason:
     """No node that claimed it knows its function and is allowed to run it."""
+    keys = keys_of_place(target)
+    if keys:
+        return no_key(keys)
     return "parked", f"no node that claimed it could import {target} and run it; start one that can", None
+
+
+def no_key(keys: Sequence[str]) -> Reason:
+    """No node that claimed it has all the keys that its values are encrypted with."""
+    named = listed([repr(key) for key in keys])
+    text = f"no node that claimed it has the key {named}, with which it is encrypted; start one that has it"
+    return "no_key", text, None
 
 
 def suspect() -> Reason:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +17,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
+from ratchet.api.authorization import by_hand
+from ratchet.api.event_loops import refuse_on_event_loop, warn_on_event_loop
 from ratchet.api.listeners import Middleware
 from ratchet.api.recurring import Recurrence
+from ratchet.api.threads import in_thread
 from ratchet.config import resolve_drain, resolve_url
+from ratchet.defaults.guarded_tracers import guarded_tracers
+from ratchet.model.audit import AuditSource
 from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
@@ -28,10 +34,13 @@ from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, S
 from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
+from ratchet.model.masking import Masking
 from ratchet.model.options import Options
+from ratchet.model.permissions import Permission
 from ratchet.model.process import process_name
 from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import JobStatus, Priority
+from ratchet.scheduler.acting import Acting
 from ratchet.scheduler.importing import import_modules, module_names
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -39,9 +48,12 @@ from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.shield import undisturbed
 from ratchet.spi.store import JobStore, SendingStore
+from ratchet.spi.store.audit import by_node
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.aio import AwaitableResults
@@ -65,10 +77,15 @@ UNDECLARED_TTL = timedelta(seconds=30)
 class LazyStore:
     """Opens the store at the first use, and checks or makes its schema once."""
 
-    def __init__(self, open_store: Callable[[], JobStore], clock: Clock) -> None:
+    def __init__(
+        self, open_store: Callable[[], JobStore], clock: Clock, codec: PayloadCodec | None = None
+    ) -> None:
         #: Makes the store; may be another one until the first use.
         self.open_store = open_store
         self._clock = clock
+        self._codec = codec
+        #: Show what is encrypted as such, though there is no codec; for processes that only look.
+        self.shows_sealed = False
         self._lock = threading.RLock()
         self._sampled_at: float | None = None
         #: The store, if it was opened.
@@ -82,6 +99,10 @@ class LazyStore:
         with self._lock:
             if self.opened is None:
                 self.opened = self.open_store()
+                if self._codec is not None or self.shows_sealed:
+                    from ratchet.stores.sealed import sealed
+
+                    self.opened = sealed(self.opened, self._codec)
             return self.opened
 
     def check(self, *, auto_migrate: bool) -> JobStore:
@@ -101,7 +122,8 @@ class LazyStore:
         except SchemaOutOfDate:
             if not (auto_migrate or store.capabilities.migrates_itself):
                 raise
-            store.migrate()
+            with by_node("upgrade", "schema"):
+                store.migrate()
 
     def now(self) -> datetime:
         """The database's time, as last sampled; before the store is first used, this machine's."""
@@ -199,7 +221,7 @@ class Dispatcher:
         self.flush()
 
 
-class Core:
+class Core(Acting):
     """
     Implements `Backend` over the engine; made by `Scheduler`.
 
@@ -226,6 +248,8 @@ class Core:
         self.url: str | None = None
         #: Set before `start` if another process beats for this node too (``ratchet worker``).
         self.supervised = False
+        #: What is done when somebody asks this node to stop, from afar.
+        self.on_stop_request: Callable[[], None] = self._stop_soon
         self.started_runs: StartedRuns | None = None
         #: Modules that are imported before this process becomes a node.
         self.imports: tuple[str, ...] = ()
@@ -234,8 +258,10 @@ class Core:
         self.parts = parts
         #: Names targets and finds them again.
         self.targets: InvocationResolver = parts.targets
-        #: On whose behalf the calling code submits.
-        self.caller: Callable[[], str | None] = nobody if parts.principal is None else parts.principal.current
+        #: What people do not see of the jobs of any target.
+        self.masking: Masking | None = parts.masking
+        self.caller = nobody if parts.principal is None else parts.principal.current
+        self.authorizer = parts.authorizer
         if clock is not None and not (
             callable(getattr(clock, "now", None)) and callable(getattr(clock, "monotonic", None))
         ):
@@ -243,7 +269,7 @@ class Core:
         self.clock: Clock = clock if clock is not None else DatabaseClock()
         #: Seconds since an arbitrary point.
         self.monotonic: Callable[[], float] = self.clock.monotonic
-        self._lazy = LazyStore(open_store or self._open_default, self.clock)
+        self._lazy = LazyStore(open_store or self._open_default, self.clock, parts.codec)
         #: The database's time, as last sampled; before the store is first used, this machine's.
         self.now: Callable[[], datetime] = self._lazy.now
         #: Makes job ids.
@@ -252,6 +278,8 @@ class Core:
         self.middleware: list[Middleware] = []
         #: Where the measurements of the next node go.
         self.meters: list[Meters] = list(parts.meters)
+        #: Who follows what is submitted, and the runs of the next node; None: nobody.
+        self.tracer: Tracer | None = parts.tracer
         self.recurrences: list[Recurrence] = []
         self._events = Dispatcher(options.event_queue_size, parts.executor)
         #: Whether somebody listens for a kind of event.
@@ -307,17 +335,26 @@ class Core:
     @property
     def store(self) -> JobStore:
         """The store, with its schema checked (or made) when it is first used."""
+        # `on_event_loop`, spelled out: every submission comes by here
+        events = sys.modules.get("asyncio.events")
+        if events is not None and events._get_running_loop() is not None and not self.driven_by_hand:
+            warn_on_event_loop()
         checked = self._lazy.checked
         return checked if checked is not None else self._lazy.check(auto_migrate=self.options.auto_migrate)
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, if a job can be sent to it now without waiting; else None."""
-        return self._lazy.sending
+        """The store, if a job can be sent to it now without waiting; else None. An authorizer may take its time."""
+        return self._lazy.sending if self.authorizer is None else None
+
+    def show_sealed(self) -> None:
+        """Show what is encrypted as such, though this scheduler has no codec; before the store is first used."""
+        self._lazy.shows_sealed = True
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; the scripts that were applied."""
-        return self.raw_store.migrate()
+        with by_hand(self, Permission.SCHEMA, "upgrade", about="schema", store=self.raw_store):
+            return self.raw_store.migrate()
 
     # --- Backend ---
 
@@ -341,6 +378,8 @@ class Core:
         self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
     ) -> JobResultRow | None:
         """The row of a job once it has ended; None if it has not after *timeout* seconds, `JobNotFound` if it is gone."""
+        if timeout is None or timeout > 0:
+            refuse_on_event_loop()
         try:
             return self.waiter.wait(job_id, timeout, uncommitted=uncommitted)
         except TimeoutError:
@@ -350,7 +389,8 @@ class Core:
         self, job_id: UUID, timeout: float | None, *, uncommitted: bool = False
     ) -> JobResultRow | None:
         """The same, and it blocks neither the event loop nor a thread."""
-        return await self.waiter.ended(job_id, timeout, uncommitted=uncommitted)
+        waiter = self._waiter if self._waiter is not None else await in_thread(lambda: self.waiter)
+        return await waiter.ended(job_id, timeout, uncommitted=uncommitted)
 
     def submitted(self, specs: Sequence[JobSpec], *, due: bool, priority: Priority) -> None:
         """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
@@ -362,7 +402,7 @@ class Core:
         cluster = self.cluster
         if cluster is None or not self.options.notify:
             return
-        if cluster is self.parts.cluster or not self.store.capabilities.commit_wakes:
+        if cluster is self.parts.cluster or not self.raw_store.capabilities.commit_wakes:
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
@@ -496,7 +536,14 @@ class Core:
             supervised=self.supervised,
             started_runs=self.started_runs,
             meters=tuple(self.meters),
+            tracer=self.tracer,
+            on_stop_request=lambda: self.on_stop_request(),
+            codec=parts.codec,
         )
+
+    def add_tracer(self, tracer: Tracer) -> None:
+        """Let *tracer* follow too what is submitted from now on, and the runs of nodes that start from now on."""
+        self.tracer = guarded_tracers(self.tracer, tracer)
 
     def import_modules(self) -> None:
         """Import what declares the jobs that a node of this scheduler runs."""
@@ -564,6 +611,10 @@ class Core:
             self._events.quiet()
         return ended
 
+    def _stop_soon(self) -> None:
+        """Stop from another thread: the one that has learned of the request is one of those that a stop ends."""
+        threading.Thread(target=self.stop, name="ratchet-stop", daemon=True).start()
+
     def close(self) -> None:
         """Stop, and free every connection; the next use opens them again."""
         self.stop()
@@ -582,7 +633,8 @@ class Core:
 
     def store_recurrences(self) -> None:
         """Store the declared schedules; if an option says so, remove those that are no longer declared."""
-        declared = {recurrence.store(self).name for recurrence in self.recurrences}
+        with self.acting_as(None, AuditSource.NODE):
+            declared = {recurrence.store(self, asked=False).name for recurrence in self.recurrences}
         if not self.options.remove_undeclared:
             return
         undeclared = [
@@ -608,7 +660,8 @@ class Core:
                     logger.info("another process removes the schedules that are not in the code any more")
                     return
                 logger.info("schedule %s is not in the code any more and is removed", name)
-                self.store.remove_schedule(name)
+                with by_node("remove", f"schedule:{name}", reason="not declared any more"):
+                    self.store.remove_schedule(name)
         finally:
             self.store.release_lock(UNDECLARED_LEASE, token=token)
 

@@ -16,6 +16,7 @@ from ratchet.model.status import BackoffPolicy, Lane, Priority
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.importing import discover
 from ratchet.spi.meters import Meters
+from ratchet.spi.tracer import Tracer
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,6 +53,7 @@ class DeclaringVerbs:
         no_retry_for: tuple[type[BaseException], ...] = (),
         lane: Lane | str | None = None,
         queue: str | None = None,
+        masked: Sequence[str] = (),
     ) -> JobDecorator: ...
     def job(
         self,
@@ -71,12 +73,14 @@ class DeclaringVerbs:
         no_retry_for: tuple[type[BaseException], ...] = (),
         lane: Lane | str | None = None,
         queue: str | None = None,
+        masked: Sequence[str] = (),
     ) -> Any:
         """
         Declare a function as a job: allow it, name it for good, and set the defaults of its jobs.
 
         The same function comes back, with ``.enqueue(...)`` and ``.options``. *name* and *aliases*
-        let it be renamed while jobs wait; ``lane="process"`` is for CPU-bound work.
+        let it be renamed while jobs wait; ``lane="process"`` is for CPU-bound work. *masked* names parameters, and
+        paths into them (``customer.card``), that people do not see: ``•••`` stands there.
         """
         declaration: Declaration[Any] = Declaration(
             name=name,
@@ -92,6 +96,7 @@ class DeclaringVerbs:
             no_retry_for=no_retry_for,
             lane=lane,
             queue=queue,
+            masked=masked,
         )
 
         def declare(target: Any) -> Any:
@@ -178,6 +183,10 @@ class DeclaringVerbs:
     def add_meters(self, meters: Meters) -> None:
         """Send the measurements of nodes that start from now on to *meters* too."""
         self._core.meters.append(meters)
+
+    def add_tracer(self, tracer: Tracer) -> None:
+        """Let *tracer* follow too what is submitted from now on, and the runs of nodes that start from now on."""
+        self._core.add_tracer(tracer)
 
     def off(self, listener: Callable[..., object]) -> bool:
         """Call *listener* no more, whatever it was listening for; False if it was not listening."""

@@ -29,11 +29,11 @@ class Foreground:
         self._hurried = threading.Event()
 
     def run(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
-        """Start, wait for SIGTERM or SIGINT (or `leave`), drain, stop; True if every run has ended."""
+        """Start, wait for SIGTERM or SIGINT (or `leave`, or a stop from afar), drain, stop; True if every run has ended."""
         with self._listening():
             self._core.start()
             # With a timeout: the main thread handles signals only between two waits.
-            while not self._asked.wait(0.5):
+            while not self._asked.wait(0.5) and self._core.running:
                 pass
             return self._stop(drain=drain, timeout=timeout)
 

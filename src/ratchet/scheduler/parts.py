@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ratchet.api.targets import TargetRegistry
-from ratchet.defaults.circuit_breaker import Moved, StoreBreakers
 from ratchet.defaults.cluster_coordinator import NoOpClusterCoordinator
-from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
 from ratchet.defaults.guarded_coordinator import GuardedCoordinator
+from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.defaults.guards import (
     CheckedPrincipal,
+    GuardedAuthorizer,
     GuardedExecutor,
     GuardedPolling,
     GuardedResilience,
@@ -26,7 +27,9 @@ from ratchet.defaults.retry_policy import DefaultRetryPolicy
 from ratchet.defaults.target_policy import PrefixTargetPolicy
 from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
+from ratchet.model.masking import Masking, MaskingRule
 from ratchet.model.options import Options
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
@@ -35,12 +38,17 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store.permits import BreakerStore
 from ratchet.spi.target_policy import TargetPolicy
+from ratchet.spi.tracer import Tracer
+
+if TYPE_CHECKING:
+    from ratchet.defaults.circuit_breaker import Moved
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,9 +65,13 @@ class Replacements:
     resilience: ResilienceStrategy | None = None
     polling_strategy: PollingStrategy | None = None
     principal_provider: PrincipalProvider | None = None
+    authorizer: Authorizer | None = None
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
+    tracer: Tracer | None = None
     clock: Clock | None = None
+    codec: PayloadCodec | None = None
+    masking: MaskingRule | None = None
 
 
 class Parts:
@@ -76,10 +88,13 @@ class Parts:
         self.registry = TargetRegistry(self.policy)
         self.targets: InvocationResolver = given.invocation_resolver or self.registry
         self.retry_policy: RetryPolicy = given.retry_policy or DefaultRetryPolicy()
-        stock_sanitizer = DefaultErrorSanitizer()
+        stock_sanitizer = _StockSanitizer()
         self.sanitizer: ErrorSanitizer = GuardedSanitizer(
             given.error_sanitizer or stock_sanitizer, stock_sanitizer
         )
+        #: None: values are stored as they are.
+        self.codec: PayloadCodec | None = given.codec
+        self.masking: Masking | None = None if given.masking is None else Masking(given.masking)
         self.instances: InstanceResolver = given.instance_resolver or DefaultInstanceResolver()
         self.executor: ExecutorProvider = DefaultExecutorProvider()
         if given.executor_provider is not None:
@@ -89,9 +104,15 @@ class Parts:
         self.principal: PrincipalProvider | None = (
             None if given.principal_provider is None else CheckedPrincipal(given.principal_provider)
         )
+        #: None: everything is permitted.
+        self.authorizer: GuardedAuthorizer | None = (
+            None if given.authorizer is None else GuardedAuthorizer(given.authorizer)
+        )
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.meters: tuple[Meters, ...] = () if given.meters is None else (given.meters,)
+        #: None: nobody follows jobs.
+        self.tracer: Tracer | None = None if given.tracer is None else guarded_tracers(None, given.tracer)
         self._given_polling = given.polling_strategy
         self.polling: Callable[[], PollingStrategy] = _polling(given.polling_strategy, options)
         #: The strategy is the user's: it alone says how long a poller rests.
@@ -103,6 +124,8 @@ class Parts:
 
     def resilience(self, store: BreakerStore, clock: Clock, on_moved: Moved) -> ResilienceStrategy:
         """What stands between the jobs of a node and the services they depend on."""
+        from ratchet.defaults.circuit_breaker import StoreBreakers  # only a node needs it
+
         # The stock one too: a row that cannot be read must not strand the jobs of its service.
         return GuardedResilience(self._resilience or StoreBreakers(store, clock, on_moved=on_moved))
 
@@ -116,6 +139,22 @@ class Parts:
                 "Scheduler(allow=['shop']) with the modules whose functions may run as jobs, or declare "
                 "functions with @scheduler.job and import the modules that do so before start()"
             )
+
+
+class _StockSanitizer:
+    """`DefaultErrorSanitizer`, made when the first error comes: its patterns take 10 ms to compile."""
+
+    def sanitize(self, error: BaseException) -> str:
+        return self._made().sanitize(error)
+
+    def sanitize_text(self, text: str) -> str:
+        return self._made().sanitize_text(text)
+
+    @staticmethod
+    def _made() -> ErrorSanitizer:
+        from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
+
+        return DefaultErrorSanitizer()
 
 
 def _policy(given: TargetPolicy | None, prefixes: PrefixTargetPolicy) -> TargetPolicy:
@@ -150,3 +189,5 @@ def _require_usable(given: Replacements) -> None:
     require_methods(given.instance_resolver, "instance_resolver", "resolve")
     require_methods(given.invocation_resolver, "invocation_resolver", "describe", "resolve")
     require_methods(given.principal_provider, "principal_provider", "current")
+    require_methods(given.codec, "codec", "active_key", "encode", "decode", "has_key", "keys", "hashed")
+    require_methods(given.authorizer, "authorizer", "__call__")

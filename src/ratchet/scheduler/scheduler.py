@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ratchet.api.authorization import require
 from ratchet.api.backend import Backend
+from ratchet.api.checks import member_of, text_of
 from ratchet.api.controls import Controls
+from ratchet.api.event_loops import on_event_loop, refuse_on_event_loop, warn_on_event_loop
+from ratchet.api.observe.audit import Audit
 from ratchet.api.observe.health import Health, health_of
-from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Nodes, Queues, Schedules
+from ratchet.api.observe.nodes import Nodes
+from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Limits, Queues, Schedules
 from ratchet.config import named_url, resolve_allow, resolve_options, resolve_url
+from ratchet.model.audit import NAME_LIMIT, AuditSource
 from ratchet.model.clock import Clock
 from ratchet.model.durations import Duration
 from ratchet.model.errors import InvalidJob
 from ratchet.model.events import JobDeadLettered
+from ratchet.model.masking import MaskingRule
 from ratchet.model.options import Options
+from ratchet.model.permissions import Permission
 from ratchet.scheduler.controlling import ControlVerbs
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.declaring import DeclaringVerbs
 from ratchet.scheduler.parts import Parts, Replacements
 from ratchet.scheduler.submitting import SubmittingVerbs
+from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -29,15 +39,18 @@ from ratchet.spi.instance_resolver import InstanceResolver
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
 from ratchet.spi.meters import Meters
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.polling_strategy import PollingStrategy
 from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.retry_policy import RetryPolicy
 from ratchet.spi.store import JobStore
 from ratchet.spi.target_policy import TargetPolicy
+from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
     from ratchet.aio import AsyncScheduler
+    from ratchet.api.storage import Storage
 
 
 class Views:
@@ -81,9 +94,21 @@ class Views:
         return Schedules(self._core)
 
     @cached_property
+    def audit(self) -> Audit:
+        """Reads the audit log: who changed what."""
+        return Audit(self._core)
+
+    @cached_property
     def batches(self) -> Batches:
         """Finds batches."""
         return Batches(self._core)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Shows how large the store is, and moves or deletes what has been kept long enough."""
+        from ratchet.api.storage import Storage
+
+        return Storage(self._core)
 
     def health(
         self, max_wait: Duration | None = None, max_dead_letters: int | None = None, min_nodes: int = 1
@@ -94,6 +119,7 @@ class Views:
         Also not well: a due job has waited for longer than *max_wait*, there are more dead letters than
         *max_dead_letters*, or fewer than *min_nodes* nodes take jobs.
         """
+        require(self._core, Permission.LIST, about="health")
         return health_of(
             self._core, max_wait=max_wait, max_dead_letters=max_dead_letters, min_nodes=min_nodes
         )
@@ -126,9 +152,13 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         resilience: ResilienceStrategy | None = None,
         polling_strategy: PollingStrategy | None = None,
         principal_provider: PrincipalProvider | None = None,
+        authorizer: Authorizer | None = None,
         lifecycle_hooks: Sequence[LifecycleHook] = (),
         meters: Meters | None = None,
+        tracer: Tracer | None = None,
         clock: Clock | None = None,
+        codec: PayloadCodec | None = None,
+        masking: MaskingRule | None = None,
         alert: Callable[[JobDeadLettered], None] | None = None,
     ) -> None:
         if url is not None and store is not None:
@@ -144,9 +174,13 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             resilience=resilience,
             polling_strategy=polling_strategy,
             principal_provider=principal_provider,
+            authorizer=authorizer,
             lifecycle_hooks=lifecycle_hooks,
             meters=meters,
+            tracer=tracer,
             clock=clock,
+            codec=codec,
+            masking=masking,
         )
         settings = resolve_options(options)
         self._core = self._make_core(
@@ -214,6 +248,19 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         """Create or upgrade the schema; the scripts that were applied."""
         return self._core.migrate()
 
+    def acting_as(
+        self, principal: str | None, *, source: AuditSource | str = AuditSource.API
+    ) -> AbstractContextManager[None]:
+        """
+        A block in which *principal* acts through this scheduler: the authorizer is asked about that name, the audit log has it, and
+        jobs that are submitted have it as their ``caller``.
+
+        It goes by context: other threads and tasks are not concerned, tasks that are started in the block are. None hides an
+        outer block. It stands before what the `PrincipalProvider` says. *source*: through what they act, for the audit log.
+        """
+        who = None if principal is None else text_of(principal, "the name of a principal", limit=NAME_LIMIT)
+        return self._core.acting_as(who, member_of(AuditSource, source, "source"))
+
     @property
     def running(self) -> bool:
         """True while this process is a node."""
@@ -231,6 +278,8 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         back, which costs it no attempt. Without *timeout*, the environment variable ``RATCHET_DRAIN`` says how
         long, then `Options.drain_timeout`.
         """
+        if on_event_loop() and self._core.running and not self._core.driven_by_hand:
+            warn_on_event_loop()
         return self._core.stop(drain=drain, timeout=timeout)
 
     def run(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
@@ -241,6 +290,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         """
         from ratchet.scheduler.foreground import Foreground
 
+        refuse_on_event_loop()
         return Foreground(self._core).run(drain=drain, timeout=timeout)
 
     def close(self) -> None:

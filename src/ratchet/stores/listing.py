@@ -1,25 +1,35 @@
-"""Sorted listings and searches by argument, which no index serves: what they read is bounded here, for every store."""
+"""Listings that no index serves: sorted ones, searches by argument, trace, queue or target. What they read is bounded here, for every store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from ratchet.model.cursors import SortedPosition, sorted_position
 from ratchet.model.job import JobFilter, SortBy
 from ratchet.model.payload.matching import ArgumentMatch
+from ratchet.model.status import JobStatus
+from ratchet.model.traces import has_trace
 
 #: A sorted listing is of so many matching jobs, the newest ones. Indexes on times that each success writes would make
 #: every success dearer.
 WINDOW = 10_000
-#: A page of a search by argument reads so many payloads at most,
+#: A page of a search by argument or trace reads so many jobs at most,
 LOOKED_AT = 10_000
 #: and so many at once.
 STRETCH = 500
+#: A page of any other search looks at so many jobs, in stretches that grow: most pages are full after the first.
+STRETCHES = (2_000, 8_000, 90_000)
+#: Criteria by which jobs are found without looking at others.
+_INDEXED = ("tags", "business_key", "batch_id", "parent_id", "schedule")
+#: Each of these alone has an index of its own.
+HELD = frozenset({JobStatus.PAUSED, JobStatus.WAITING})
+_FEW = (frozenset({JobStatus.FAILED}), frozenset({JobStatus.RUNNING}))
 
 Key = datetime | int | None
+T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
@@ -29,9 +39,66 @@ class Candidate(NamedTuple):
     key: Key
 
 
-def match_of(where: JobFilter) -> Callable[[str], bool] | None:
-    """Whether a payload has the arguments that *where* names; None: it names none."""
-    return ArgumentMatch(where.args) if where.args else None
+def statuses_of(where: JobFilter) -> frozenset[JobStatus] | None:
+    """The states that are asked for; None: any."""
+    return None if where.statuses is None else frozenset(JobStatus(one) for one in where.statuses)
+
+
+def has_few(statuses: frozenset[JobStatus] | None) -> bool:
+    """True for states whose jobs have an index of their own, however many others there are."""
+    return bool(statuses) and (statuses in _FEW or (statuses or HELD) <= HELD)
+
+
+def is_walk(where: JobFilter) -> bool:
+    """True if matching jobs can only be found by looking at one job after the other."""
+    if where.is_empty or any(getattr(where, name) for name in _INDEXED):
+        return False
+    return not has_few(statuses_of(where))
+
+
+def walked_page(
+    end_of: Callable[[UUID | None, int], UUID | None],
+    read: Callable[[UUID | None, UUID | None, int], Sequence[T]],
+    id_of: Callable[[T], UUID],
+    *,
+    limit: int,
+    after: UUID | None,
+) -> tuple[list[T], str | None]:
+    """
+    The jobs of one page, found by looking at one after the other, and the cursor of the next.
+
+    *end_of*: so many jobs after an id, which id is there (None: there are fewer). *read*: at most so many matching jobs after an id,
+    up to another (None: to the end), that one included. A page may have less than *limit* jobs, or none, and a cursor.
+    """
+    found: list[T] = []
+    for size in STRETCHES:
+        end = end_of(after, size)
+        found += read(after, end, limit + 1 - len(found))
+        if len(found) > limit:
+            return found[:limit], str(id_of(found[limit - 1])) if limit else None
+        if end is None:
+            return found, None
+        after = end
+    return found, str(after)
+
+
+#: Whether a job with this payload and these params matches.
+Match = Callable[[str, str | None], bool]
+
+
+def match_of(where: JobFilter) -> Match | None:
+    """Whether a job has the arguments and the trace that *where* names; None: it names neither."""
+    trace_id = where.trace_id
+    arguments = ArgumentMatch(where.args) if where.args else None
+    if arguments is None and trace_id is None:
+        return None
+
+    def match(payload: str, params: str | None) -> bool:
+        if trace_id is not None and not has_trace(params, trace_id):
+            return False
+        return arguments is None or arguments(payload)
+
+    return match
 
 
 def sorted_page(
@@ -75,24 +142,24 @@ def sorted_page(
 
 
 def walk(
-    read: Callable[[UUID | None, int], Sequence[tuple[UUID, str]]],
-    match: Callable[[str], bool],
+    read: Callable[[UUID | None, int], Sequence[tuple[UUID, str, str | None]]],
+    match: Match,
     *,
     limit: int,
     after: UUID | None,
     most: int | None,
 ) -> tuple[list[UUID], UUID | None]:
     """
-    The first *limit* jobs whose payload matches, and after which id to go on (None: there is nothing more).
+    The first *limit* jobs that match, and after which id to go on (None: there is nothing more).
 
-    *read* gives (id, payload) of so many jobs after an id, in the order of the walk. *most*: payloads to read.
+    *read* gives (id, payload, params) of so many jobs after an id, in the order of the walk. *most*: how many to read.
     """
     found: list[UUID] = []
     looked_at = 0
     while most is None or looked_at < most:
         rows = read(after, STRETCH)
-        for job_id, payload in rows:
-            if match(payload):
+        for job_id, payload, params in rows:
+            if match(payload, params):
                 found.append(job_id)
                 if len(found) == limit:
                     return found, job_id

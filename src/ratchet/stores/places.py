@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, cast
 
 from ratchet.model.options import Options
@@ -50,6 +49,8 @@ def trial_room(url: str, options: Options) -> Iterator[Room]:
     """
     name = f"ratchet_trial_{uuid.uuid4().hex[:8]}"
     if (file := file_of(url)) is not None:
+        from tempfile import TemporaryDirectory  # it imports the modules of every archive format
+
         with TemporaryDirectory(dir=file.absolute().parent, prefix=name) as folder:
             yield Room(file_url(f"{folder}/trial.db"), options, is_own=True)
     elif url.startswith("postgres"):

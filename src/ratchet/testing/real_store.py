@@ -37,5 +37,9 @@ def run_worker_until_idle(scheduler: Scheduler, *, timeout: Duration = 30) -> No
 
 
 def _is_idle(scheduler: Scheduler) -> bool:
+    """Nothing runs and nothing is due; and nothing has happened between these two looks, by which one follows from the other."""
+    before = scheduler.jobs.counts()
     due = JobFilter(statuses=[JobStatus.PENDING], scheduled_before=scheduler.backend.now())
-    return not scheduler.jobs.count(JobFilter(statuses=[JobStatus.RUNNING])) and not scheduler.jobs.count(due)
+    if before.get(JobStatus.RUNNING) or scheduler.jobs.count(due):
+        return False
+    return scheduler.jobs.counts() == before

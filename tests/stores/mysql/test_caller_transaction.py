@@ -178,7 +178,7 @@ class TestDriverConnection:
 
     def test_strangers_are_refused(self, steps: SqlSteps) -> None:
         """Anything else is named in the message, with what is accepted."""
-        with pytest.raises(ConfigurationError, match=r"pass a pymysql\.Connection"):
+        with pytest.raises(ConfigurationError, match=r"pass a connection of PyMySQL or mysqlclient"):
             steps.store.database.run(add("a"), within=object())
 
     def test_a_deadlock_takes_the_whole_transaction(

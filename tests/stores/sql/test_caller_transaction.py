@@ -337,7 +337,7 @@ class TestSqlalchemy:
     def test_an_async_session_itself_is_refused(self, store: SqlStore, url: str) -> None:
         """The message shows the form that works."""
         engine = create_async_engine(alchemy(url, awaited=True))
-        with pytest.raises(ConfigurationError, match="run_sync"):
+        with pytest.raises(ConfigurationError, match=r"await scheduler\.aio"):
             store.database.run(add("a"), within=AsyncSession(engine))
 
 

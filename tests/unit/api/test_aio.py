@@ -26,6 +26,8 @@ from ratchet.api import recurring as recurring_api
 from ratchet.api.batches import builders as batches
 from ratchet.api.batches import handles as batch_handles
 from ratchet.api.observe import async_handles, async_queries, handles, queries
+from ratchet.api.observe.nodes import Nodes
+from ratchet.api.storage import Storage
 from ratchet.api.submit import builders, joins
 from ratchet.stores.memory import MemoryStore
 
@@ -33,13 +35,33 @@ P = typing.ParamSpec("P")
 
 #: Verbs of the sync face that make no sense awaited: they declare, or block the main thread.
 SYNC_ONLY = {
-    Scheduler: {"job", "recurring", "off", "on", "add_meters", "around", "configure", "discover", "run"},
+    Scheduler: {
+        "job",
+        "recurring",
+        "off",
+        "on",
+        "add_meters",
+        "add_tracer",
+        "around",
+        "configure",
+        "discover",
+        "run",
+    },
     handles.JobHandle: set(),
     batch_handles.BatchHandle: set(),
     recurring_api.Schedule: set(),
 }
 #: Verbs that store nothing and therefore are plain functions on both faces; they lead to awaited verbs.
-MAKERS = {"enqueue", "enqueue_by_name", "schedule", "join", "enqueue_batch", "streaming_batch", "handle"}
+MAKERS = {
+    "enqueue",
+    "enqueue_by_name",
+    "schedule",
+    "join",
+    "enqueue_batch",
+    "streaming_batch",
+    "handle",
+    "acting_as",
+}
 #: What a maker returns here, and there.
 LEADS_TO = {
     "JobBuilder": "AsyncJobBuilder",
@@ -54,12 +76,13 @@ FACES = [
     (recurring_api.Schedule, async_handles.AsyncSchedule),
     (queries.Jobs, async_queries.AsyncJobs),
     (queries.DeadLetters, async_queries.AsyncDeadLetters),
-    (queries.Nodes, async_queries.AsyncNodes),
+    (Nodes, async_queries.AsyncNodes),
     (queries.Queues, async_queries.AsyncQueues),
     (queries.Limits, async_queries.AsyncLimits),
     (queries.Breakers, async_queries.AsyncBreakers),
     (queries.Schedules, async_queries.AsyncSchedules),
     (queries.Batches, async_queries.AsyncBatches),
+    (Storage, async_queries.AsyncStorage),
     (builders.JobBuilder, builders.AsyncJobBuilder),
     (joins.JoinBuilder, joins.AsyncJoinBuilder),
     (batches.BatchBuilder, batches.AsyncBatchBuilder),
@@ -116,6 +139,8 @@ class TestSameVerbs:
         mine, theirs = inspect.signature(own), inspect.signature(other)
         assert list(theirs.parameters.values()) == list(mine.parameters.values())
         wanted = str(mine.return_annotation)
+        if name == "handle":
+            wanted = f"Async{wanted}"
         for here, there in LEADS_TO.items():
             if wanted == here or wanted.startswith(f"{here}["):
                 wanted = wanted.replace(here, there, 1)
@@ -196,7 +221,9 @@ class TestAwaiting:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not scheduler._core.waiter._waiting
+        waiter = scheduler._core._waiter
+        assert waiter is not None
+        assert not waiter._waiting
 
     @awaited
     async def test_the_loop_goes_on(self, scheduler: Scheduler) -> None:

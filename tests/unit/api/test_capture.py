@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ratchet.api.submit.capture import CapturedCall, capture, is_lambda, reader
+from ratchet.api.submit.capture import capture, is_lambda, reader
+from ratchet.api.submit.capture.expressions import CapturedCall
 from ratchet.model.errors import InvalidTarget
 
 CALLS: list[str] = []

@@ -123,7 +123,7 @@ def scheduler(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manual
     "part",
     [
         "builder", "handle", "scheduler", "jobs", "dead_letters", "schedules", "queues", "limits", "breakers", "nodes",
-        "batches",
+        "batches", "storage",
     ],
 )  # fmt: skip
 def test_every_verb(scheduler: ManualScheduler, part: str) -> None:

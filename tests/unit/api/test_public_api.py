@@ -230,7 +230,7 @@ class TestNames:
         wanted = """
             statuses tags targets queue types priorities business_key batch_id parent_id schedule node_id created_after
             created_before scheduled_after scheduled_before error_contains include_archived caller superseded_by args parked
-            truncated
+            truncated trace_id error_type
         """
         assert set(wanted.split()) == {field.name for field in dataclasses.fields(ratchet.JobFilter)}
 

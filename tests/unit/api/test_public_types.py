@@ -15,7 +15,7 @@ GOOD = """
     from datetime import timedelta
     from typing import Any
 
-    from ratchet import (RESULT, RESULTS, BackoffPolicy, Condition, JobContext, JobError, JobFailed, JobFilter, JobResult,
+    from ratchet import (RESULT, RESULTS, BackoffPolicy, BatchContext, Condition, JobContext, JobError, JobFailed, JobFilter, JobResult,
                          Join, Options, Priority, Scheduler, call)
 
     scheduler = Scheduler("sqlite:///:memory:", allow=["shop"], options=Options(concurrency=20))
@@ -46,6 +46,12 @@ GOOD = """
 
     def is_slow(result: JobResult) -> bool:
         return True
+
+    def is_large(result: int) -> bool:
+        return result > 5
+
+    def half(batch: BatchContext) -> bool:
+        return batch.success_rate > 0.5
 
     def report(values: list[Any]) -> None: ...
     def record(ctx: JobContext) -> None: ...
@@ -87,6 +93,9 @@ GOOD = """
         scheduler.schedule_recurring("0 2 * * *", call(charge, 1, currency="USD"), name="n").pause()
         scheduler.schedule_recurring("0 2 * * *", Orders.process, 1, name="n").pause()
         scheduler.cancel_job("x", within=object())
+        now: int = scheduler.enqueue_now(Orders.process, 1).result()
+        scheduler.enqueue(Orders.process, 1).when_result(is_large, charge, 1).submit()
+        scheduler.enqueue_batch("b").for_each([1], charge).then_when_batch(half, report, []).submit()
 
     @scheduler.on(JobFailed)
     def failed(event: JobFailed) -> None: ...
@@ -101,6 +110,8 @@ GOOD = """
         batch = await scheduler.enqueue_batch("b").for_each([1, 2], Orders().process).aio.submit()
         values: list[Any] = await batch.aio.results()
         (await scheduler.aio.schedule_recurring("0 2 * * *", cleanup, "x", name="n")).pause()
+        known: Any = await scheduler.aio.handle("x").result(timeout=1)
+        state = await scheduler.aio.handle("x").status()
 """
 
 BAD = {
@@ -127,6 +138,8 @@ BAD = {
     "scheduler.schedule(5, charge)": "unused-coroutine",
     'Orders().ship.enqueue("x")': "arg-type",
     "Orders().ship.enqueue()": "call-arg",
+    'scheduler.enqueue_now(Orders.process, "x")': "arg-type|call-overload",
+    "text: str = scheduler.enqueue_now(Orders.process, 1).result()": "assignment",
     'call(page, "x")': "arg-type|call-overload",
     'scheduler.schedule_recurring("0 2 * * *", charge, "x")': "arg-type|call-overload",
     'scheduler.schedule_recurring("0 2 * * *", charge, "x", name="n")': "arg-type|call-overload",

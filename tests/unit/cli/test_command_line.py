@@ -39,12 +39,13 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 ALL = dict(commands())
 
 EXPECTED = """
-worker nodes health demo tck
+worker health demo tck top
 jobs run-now|jobs set-priority|jobs list|jobs show|jobs cancel|jobs pause|jobs resume|jobs retry|jobs explain|jobs delete|jobs logs
 dlq list|dlq retry|dlq alerts|queues list|queues pause|queues resume|limits list|limits set|limits remove
 breakers list|breakers open|breakers reset
 recurring list|recurring show|recurring pause|recurring resume|recurring trigger|recurring remove
-db upgrade|db status|db ddl
+db upgrade|db status|db ddl|db stats|db purge
+nodes list|nodes drain|nodes resume|nodes stop
 """
 
 

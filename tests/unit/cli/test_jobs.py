@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
+from ratchet.contrib.opentelemetry import OpenTelemetryTracer
 from ratchet.model.cluster import NodeChange, NodeSpec
 from ratchet.model.job import JobFilter
 from ratchet.model.options import Options
@@ -72,6 +74,7 @@ def test_a_row_that_cannot_be_read_is_shown(ratchet: CommandLine, scheduler: Sch
         (["--truncated"], set()),
         (["--caller", "nobody"], set()),
         (["--arg", "0=nothing of the kind"], set()),
+        (["--trace", "4bf92f3577b34da6a3ce929d0e0e4736"], set()),
         (["--superseded-by", "0190a5d2-6c1f-7b3e-9a44-2f1c5f0c9e11"], set()),
         (["--since", "2000-01-01T00:00", "--until", "2001-01-01T00:00:00+00:00"], set()),
     ],
@@ -80,6 +83,21 @@ def test_list_filters(ratchet: CommandLine, world: World, words: list[str], expe
     """Each option restricts the list, and they combine with AND."""
     found = {job["id"] for job in ratchet.json("jobs", "list", *words)["jobs"]}
     assert found == {str(getattr(world, name)) for name in expected}
+
+
+def test_jobs_of_a_trace(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """They are listed by its id, or by a whole traceparent, and each shows it; what is no id is refused."""
+    scheduler.add_tracer(OpenTelemetryTracer(TracerProvider().get_tracer("test"), str))
+    one, other = (scheduler.enqueue_now(errands.greet, "ann").id for _ in range(2))
+    trace = ratchet.json("jobs", "show", one)["job"]["trace_id"]
+    for given in (trace, f"00-{trace}-00f067aa0ba902b7-01"):
+        assert [job["id"] for job in ratchet.json("jobs", "list", "--trace", given)["jobs"]] == [str(one)]
+    shown = ratchet("jobs", "show", one).stdout
+    assert trace in shown
+    assert "ratchet:trace" not in shown
+    assert trace not in ratchet("jobs", "show", other).stdout
+    refused = ratchet("jobs", "list", "--trace", "abc", code=2)
+    assert "32 hexadecimal digits" in " ".join(refused.stderr.split())
 
 
 def test_sorted_list(ratchet: CommandLine, world: World) -> None:
@@ -313,7 +331,9 @@ def test_an_id_may_be_abbreviated(
     whole = str(world.pending)
     ratchet("jobs", verb, whole[:-2])
     ratchet("jobs", verb, whole.replace("-", "")[:-3])
-    assert "give more of it" in unframed(ratchet("jobs", verb, whole[:8], code=2).stderr)
+    others = [str(job.id) for job in scheduler.jobs.find() if str(job.id) != whole]
+    shared = next(whole[:n] for n in range(36, 3, -1) if any(other.startswith(whole[:n]) for other in others))
+    assert "give more of it" in unframed(ratchet("jobs", verb, shared, code=2).stderr)
     assert "no job whose id begins with 00000" in ratchet("jobs", verb, "00000", code=3).stderr
     first = min(job.id for job in scheduler.jobs.find())
     assert "no job whose id begins" in ratchet("jobs", verb, f"{first.int - 2**90:032x}"[:20], code=3).stderr
@@ -540,3 +560,27 @@ def test_dead_letters_by_cause_and_their_end(ratchet: CommandLine, world: World)
     assert ratchet.json("dlq", "purge", "--tag", "billing", "--dry-run") == {"would_delete": 1}
     assert ratchet.json("dlq", "purge", "--all", "--yes") == {"deleted": 1}
     assert ratchet.json("dlq", "summary")["groups"] == []
+
+
+def test_ids_in_filters_may_be_abbreviated(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """The parent, the batch, the replacement and the node of jobs: as much of each id as no other has."""
+    chain = scheduler.enqueue(errands.greet, "ann").then(errands.greet, "bob").submit()
+    batch = scheduler.enqueue_batch("all").for_each(["cid"], errands.greet).submit()
+    old = scheduler.schedule(timedelta(hours=1), errands.greet, "dot").submit()
+    new = scheduler.replace(old.id, errands.greet, "eve")
+    assert new is not None
+
+    def found(*words: str) -> set[str]:
+        return {job["id"] for job in ratchet.json("jobs", "list", *words)["jobs"]}
+
+    parent = str(chain.id)
+    assert found("--parent", parent[:23]) == found("--parent", parent) != set()
+    assert found("--batch", str(batch.id)[:23]) == found("--batch", str(batch.id)) != set()
+    assert found("--superseded-by", str(new.id)[:23]) == {str(old.id)}
+    with scheduler:
+        for handle in (chain.last, new, *batch.jobs()):
+            scheduler.handle(handle.id).wait(timeout=30)  # what runs while it is listed would change the list
+        (node,) = scheduler.nodes.list()
+        assert found("--node", node.node_id[-12:]) == found("--node", node.node_id) != set()
+    assert "whole id" in ratchet("jobs", "list", "--batch", "ffffffff", code=3).stderr
+    assert "begins with" in ratchet("jobs", "list", "--parent", "ffffffff", code=3).stderr

@@ -258,3 +258,21 @@ def test_overdue_jobs_without_a_node_are_unhealthy(ratchet: CommandLine, schedul
     found = ratchet.json("health", code=4)
     assert (found["ok"], found["overdue"], found["nodes"]) == (False, 1, 0)
     assert "ratchet worker" in ratchet("health", code=4).stdout
+
+
+def test_stats_and_purge(ratchet: CommandLine, world: World) -> None:
+    """Sizes and what is old are shown; a purge counts first, wants to be confirmed, and says what it did."""
+    shown = ratchet("db", "stats").stdout
+    assert "scheduler_job_execution" in shown
+    assert "0 ended jobs archived" in shown
+    found = ratchet.json("db", "stats")
+    assert {table["name"]: table["rows"] for table in found["size"]["tables"]}["scheduler_job"] == 5
+    assert found["size"]["bytes"] > 0
+    assert found["retention"]["jobs"] == 7 * 86400
+    assert ratchet.json("db", "purge", "--older-than", "1us", "--dry-run")["jobs"] == 2
+    assert "repeat with --yes" in ratchet("db", "purge", code=1).stderr
+    assert "repeat with --yes" in ratchet("db", "purge", "--json", code=1).stderr
+    assert "more than nothing" in ratchet("db", "purge", "--older-than", "0", "--yes", code=2).stderr
+    assert ratchet("db", "purge", "--yes").stdout == "purged: nothing\n"
+    done = ratchet.json("db", "purge", "--older-than", "1us", "--yes")
+    assert (done["jobs"], done["dead_letters"]) == (2, 1)

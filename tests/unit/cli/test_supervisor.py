@@ -48,6 +48,16 @@ while True:
         say(type="Leaving", reason="tired")
         time.sleep(0.2)
         os._exit(0)
+    if behavior == "retiring":
+        say(type="Leaving", reason="its node was asked to stop", replace=False)
+        time.sleep(0.2)
+        os._exit(0)
+    if behavior == "spent":
+        say(type="Pulse", node_id=node, spent="it has run 3 jobs")
+        continue
+    if behavior == "drained":
+        say(type="Pulse", node_id=node, drained=True, spent="it has run 3 jobs")
+        continue
     if behavior != "mute":
         say(type="Pulse", node_id=node)
 """
@@ -362,3 +372,67 @@ def test_signals_are_restored(capfd: pytest.CaptureFixture[str]) -> None:
         signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
     ]
     assert after == before
+
+
+def test_children_that_have_run_enough_are_replaced_one_after_the_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each works until its successor is ready; never do two leave for one another, and the log says why."""
+    caplog.set_level("INFO", "ratchet.worker")
+    stage = Stage("spent", "spent", "spent", "steady", processes=3)
+    fewest: list[int] = []
+
+    def script() -> None:
+        until(lambda: len(stage.alive()) >= 3)
+        begun = len(stage.children)
+
+        def done() -> bool:
+            fewest.append(sum(child.ready is not None and child.is_running for child in stage.children))
+            return len(stage.children) == 6 and not any(child.is_running for child in stage.children[:3])
+
+        assert begun in (3, 4)
+        until(done, 20, "they were not replaced")
+        stage.stop()
+
+    assert stage.run(script) == 0
+    assert min(fewest) >= 3, "there were always as many that worked"
+    assert caplog.text.count("is replaced: it has run 3 jobs") == 3
+    assert all(child.exit_code == 0 for child in stage.children)
+
+
+def test_a_successor_that_fails_is_not_started_again_at_once() -> None:
+    """The process that has run enough goes on; the next try is half a minute away."""
+    stage = Stage("spent", "crashing")
+
+    def script() -> None:
+        until(lambda: len(stage.children) == 2 and not stage.children[1].is_running)
+        looks = len(stage.heartbeats.started)
+        until(lambda: stage.children[0].pulse is not None and len(stage.alive()) == 1)
+        assert looks == len(stage.heartbeats.started)
+        stage.stop()
+
+    assert stage.run(script) == 0
+    assert len(stage.children) == 2
+
+
+def test_a_node_that_was_stopped_is_not_replaced_and_the_last_one_ends_the_worker() -> None:
+    """Its place stays empty; when all places are, the supervisor ends by itself, with exit code 0."""
+    stage = Stage("retiring", "retiring", processes=2)
+    assert stage.run() == 0
+    assert len(stage.children) == 2
+    stage.assert_nobody_is_left()
+    assert stage.supervisor.condition().missing[:1] == ["it is stopping"]
+
+
+def test_a_drained_node_is_not_ready_and_is_not_replaced() -> None:
+    """Somebody asked it to take no jobs: the probe says so, and a new process would take some."""
+    stage = Stage("drained")
+
+    def script() -> None:
+        until(lambda: stage.children and stage.children[0].pulse is not None)
+        condition = stage.supervisor.condition()
+        assert (condition.faults, condition.missing) == ([], ["process 1 was asked to take no jobs"])
+        stage.stop()
+
+    assert stage.run(script) == 0
+    assert len(stage.children) == 1

@@ -102,6 +102,24 @@ class TestTransactions:
         )
         assert shown.strip() == "['kept']"
 
+    def test_jobs_of_another_alias_join_its_blocks_alone(self, tmp_path: Path) -> None:
+        """With RATCHET["database"] = "other" it is that alias whose rollback takes the job; the tables are there alone."""
+        project = sqlite_project(tmp_path, database="other").migrated()
+        project.manage("migrate", "--database", "other", "--verbosity", "0")
+        shown = project.run(
+            """
+            with transaction.atomic(using="other"), transaction.atomic():
+                scheduler.enqueue_now(jobs.note, "gone")
+                transaction.set_rollback(True, using="other")
+            with transaction.atomic():
+                scheduler.enqueue_now(jobs.note, "kept")
+                transaction.set_rollback(True)
+            """,
+            NOTES,
+        )
+        assert shown.strip() == "['kept']"
+        assert "scheduler_job" not in _tables(tmp_path / "shop.sqlite3")
+
     def test_listeners_hear_of_a_job_after_the_commit(self, project: DjangoProject) -> None:
         """JobSubmitted comes after the outermost block, and never for what a savepoint rolled back."""
         shown = project.run(

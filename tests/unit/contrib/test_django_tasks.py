@@ -70,7 +70,7 @@ class TestEnqueue:
         """Rolled back: there is no result, as Django defines it."""
         shown = project.run(
             """
-            from django_tasks.exceptions import TaskResultDoesNotExist
+            from TASKS_MODULE.exceptions import TaskResultDoesNotExist
             with transaction.atomic():
                 result = tasks.add.enqueue(1, 2)
                 transaction.set_rollback(True)
@@ -88,7 +88,7 @@ class TestEnqueue:
         shown = project.run(
             """
             from datetime import datetime
-            from django_tasks.exceptions import InvalidTaskError, TaskResultMismatch
+            from TASKS_MODULE.exceptions import InvalidTaskError, TaskResultMismatch
             for wrong in ({"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"run_after": datetime(2030, 1, 1)}):
                 try:
                     tasks.add.using(**wrong)
@@ -158,7 +158,7 @@ class TestRun:
         shown = project.run(
             DRAIN,
             """
-            from django_tasks.signals import task_enqueued, task_finished, task_started
+            from TASKS_MODULE.signals import task_enqueued, task_finished, task_started
             heard = []
             def hear(name):
                 def listen(sender, task_result, **_):

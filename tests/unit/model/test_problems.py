@@ -11,6 +11,7 @@ from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeInfo, NodeReco
 from ratchet.model.composition import ScheduleRecord, ScheduleSpec
 from ratchet.model.job import StreamKey
 from ratchet.model.load import COUNTED, Load, StreamLoad
+from ratchet.model.payload import key_place
 from ratchet.model.problems import Problem, Situation, Stuck, counted, diagnose
 from ratchet.model.status import Lane
 
@@ -138,6 +139,14 @@ class TestClosed:
         assert codes(stream(breaker="bank", since=NOW), breakers=[over]) == []
         knows = node(targets=["a:b"])
         assert codes(stream(parked_target="a:b", since=NOW), nodes=[knows]) == []
+
+    def test_a_missing_key(self) -> None:
+        """Jobs that wait for keys flow where one node has all of them; otherwise it is a problem that names them."""
+        waits_for = stream(parked_target=key_place(["old", "new"]), since=NOW)
+        (problem,) = found(waits_for, nodes=[node(keys=["old"]), node(keys=["new"])])
+        assert problem.code == "no_key"
+        assert "new, old" in problem.text
+        assert codes(waits_for, nodes=[node(keys=["old", "new", "next"])]) == []
 
 
 class TestOverdue:

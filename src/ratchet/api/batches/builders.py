@@ -8,6 +8,7 @@ have ended. What follows the batch follows that job, under conditions about the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
@@ -22,6 +23,7 @@ from ratchet.api.submit.calls import Call, stored_callback
 from ratchet.api.submit.conditions import Condition
 from ratchet.api.submit.sending import joined_transaction, send, wake
 from ratchet.api.submit.steps import Follower, Step, Submission
+from ratchet.api.submit.tracing import Carried, producing_many
 from ratchet.api.threads import AwaitFace, awaited, in_thread, joining
 from ratchet.model.callbacks import RESERVED
 from ratchet.model.composition import BatchSpec
@@ -54,6 +56,7 @@ class BatchDraft(StepDraft):
         self._progress: Callable[..., Any] | None = None
         self._chunk = CHUNK
         self._pending: tuple[Submission, Iterator[Any] | None] | None = None
+        self._carried: Carried | None = None  # the trace of the items, if a tracer follows them
 
     def _label(self) -> str:
         return f"the batch {self._name_text!r}"
@@ -154,15 +157,30 @@ class BatchDraft(StepDraft):
             if self._pending is None:
                 self._pending = self._read(batch_id, None if joined is not None else self._first_chunk)
             submission, rest = self._pending
-            if rest is None:
-                send(self._backend, submission, self._backend.now(), within=within)
-            else:
-                self._store_in_chunks(batch_id, submission, rest)
+            with self._followed(submission, None if rest is not None else len(submission.specs)):
+                if rest is None:
+                    send(self._backend, submission, self._backend.now(), within=within, traced=True)
+                else:
+                    self._store_in_chunks(batch_id, submission, rest)
         if self._spent is None:
             self._spend("submitted")
         return BatchHandle(self._backend, batch_id, self._name_text)
 
     _wanted = ".for_each(items, function)"
+
+    @contextmanager
+    def _followed(self, submission: Submission, count: int | None) -> Iterator[None]:
+        """Let the tracer see the batch as one submission, whose jobs get its trace."""
+        tracer = self._backend.tracer
+        if tracer is None or submission.batch is None:
+            yield
+            return
+        parent = submission.batch.parent
+        first = next((spec for spec in submission.specs if spec.type is JobType.BATCH_CHILD), parent)
+        with producing_many(tracer, first, count, batch_id=parent.job_id) as carried:
+            carried.whole(submission)
+            self._carried = carried
+            yield
 
     def _check_items(self) -> None:
         """Do nothing: an iterator cannot be read twice."""
@@ -248,14 +266,15 @@ class BatchDraft(StepDraft):
         """
         batch = OpenBatch(self._backend, batch_id, self._name_text)
         with SubmitterLease(self._backend, batch_id) as lease:
-            send(self._backend, submission, self._backend.now())
+            send(self._backend, submission, self._backend.now(), traced=True)
             # A part is stored now, and its items cannot be read again.
             self._spend("started")
             submission.specs.clear()
             try:
                 while chunk := list(islice(rest, self._chunk)):
                     lease.keep()
-                    batch.append(self._child_specs(batch_id, chunk))
+                    items = self._child_specs(batch_id, chunk)
+                    batch.append(items if self._carried is None else self._carried.jobs(items))
                 lease.keep()
             except BaseException as error:
                 batch.give_up(error)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from ratchet.api.authorization import Permitted, by_hand, require
 from ratchet.api.backend import Backend
 from ratchet.api.checks import joining_transaction, text_of
+from ratchet.api.event_loops import refuse_on_event_loop
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import batch_context, job_of
 from ratchet.api.submit.sending import announce_canceled, wake
@@ -15,6 +18,7 @@ from ratchet.model.durations import Duration
 from ratchet.model.errors import JobNotFound
 from ratchet.model.job import Job, JobFilter, JobRecord, Page
 from ratchet.model.payload import decode_result, truncation
+from ratchet.model.permissions import Permission
 from ratchet.model.results import BatchContext
 from ratchet.model.status import JobStatus, JobType
 
@@ -41,10 +45,13 @@ class BatchHandle:
 
     def context(self) -> BatchContext:
         """The counters as they are now."""
+        require(self._backend, Permission.LIST, about=f"batch:{self.id}")
         return batch_context(self._record())
 
     def wait(self, timeout: Duration | None = None) -> BatchContext:
         """The counters, once every item has ended and the batch is complete; `TimeoutError` after *timeout*."""
+        if not self._backend.driven_by_hand:
+            refuse_on_event_loop()
         self.parent.wait(timeout)
         return self.context()
 
@@ -60,21 +67,21 @@ class BatchHandle:
         *within*: in your transaction, all of it. A streaming batch that still gets items is refused there (`InvalidJob`).
         """
         now = self._backend.now()
-        canceled = self._backend.store.cancel_batch(
-            self.id,
-            reason=self._backend.sanitized(text_of(reason, "the reason", limit=2000)),
-            now=now,
-            **joining_transaction(within),
-        )
+        said = self._backend.sanitized(text_of(reason, "the reason", limit=2000))
+        with self._by_hand("cancel", said, within):
+            canceled = self._backend.store.cancel_batch(
+                self.id, reason=said, now=now, **joining_transaction(within)
+            )
         if within is None:
             announce_canceled(self._backend, canceled, now)
         return bool(canceled)
 
     def retry_failed(self, *, within: object | None = None) -> int:
         """Run every FAILED item again; how many. A finished batch is open again until they have ended."""
-        count = self._backend.store.retry_failed(
-            self.id, now=self._backend.now(), **joining_transaction(within)
-        )
+        with self._by_hand("retry", None, within):
+            count = self._backend.store.retry_failed(
+                self.id, now=self._backend.now(), **joining_transaction(within)
+            )
         if count and within is None:
             wake(self._backend)
         return count
@@ -86,8 +93,30 @@ class BatchHandle:
         import dataclasses
 
         criteria = dataclasses.replace(where or JobFilter(), batch_id=self.id, types=[JobType.BATCH_CHILD])
-        page = self._backend.store.find(criteria, limit=limit, cursor=cursor)
+        store, permitted = self._backend.store, Permitted(self._backend, Permission.VIEW, criteria)
+        page = permitted.page(
+            lambda most, after: store.find(permitted.where, limit=most, cursor=after), limit, cursor
+        )
         return Page([job_of(record, self._backend) for record in page], page.next_cursor)
+
+    def _by_hand(self, verb: str, reason: str | None, within: object | None) -> AbstractContextManager[None]:
+        """Around a change of the batch; the authorizer is asked about the job that waits for all items."""
+        backend = self._backend
+        job = None
+        if backend.authorizer is not None:
+            batch = backend.store.batch(self.id)
+            parent = None if batch is None else backend.store.get(batch.parent_id)
+            job = None if parent is None else job_of(parent, backend)
+        return by_hand(
+            backend,
+            Permission.BATCHES,
+            verb,
+            job=job,
+            about=f"batch:{self.id}",
+            reason=reason,
+            within=within,
+            many=True,
+        )
 
     def results(self) -> list[Any]:
         """
@@ -101,14 +130,12 @@ class BatchHandle:
             statuses=[JobStatus.SUCCEEDED],
             include_archived=True,
         )
-        found: list[tuple[UUID, Any]] = []
-        cursor: str | None = None
-        while True:
-            page = self._backend.store.find(where, limit=_PAGE, cursor=cursor)
-            found += [(record.job_id, self._result(record)) for record in page]
-            cursor = page.next_cursor
-            if cursor is None:
-                return [value for _, value in sorted(found, key=lambda pair: pair[0])]
+        store, permitted = self._backend.store, Permitted(self._backend, Permission.VIEW, where)
+        if permitted.is_empty:
+            return []
+        records = permitted.each(lambda cursor: store.find(permitted.where, limit=_PAGE, cursor=cursor))
+        found = [(record.job_id, self._result(record)) for record in records]
+        return [value for _, value in sorted(found, key=lambda pair: pair[0])]
 
     def _result(self, record: JobRecord) -> Any:
         if record.result_truncated:
@@ -117,7 +144,13 @@ class BatchHandle:
 
     def metrics(self) -> BatchMetrics | None:
         """What the batch cost: run time and number of runs."""
+        require(self._backend, Permission.LIST, about=f"batch:{self.id}")
         return self._backend.store.batch_metrics(self.id)
+
+    def record(self) -> BatchRecord:
+        """Everything that is stored of the batch itself; `JobNotFound` if it is gone."""
+        require(self._backend, Permission.LIST, about=f"batch:{self.id}")
+        return self._record()
 
     def _record(self) -> BatchRecord:
         record = self._backend.store.batch(self.id)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
+from ratchet.api.authorization import require_submission
 from ratchet.api.backend import Backend
 from ratchet.api.submit.sending import announce_canceled, with_retries
 from ratchet.model.errors import CommitUnknown, InvalidJob, StoreError
@@ -110,6 +111,7 @@ class OpenBatch:
     def append(self, specs: list[JobSpec]) -> None:
         """Store more items; `InvalidJob` if somebody has canceled the batch."""
         store = self._backend.store
+        require_submission(self._backend, specs)
 
         def write() -> bool:
             try:

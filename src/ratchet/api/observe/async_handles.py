@@ -34,6 +34,20 @@ class AsyncJobHandle(AwaitFace[JobHandle[R]]):
         """True if a key named an older job, so that nothing was stored."""
         return self._sync.duplicate
 
+    @property
+    def aio(self) -> AsyncJobHandle[R]:
+        """Itself: what a handle from ``scheduler`` and one from ``scheduler.aio`` have in common."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Async{self._sync!r}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncJobHandle) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     async def wait(self, timeout: Duration | None = None) -> JobStatus:
         """See `JobHandle.wait`."""
         handle = self._sync
@@ -83,6 +97,7 @@ class AsyncBatchHandle(AwaitFace[BatchHandle]):
         await parent.aio.wait(timeout)
         return await self.context()
 
+    record = awaited(BatchHandle.record)
     context = awaited(BatchHandle.context)
     cancel = awaited(BatchHandle.cancel)
     retry_failed = awaited(BatchHandle.retry_failed)

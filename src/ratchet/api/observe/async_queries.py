@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from ratchet.api.observe.audit import Audit
+from ratchet.api.observe.nodes import Nodes
 from ratchet.api.observe.queries import (
     Batches,
     Breakers,
     DeadLetters,
     Jobs,
     Limits,
-    Nodes,
     Queues,
     Schedules,
 )
+from ratchet.api.storage import Storage
 from ratchet.api.threads import AwaitFace, awaited
 
 
@@ -23,6 +25,7 @@ class AsyncJobs(AwaitFace[Jobs]):
     count = awaited(Jobs.count)
     counts = awaited(Jobs.counts)
     statistics = awaited(Jobs.statistics)
+    history = awaited(Jobs.history)
     executions = awaited(Jobs.executions)
     logs = awaited(Jobs.logs)
     delete = awaited(Jobs.delete)
@@ -42,6 +45,9 @@ class AsyncNodes(AwaitFace[Nodes]):
     """`Nodes`, awaitable."""
 
     list = awaited(Nodes.list)
+    drain = awaited(Nodes.drain)
+    resume = awaited(Nodes.resume)
+    stop = awaited(Nodes.stop)
     remove = awaited(Nodes.remove)
 
 
@@ -76,7 +82,21 @@ class AsyncSchedules(AwaitFace[Schedules]):
 
     get = awaited(Schedules.get)
     list = awaited(Schedules.list)
+    records = awaited(Schedules.records)
     remove = awaited(Schedules.remove)
+
+
+class AsyncStorage(AwaitFace[Storage]):
+    """`Storage`, awaitable."""
+
+    stats = awaited(Storage.stats)
+    purge = awaited(Storage.purge)
+
+
+class AsyncAudit(AwaitFace[Audit]):
+    """`Audit`, awaitable."""
+
+    find = awaited(Audit.find)
 
 
 class AsyncBatches(AwaitFace[Batches]):
@@ -84,3 +104,4 @@ class AsyncBatches(AwaitFace[Batches]):
 
     get = awaited(Batches.get)
     list = awaited(Batches.list)
+    records = awaited(Batches.records)

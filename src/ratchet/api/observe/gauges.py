@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from ratchet.api.backend import Backend
-from ratchet.api.observe.health import health_of
+from ratchet.api.observe.health import health_of, problem_of
 from ratchet.model import metrics
 from ratchet.model.cluster import NodeState
 from ratchet.model.errors import RatchetError
 from ratchet.model.load import Load
 from ratchet.model.metrics import STORE_METRICS, Labels, Metric
+from ratchet.model.problems import CODES
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.meters import Meters, Sample
 
@@ -53,7 +54,7 @@ class StoreGauges:
         return end
 
     def read(self) -> Mapping[Metric, list[Sample]]:
-        """Every gauge. Where the store does not answer, `ratchet_healthy` is 0 and the others are missing."""
+        """Every gauge. Where the store does not answer, `ratchet_healthy` is 0, `ratchet_problems` says why, and the others are missing."""
         with self._lock:
             at = self._backend.monotonic()
             if self._read_at is None or at - self._read_at >= self._max_age:
@@ -66,15 +67,24 @@ class StoreGauges:
 
     def _fresh(self) -> Mapping[Metric, list[Sample]]:
         try:
-            samples = self._of_store()
+            load = self._backend.store.load(now=self._backend.now())
+            samples = self._of_store(load)
+            found = {problem.code for problem in health_of(self._backend, load=load).problems}
         except RatchetError as error:
+            # Health would only wait for the same answer again.
             faults.note("the gauges of the store cannot be read", error)
-            return {metrics.HEALTHY: [((), 0.0)]}
-        return {**samples, metrics.HEALTHY: [((), float(health_of(self._backend).ok))]}
+            samples, found = {}, {problem_of(error).code}
+        # Every code is named, also where it is none: a series that vanishes looks like an exporter that died.
+        codes = dict.fromkeys((*CODES, *sorted(found)))
+        return {
+            **samples,
+            metrics.HEALTHY: [((), float(not found))],
+            metrics.PROBLEMS: [((code,), float(code in found)) for code in codes],
+        }
 
-    def _of_store(self) -> dict[Metric, list[Sample]]:
+    def _of_store(self, load: Load) -> dict[Metric, list[Sample]]:
         store, now = self._backend.store, self._backend.now()
-        load, nodes = store.load(now=now), store.nodes(counting=False)
+        nodes = store.nodes(counting=False)
         # An empty queue is named too: a series that vanishes looks like an exporter that died.
         for queue in store.queues(counting=False):
             self._queues.of(queue.name)

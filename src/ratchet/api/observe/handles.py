@@ -11,11 +11,13 @@ from ratchet.api.controls import Controls
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.api.observe.reasons import Reason
 from ratchet.api.observe.records import job_of
+from ratchet.api.threads import in_thread
 from ratchet.model.callbacks import plain_target
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import JobCanceledError, JobFailedError, JobNotFound, RatchetError
 from ratchet.model.job import Job, JobResultRow, Progress
 from ratchet.model.payload import ParameterTypes, decode_result, truncation
+from ratchet.model.permissions import Permission
 from ratchet.model.status import JobStatus, JobType, Priority
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class JobHandle(Generic[R]):
 
     def status(self) -> JobStatus:
         """Where the job is now; `JobNotFound` if no such job is stored."""
+        self._require_view()
         row = self._backend.store.results([self.id]).get(self.id)
         if row is None:
             raise JobNotFound(self.id)
@@ -76,6 +79,7 @@ class JobHandle(Generic[R]):
 
     def job(self) -> Job:
         """Everything that is known about the job; `JobNotFound` if no such job is stored."""
+        self._require_view()
         record = self._backend.store.get(self.id)
         if record is None:
             raise JobNotFound(self.id)
@@ -135,10 +139,20 @@ class JobHandle(Generic[R]):
         """
         return self._outcome(self._ended(self._wait(timeout), timeout))
 
+    def _require_view(self) -> None:
+        """`NotAuthorized` unless this job may be read."""
+        if self._backend.authorizer is not None:
+            from ratchet.api.authorization import require
+
+            require(self._backend, Permission.VIEW, job_id=self.id)
+
     def _wait(self, timeout: Duration | None) -> JobResultRow | None:
+        self._require_view()
         return self._backend.wait_for(self.id, seconds_of(timeout), uncommitted=self._uncommitted)
 
     async def _await_end(self, timeout: Duration | None) -> JobResultRow | None:
+        if self._backend.authorizer is not None:
+            await in_thread(self._require_view)
         return await self._backend.await_end(self.id, seconds_of(timeout), uncommitted=self._uncommitted)
 
     def _ended(self, row: JobResultRow | None, timeout: Duration | None) -> JobResultRow:

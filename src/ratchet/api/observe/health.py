@@ -73,8 +73,9 @@ def health_of(
     max_wait: Duration | None = None,
     max_dead_letters: int | None = None,
     min_nodes: int = 1,
+    load: Load | None = None,
 ) -> Health:
-    """Ask the store; its errors are reported, not raised."""
+    """Ask the store; its errors are reported, not raised. *load*: what waits and runs, if that was read just now."""
     wait = None if max_wait is None else to_timedelta(max_wait, "max_wait")
     letters = None if max_dead_letters is None else count_of(max_dead_letters, "max_dead_letters")
     wanted = count_of(min_nodes, "min_nodes")
@@ -87,17 +88,17 @@ def health_of(
         health["reachable"] = True
         store.check_schema()
         health["schema_ok"] = True
-        refusal = refusal_of_writes(store, backend.ids())
+        refusal = refusal_of_writes(store, backend.ids(), really=backend.now())
         health["writable"] = refusal is None
         if refusal is not None:
             problems.append(Problem("read_only", f"the database takes no writes: {refusal}"))
         found, waiting = diagnose(
-            _situation(backend, health), max_wait=wait, max_dead_letters=letters, min_nodes=wanted
+            _situation(backend, health, load), max_wait=wait, max_dead_letters=letters, min_nodes=wanted
         )
         problems += [*found, *_unreadable(backend)]
         health["waiting"] = [_document(one) for one in waiting]
     except RatchetError as error:
-        problems.append(_of_error(error))
+        problems.append(problem_of(error))
         health["reachable"] |= problems[-1].code != "unreachable"
         health["error"] = f"{type(error).__name__}: {error}"
     health["problems"] = [_document(problem) for problem in problems]
@@ -151,7 +152,8 @@ def _unknown() -> Health:
     )
 
 
-def _of_error(error: RatchetError) -> Problem:
+def problem_of(error: RatchetError) -> Problem:
+    """What is wrong where the store has raised *error*."""
     match error:
         case SchemaOutOfDate() | SchemaTooNew() | SchemaChanged():
             return Problem("schema", str(error))
@@ -160,10 +162,10 @@ def _of_error(error: RatchetError) -> Problem:
     return Problem("unreachable", f"the store does not answer: {error}")
 
 
-def _situation(backend: Backend, health: Health) -> Situation:
+def _situation(backend: Backend, health: Health, known: Load | None) -> Situation:
     """Read everything once, and note what it says."""
     store, now = backend.store, backend.now()
-    load, nodes = store.load(now=now), store.nodes(counting=False)
+    load, nodes = known or store.load(now=now), store.nodes(counting=False)
     limits = _limits(store, load)
     closed = [queue for queue in store.queues(counting=False) if queue.is_paused(now)]
     at = Situation(

@@ -8,9 +8,11 @@ from ratchet.api.backend import Backend
 from ratchet.model.callbacks import given_params
 from ratchet.model.composition import BatchRecord
 from ratchet.model.errors import RatchetError
-from ratchet.model.job import Job, JobRecord
+from ratchet.model.job import Job, JobRecord, JobSpec
+from ratchet.model.masking import stored_masks
 from ratchet.model.payload import decode, decode_result, decode_value, read_json
 from ratchet.model.results import BatchContext
+from ratchet.model.traces import trace_id_of
 
 #: Characters that are shown of stored text that cannot be read.
 SHOWN = 1000
@@ -69,7 +71,51 @@ def job_of(record: JobRecord, backend: Backend) -> Job:
         result_truncated=record.result_truncated,
         archived=record.archived,
         updated_at=max(filter(None, (record.created_at, record.started_at, record.finished_at))),
+        trace_id=trace_id_of(record.params),
         unreadable=record.unreadable,
+        masked=_masked(record, backend),
+    )
+
+
+def job_of_spec(spec: JobSpec, backend: Backend) -> Job:
+    """The job that *spec* will be, once it is stored."""
+    args, kwargs = _arguments(spec.payload, backend)
+    return Job(
+        id=spec.job_id,
+        target=spec.target,
+        args=args,
+        kwargs=kwargs,
+        status=spec.status,
+        type=spec.type,
+        priority=spec.priority,
+        queue=spec.stream.queue,
+        tags=spec.tags,
+        params=_params(spec.params, backend),
+        created_at=backend.now(),
+        scheduled_at=spec.scheduled_at,
+        started_at=None,
+        finished_at=None,
+        expires_at=spec.expires_at,
+        attempts=0,
+        max_retries=spec.max_retries,
+        crashes=0,
+        error=None,
+        error_type=None,
+        result=None,
+        progress=None,
+        node_id=None,
+        business_key=spec.business_key,
+        idempotency_key=spec.idempotency_key,
+        parent_id=spec.parent_id,
+        batch_id=spec.batch_id,
+        schedule=spec.schedule,
+        superseded_by=None,
+        canceled_reason=None,
+        caller=spec.caller,
+        lane=spec.stream.lane,
+        resource=spec.stream.resource,
+        root_id=spec.root_id,
+        timeout=spec.timeout,
     )
 
 
@@ -90,6 +136,14 @@ def _value(text: str | None, backend: Backend) -> Any:
         return decode_value(text, allow_type=backend.allow_type, strict=False)
     except Exception:
         return _raw(text)
+
+
+def _masked(record: JobRecord, backend: Backend) -> tuple[str, ...]:
+    """What people do not see of it: as it was submitted, and as the policy of this process says."""
+    paths = stored_masks(record.params)
+    if backend.masking is not None:
+        paths = tuple(dict.fromkeys((*paths, *backend.masking.paths(record.target))))
+    return paths
 
 
 def _params(text: str | None, backend: Backend) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ratchet.api.submit.steps import (
     Submission,
     require_no_placeholders,
 )
+from ratchet.api.submit.tracing import producing_many
 from ratchet.api.targets.registry import parameter_types
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import many_ids
@@ -50,18 +51,28 @@ def send_many(
     if not items:
         return []
     specs = specs_for(backend, step, items, backend.now())
+    tracer = backend.tracer
+    if tracer is None:
+        _send_parts(backend, specs, step.limits, within)
+        return specs
+    with producing_many(tracer, specs[0], len(specs)) as carried:
+        specs = carried.jobs(specs)
+        _send_parts(backend, specs, step.limits, within)
+    return specs
+
+
+def _send_parts(
+    backend: Backend, specs: list[JobSpec], limits: dict[str, int], within: object | None
+) -> None:
     store = backend.store
     size = min(max(CHUNK, -(-len(specs) // PARTS)), store.capabilities.bulk)
-    parts = [
-        Submission(specs[start : start + size], limits=step.limits) for start in range(0, len(specs), size)
-    ]
+    parts = [Submission(specs[start : start + size], limits=limits) for start in range(0, len(specs), size)]
     joined = joined_transaction(backend, within) is not None
     if joined or len(parts) < HELPED_FROM or not store.capabilities.concurrent_writers:
         for part in parts:
-            send(backend, part, backend.now(), within=within)
+            send(backend, part, backend.now(), within=within, traced=True)
     else:
         _send_with_help(backend, parts)
-    return specs
 
 
 def _send_with_help(backend: Backend, parts: Sequence[Submission]) -> None:
@@ -81,7 +92,7 @@ def _send_with_help(backend: Backend, parts: Sequence[Submission]) -> None:
             if part is None:
                 return
             try:
-                send(backend, part, backend.now())
+                send(backend, part, backend.now(), traced=True)
             except BaseException as error:
                 errors.append(error)
 
@@ -161,8 +172,25 @@ def submit_together(
         for draft in found:
             draft._disarm()
         raise
+    tracer = backend.tracer
+    if tracer is None or not compiled:
+        return _submit_parts(backend, found, compiled, now, within)
+    count = sum(len(one.specs) for one in compiled)
+    with producing_many(tracer, compiled[0].specs[0], count) as carried:
+        for one in compiled:
+            carried.whole(one)
+        return _submit_parts(backend, found, compiled, now, within)
+
+
+def _submit_parts(
+    backend: Backend,
+    drafts: list[GraphDraft[Any]],
+    compiled: list[Submission],
+    now: datetime,
+    within: object | None,
+) -> list[JobHandle[Any]]:
     handles: list[JobHandle[Any]] = []
-    for part in _grouped(list(zip(found, compiled, strict=True))):
+    for part in _grouped(list(zip(drafts, compiled, strict=True))):
         handles += _submit_part(backend, part, now, within)
     return handles
 
@@ -192,7 +220,7 @@ def _submit_part(
     for _, submission in part:
         together.add(submission)
     try:
-        insertions = send(backend, together, now, within=within)
+        insertions = send(backend, together, now, within=within, traced=True)
     except BaseException:
         for draft, _ in part:
             draft._disarm()

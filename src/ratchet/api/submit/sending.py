@@ -19,6 +19,7 @@ from uuid import UUID
 from ratchet.api.backend import Backend
 from ratchet.api.context import enlisted_connection
 from ratchet.api.submit.steps import Submission
+from ratchet.api.submit.tracing import producing_graph
 from ratchet.model.composition import Edge
 from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, InvalidJob, StoreError, StoreUnavailable
@@ -40,15 +41,22 @@ PAUSES = (0.1, 0.5, 1.5)
 
 
 def send(
-    backend: Backend, submission: Submission, now: datetime, *, within: object | None = None
+    backend: Backend,
+    submission: Submission,
+    now: datetime,
+    *,
+    within: object | None = None,
+    traced: bool = False,
 ) -> list[Insertion]:
     """
     Store *submission*; one `Insertion` per spec.
 
     *within* is the caller's transaction, or else that of the ``ctx.transaction()`` block around the
     caller, or else the one that the application's framework has open. The commit is theirs then, so nothing is repeated and
-    nobody is woken here; a framework says when it has committed.
+    nobody is woken here; a framework says when it has committed. *traced*: the jobs have their trace already.
     """
+    if backend.tracer is not None and not traced:
+        return _send_traced(backend, submission, now, within)
     if submission.edges:
         require_shallow(submission.edges, backend.options.chain_depth_limit)
     store = backend.store
@@ -57,6 +65,10 @@ def send(
     around = backend.surrounding if joined is None else None
     if around is not None:
         joined = around.current()
+    if backend.authorizer is not None:
+        from ratchet.api.authorization import require_submission
+
+        require_submission(backend, submission.specs, joined)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
     insert: Callable[[], list[Insertion]] = partial(
@@ -82,6 +94,14 @@ def send(
         raise
     announce(backend, submission.specs, insertions, now)
     return insertions
+
+
+def _send_traced(
+    backend: Backend, submission: Submission, now: datetime, within: object | None
+) -> list[Insertion]:
+    assert backend.tracer is not None
+    with producing_graph(backend.tracer, submission, now):
+        return send(backend, submission, now, within=within, traced=True)
 
 
 def joined_transaction(backend: Backend, within: object | None) -> object | None:

@@ -19,12 +19,13 @@ from ratchet.api.checks import after
 from ratchet.api.submit.calls import Call, stored_callback, taken_apart
 from ratchet.api.submit.capture import LAMBDA
 from ratchet.api.submit.conditions import Condition
-from ratchet.api.targets.names import NamedTarget
+from ratchet.api.targets.names import NamedTarget, default_name
 from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of, parameter_types
 from ratchet.model.callbacks import RESERVED
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import DEFAULT_QUEUE, JobSpec, SignalWait, StreamKey
+from ratchet.model.masking import MASKED_PARAM, stored_paths
 from ratchet.model.payload import ParameterTypes, encode, encode_value, placeholders_in
 from ratchet.model.script import importable_name
 from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
@@ -102,6 +103,8 @@ class Step:
         if self.tags:
             settings["tags"] = tuple(dict.fromkeys((*settings.get("tags", ()), *self.tags)))
         params = self._call_backs(backend, settings)
+        if backend.masking is not None or (declared is not None and declared.masked):
+            params = {**params, **_masks(backend, function, declared)}
         if params:
             settings["params"] = encode_value(params, name="params", limit=backend.options.payload_limit)
         return _with_stream(settings, lane, breaker_of(function))
@@ -117,6 +120,20 @@ class Step:
                 if arguments is not None:
                     params = {**params, RESERVED + name: arguments}
         return params
+
+
+def _masks(backend: Backend, function: Any, declared: JobDeclaration | None) -> dict[str, Any]:
+    """The param that says what people do not see of a job of *function*; empty if they see everything."""
+    if type(function) is NamedTarget:
+        paths = () if backend.masking is None else backend.masking.paths(function.name)
+        return {MASKED_PARAM: list(paths)} if paths else {}
+    paths = () if declared is None else declared.masked
+    if backend.masking is not None:
+        paths = (
+            *paths,
+            *backend.masking.paths(declared.name if declared is not None else default_name(function)),
+        )
+    return {MASKED_PARAM: list(stored_paths(function, tuple(dict.fromkeys(paths))))} if paths else {}
 
 
 class CheckedStep:
@@ -153,6 +170,10 @@ def plain_spec(
 
     ``enqueue_now`` on SQLite takes 81 µs so, and 87 µs with a `Step`.
     """
+    if backend.masking is not None:
+        step = Step(function, args, kwargs).checked(backend)
+        step.require_no_placeholders()
+        return step.spec(backend.ids(), now, caller=backend.caller())
     stored = backend.targets.describe(function, args, kwargs)
     defaults = _defaults_of(function, stored.lane)
     payload = encode(
@@ -205,6 +226,9 @@ def _defaults_of(function: FunctionType, lane: Lane) -> _Defaults:
         if len(_defaults) >= _MOST_DEFAULTS:
             _defaults.clear()
         settings = {} if declared is None else _declared_settings(declared)
+        if declared is not None and declared.masked:
+            kept = {MASKED_PARAM: list(stored_paths(function, declared.masked))}
+            settings["params"] = encode_value(kept, name="params")
         known = _defaults[function] = _Defaults(
             declared, breaker, lane, _with_stream(settings, lane, breaker), parameter_types(function)
         )

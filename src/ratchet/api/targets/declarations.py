@@ -21,6 +21,7 @@ from ratchet.api.submit.builders import JobBuilder, backoff_settings
 from ratchet.api.targets import NAME_LIMIT, JobDeclaration, default_name
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import DeclaredTwiceWarning, InvalidJob
+from ratchet.model.masking import checked_paths, require_parameters
 from ratchet.model.status import BackoffPolicy, Lane, Priority
 
 P = ParamSpec("P")
@@ -94,6 +95,7 @@ class Declaration(Generic[R]):
         no_retry_for: tuple[type[BaseException], ...],
         lane: Lane | str | None,
         queue: str | None,
+        masked: Sequence[str] = (),
     ) -> None:
         self._name = None if name is None else text_of(name, "a job's name", limit=NAME_LIMIT)
         if isinstance(aliases, str):
@@ -109,6 +111,7 @@ class Declaration(Generic[R]):
             "no_retry_for": exceptions_of(no_retry_for, "no_retry_for"),
             "lane": None if lane is None else member_of(Lane, lane, "a lane"),
             "queue": None if queue is None else queue_of(queue),
+            "masked": checked_paths(masked, "masked"),
         }
 
     def apply(self, function: Any, declarer: Declarer, backend: Backend) -> Any:
@@ -118,6 +121,7 @@ class Declaration(Generic[R]):
             raise InvalidJob(f"put @scheduler.job below @{kind}, directly above the function")
         if not callable(function) or not hasattr(function, "__qualname__") or isinstance(function, type):
             raise InvalidJob(f"@scheduler.job goes on a function, not on {function!r}")
+        require_parameters(function, self._settings["masked"])
         declaration = JobDeclaration(name=self._name or default_name(function), **self._settings)
         if not declarer.declare(function, declaration):
             warnings.warn(

@@ -68,6 +68,7 @@ class JobDeclaration:
     no_retry_for: tuple[type[BaseException], ...] = ()
     lane: Lane | None = None
     queue: str | None = None
+    masked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.aliases):

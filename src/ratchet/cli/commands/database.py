@@ -1,24 +1,45 @@
-"""``ratchet db``: create, upgrade, check and print the schema."""
+"""``ratchet db``: create, upgrade, check and print the schema; how large the store is, and purging it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from ratchet.cli import parameters as given
+from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
+from ratchet.cli.people import As, personal, user_name
 from ratchet.config import resolve_options, shown_url
+from ratchet.model.audit import AuditSource
 from ratchet.model.errors import SchemaChanged, SchemaOutOfDate, SchemaTooNew
+from ratchet.model.process import shown_size
+from ratchet.model.storage import Kept, StorageStats, TableSize
 from ratchet.model.store_url import StoreUrl
+from ratchet.scheduler import Scheduler
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
 from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
 
-commands = typer.Typer(help="The schema: create, upgrade, check, show.", no_args_is_help=True, epilog=EPILOG)
+commands = typer.Typer(
+    help="The database: create, upgrade, check and show the schema; sizes and purges.",
+    no_args_is_help=True,
+    epilog=EPILOG,
+)
+
+#: What a purge does with each kind, in words.
+DOES = {
+    Kept.JOBS: "ended jobs archived",
+    Kept.DEAD_LETTERS: "dead letters archived",
+    Kept.LOGS: "log lines deleted",
+    Kept.EXECUTIONS: "records of runs deleted",
+    Kept.ARCHIVE: "archived jobs deleted",
+}
 
 
 @contextmanager
@@ -31,11 +52,15 @@ def _store(url: str) -> Iterator[JobStore]:
 
 
 @commands.command(epilog=EPILOG)
-def upgrade(url: given.Url = None, json: given.Json = False) -> None:
+def upgrade(url: given.Url = None, json: given.Json = False, as_: As = None) -> None:
     """Create or upgrade the schema. Safe to run from several places at once, and again."""
     chosen = given.store_url(url)
-    with _store(chosen) as store:
-        applied = store.migrate()
+    scheduler = Scheduler(chosen)
+    try:
+        with scheduler.acting_as(as_ or user_name(), source=AuditSource.CLI):
+            applied = scheduler.migrate()
+    finally:
+        scheduler.close()
     text = f"applied {', '.join(applied)}" if applied else "the schema is up to date"
     Output(as_json=json).say(text, store=shown_url(chosen), applied=applied)
 
@@ -83,3 +108,126 @@ def ddl(
         return
     for script in scripts:
         typer.echo(f"-- {script.name}\n{script.text}")
+
+
+# --- sizes and purges
+
+
+@commands.command(epilog=EPILOG)
+@personal
+def stats(url: given.Url = None, json: given.Json = False) -> None:
+    """
+    Show how many rows and bytes each table has, how long things are kept, and what a purge would move or delete.
+
+    It is cheap on a large store: rows are the database's estimates (~) where it has them, and others are counted up to a limit
+    (+). The retention is that of RATCHET_… variables; an app that sets its own in code keeps to that.
+    """
+    with given.opened(url) as scheduler:
+        found = scheduler.storage.stats()
+    out = Output(as_json=json)
+    if json:
+        out.document(found)
+        return
+    out.table(
+        ("table", "rows", "dead", "bytes", "indexes", "index bytes"),
+        [
+            (
+                table.name,
+                _rows(table),
+                table.dead_rows,
+                _size(table.bytes),
+                table.indexes,
+                _size(table.index_bytes),
+            )
+            for table in found.size.tables
+        ],
+        spare=("indexes", "dead"),
+    )
+    free = found.size.free_bytes
+    out.text(
+        f"all together {_size(found.size.bytes)}" + (f", of which {_size(free)} hold nothing" if free else "")
+    )
+    out.heading("retention")
+    out.table(("what", "kept for", "a purge would take"), _retention(found))
+
+
+def _rows(table: TableSize) -> str:
+    if table.rows is None:
+        return "-"
+    return f"{'~' if table.estimated else ''}{table.rows}{'+' if table.more else ''}"
+
+
+def _size(size: int | None) -> str:
+    return "-" if size is None else shown_size(size)
+
+
+def _retention(found: StorageStats) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for kind, keep in found.retention.items():
+        old = found.old.get(kind)
+        takes = "-" if old is None else f"{old.count}{'+' if old.more else ''} {DOES[kind]}"
+        rows.append((kind.value.replace("_", " "), "ever" if keep is None else keep, takes))
+    return rows
+
+
+@commands.command(epilog=EPILOG)
+@personal
+def purge(
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="DURATION",
+            help="Take what is older than this, instead of by the retention of each kind; what is kept for ever stays.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count, up to a limit, and change nothing.")
+    ] = False,
+    yes: given.Yes = False,
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """
+    Do now what nodes do with time: archive ended jobs, delete old archived jobs, records of runs and log lines.
+
+    It works in small portions beside running workers, and what it has done stays done when it is interrupted. PostgreSQL,
+    MySQL and MongoDB use the room again for new rows; the files themselves do not shrink.
+    """
+    age = None if older_than is None else timedelta(seconds=given.duration(older_than, "--older-than"))
+    if age is not None and not age:
+        raise typer.BadParameter("it has to be more than nothing", param_hint="--older-than")
+    out = Output(as_json=json)
+    with given.opened(url) as scheduler:
+        if dry_run:
+            found = scheduler.storage.purge(age, dry_run=True)
+            out.say(f"a purge would take: {_told(found)}", **_facts(found), dry_run=True)
+            return
+        by = "by the retention in force" if age is None else f"older than {older_than}"
+        if not confirmed(f"archive and delete what is old, {by}", yes=yes, out=out):
+            return
+        done = scheduler.storage.purge(age, on_progress=_progress(as_json=json))
+        if not json and sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[2K")
+    out.say(f"purged: {_told(done)}", **_facts(done))
+
+
+def _told(found: dict[Kept, int]) -> str:
+    return ", ".join(f"{count} {DOES[kind]}" for kind, count in found.items() if count) or "nothing"
+
+
+def _facts(found: dict[Kept, int]) -> dict[str, int]:
+    return {kind.value: count for kind, count in found.items()}
+
+
+def _progress(*, as_json: bool) -> Callable[[Kept, int], None]:
+    """One line on a terminal that changes; nothing elsewhere."""
+    if as_json or not sys.stderr.isatty():
+        return lambda kind, count: None
+
+    def show(kind: Kept, count: int) -> None:
+        sys.stderr.write(f"\r\x1b[2K{count} {DOES[kind]} …")
+        sys.stderr.flush()
+
+    return show

@@ -41,7 +41,7 @@ _SPARE = ("due", "queue", "priority", "created", "attempts", "error")
 @commands.command("list", epilog=EPILOG)
 @given.filtered(
     "status tag target queue type priority key batch parent schedule node since until error caller superseded_by arg "
-    "parked truncated archived"
+    "trace parked truncated archived"
 )
 def list_(
     where: JobFilter,
@@ -138,6 +138,7 @@ def show(
 
 def _show_job(out: Output, job: Job) -> None:
     """What the job is."""
+    job = job.for_people()
     progress = job.progress
     arguments = [*(repr(value) for value in job.args), *(f"{k}={v!r}" for k, v in job.kwargs.items())]
     out.details(
@@ -168,6 +169,7 @@ def _show_job(out: Output, job: Job) -> None:
             "superseded by": job.superseded_by,
             "canceled": job.canceled_reason,
             "caller": job.caller,
+            "trace": job.trace_id,
             "error": job.error,
             "result": repr(job.result) if job.status is JobStatus.SUCCEEDED else None,
             "archived": job.archived or None,

@@ -39,6 +39,7 @@ from ratchet.cli.worker.messages import (
     given_options,
 )
 from ratchet.cli.worker.os_signals import release_interrupts
+from ratchet.cli.worker.wear import Wear
 from ratchet.config import URL_VARIABLE
 from ratchet.engine.assembly import lane_slots
 from ratchet.engine.node import Node, Phase
@@ -59,6 +60,8 @@ faults = FaultLog(logger, logging.WARNING)
 
 #: Seconds between two signs of life.
 PULSE = 1.0
+#: Seconds that a process which is replaced may take for its running jobs: as good as any time.
+UNHURRIED = 10 * 365 * 86400.0
 #: How long the interpreter may take to end by itself once everything is done.
 EXIT_LIMIT = 5.0
 
@@ -129,6 +132,7 @@ class WorkerChild:
         core.reconfigure(**self._changes(core.options))
         core.also_import(settings.imports)
         core.supervised = True
+        core.on_stop_request = self._stop_for_good
         if settings.started is not None:
             core.started_runs = StartedRuns(settings.started)
             os.close(settings.started)  # programs that a job starts would inherit it
@@ -209,6 +213,8 @@ class WorkerChild:
             return
         self._summary = summary = Summary(node.assembly)
         report = node.assembly.lane_report
+        activity = node.assembly.announcer.activity
+        wear = Wear(self._settings.max_jobs, self._settings.max_memory, lambda: activity.ended)
         self._record()
         while not self._leave.wait(PULSE):
             summary.run_once()
@@ -218,6 +224,8 @@ class WorkerChild:
                     overdue=self._overdue(node, core),
                     dead=report.dead(),
                     claims_fail=report.claims_fail(),
+                    drained=node.is_drained,
+                    spent=wear.reason(),
                 )
             )
             self._record()
@@ -271,18 +279,28 @@ class WorkerChild:
 
     # --- commands
 
-    def leave(self, reason: str, *, timeout: float | None = None, announce: bool = False) -> None:
-        """Begin to leave; only the first call counts. *announce*: tell the supervisor, which does not know yet."""
+    def leave(
+        self, reason: str, *, timeout: float | None = None, announce: bool = False, replace: bool = True
+    ) -> None:
+        """
+        Begin to leave; only the first call counts. *announce*: tell the supervisor, which does not know yet.
+
+        It starts another process instead of this one, if it is to *replace* it.
+        """
         if self._leave.is_set():
             return
         self._reason = reason
         if timeout is not None:
             self._timeout = timeout
         if announce:
-            self._report(Leaving(reason=reason))
+            self._report(Leaving(reason=reason, replace=replace))
         self._leave.set()
         if not self._starting:
             _exit(EXIT_HANDED_BACK)  # still importing: no job is held, and an import cannot be stopped
+
+    def _stop_for_good(self) -> None:
+        """Somebody has asked this node to stop, from afar."""
+        self.leave("its node was asked to stop", announce=True, replace=False)
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         self.leave("SIGTERM", announce=True)
@@ -295,7 +313,11 @@ class WorkerChild:
             select.select([control], [], [])
             for line in reader.lines():
                 match decode_command(line):
+                    case Drain(unhurried=True):
+                        self.leave("it is replaced", timeout=UNHURRIED)
                     case Drain(timeout=timeout):
+                        if self._leave.is_set():
+                            self._hurry(timeout)
                         self.leave("the supervisor said so", timeout=timeout)
                     case RescueNode() as rescue:
                         self._rescue(rescue)
@@ -305,6 +327,14 @@ class WorkerChild:
                         self._release()
                         _exit(EXIT_HANDED_BACK)
         self.leave("the supervisor is gone")
+
+    def _hurry(self, timeout: float | None) -> None:
+        """It is leaving and had time; now it has *timeout* seconds more."""
+        node = self._node
+        if node is not None:
+            hurry = threading.Timer(self._timeout or 0.0 if timeout is None else timeout, node.hurry)
+            hurry.daemon = True
+            hurry.start()
 
     def _wake_others(self) -> None:
         if self._node is not None:

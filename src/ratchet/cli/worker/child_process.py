@@ -107,6 +107,9 @@ class ChildProcess:
         self.stopped = False  # by SIGSTOP
         self.exit_code: int | None = None  # negative: the signal that killed it
         self.leaving = False  # it was told to leave, or said that it leaves
+        self.unhurried = (
+            False  # it has run enough: it leaves when its successor is ready, and may take its time
+        )
         self.given_up = False  # no sign of life: nobody beats for it any more, and it is being killed
         self.deadline: float | None = None  # when to kill it if it has not ended
 

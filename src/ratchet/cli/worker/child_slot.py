@@ -27,6 +27,8 @@ class ChildSlot:
         self.successor: ChildProcess | None = None
         self.crashes = 0  # in a row, right after the start
         self.restart_at: float | None = 0.0
+        self.renew_at = 0.0  # not before: a successor has just failed to start
+        self.retired = False  # its node was stopped from afar: it is not filled again
 
     @property
     def children(self) -> list[ChildProcess]:
@@ -35,7 +37,7 @@ class ChildSlot:
 
     def fill(self, now: float) -> bool:
         """Start a child if the slot is empty and its pause is over; True if one was started."""
-        if self.current is not None or self.restart_at is None or now < self.restart_at:
+        if self.current is not None or self.retired or self.restart_at is None or now < self.restart_at:
             return False
         self.current = self._start_child()
         return True
@@ -63,6 +65,7 @@ class ChildSlot:
         """*child* has ended without being told to: plan the next one."""
         if child is self.successor:
             self.successor = None  # the current child goes on
+            self.renew_at = now + LONGEST_PAUSE
             return
         self.current = self.successor
         self.successor = None

@@ -16,6 +16,7 @@ from ratchet.cli.worker.logs import FORMATS, LEVELS, log_to_stderr
 from ratchet.cli.worker.messages import ChildSettings
 from ratchet.cli.worker.source_watch import SourceWatch, sources_of
 from ratchet.cli.worker.supervisor import Supervisor
+from ratchet.cli.worker.wear import parse_size
 from ratchet.config import DRAIN_VARIABLE, URL_VARIABLE
 from ratchet.model.durations import parse_duration
 from ratchet.model.errors import ConfigurationError
@@ -107,6 +108,26 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    max_jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--max-jobs",
+            metavar="N",
+            min=1,
+            help="Replace a process after it has run this many jobs. It works until the new one is ready, and finishes "
+            "what it runs; with several processes, one is replaced after the other.",
+            show_default=False,
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="Replace a process in the same way when it holds more memory than this, such as 512M or 1.5G.",
+            show_default=False,
+        ),
+    ] = None,
     unresponsive_after: Annotated[
         str,
         typer.Option(
@@ -187,6 +208,8 @@ def worker(
         log_level=level,
         log_json=as_json,
         verbose=verbose,
+        max_jobs=max_jobs,
+        max_memory=None if max_memory is None else _size(max_memory),
         metrics=None if probes is None else probes.folder,
     )
     spawn = spawn_worker(app, {} if url is None else {URL_VARIABLE: url})
@@ -223,6 +246,13 @@ def _seconds(text: str, option: str) -> float:
         return parse_duration(text).total_seconds()
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--max-memory") from None
 
 
 def _sources(app: str, path: str) -> SourceWatch:

@@ -31,6 +31,8 @@ class ChildSettings(Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
     log_json: bool = False
     verbose: bool = False
+    max_jobs: int | None = None  # it asks to be replaced after so many runs
+    max_memory: int | None = None  # and when it holds more than so many bytes
     metrics: str | None = None  # the folder for snapshots of the metrics; None: nothing is measured
     dump: int | None = (
         None  # the file descriptor to which the stacks of all threads are written if it is killed
@@ -64,13 +66,16 @@ class Pulse(Struct, frozen=True, kw_only=True, tag=True):
     A sign of life: the child can run Python.
 
     ``overdue``: how many seconds its poll loop is late. ``dead``: the lanes that will run nothing any more, and why;
-    ``claims_fail``: it cannot claim now, because its database is away, for instance.
+    ``claims_fail``: it cannot claim now, because its database is away, for instance. ``drained``: somebody has asked
+    it to take no jobs. ``spent``: why it should be replaced.
     """
 
     node_id: str
     overdue: float = 0.0
     dead: dict[str, str] = {}
     claims_fail: bool = False
+    drained: bool = False
+    spent: str | None = None
 
 
 class Failed(Struct, frozen=True, kw_only=True, tag=True):
@@ -81,18 +86,24 @@ class Failed(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Leaving(Struct, frozen=True, kw_only=True, tag=True):
-    """The child takes no more jobs and will end; it should be replaced now."""
+    """The child takes no more jobs and will end; it should be replaced now, unless somebody has stopped its node for good."""
 
     reason: str
+    replace: bool = True
 
 
 # --- from the supervisor
 
 
 class Drain(Struct, frozen=True, kw_only=True, tag=True):
-    """Take no more jobs, let running jobs finish, then end."""
+    """
+    Take no more jobs, let running jobs finish, then end.
+
+    ``timeout`` None: within the drain time. ``unhurried``: however long that takes, until another `Drain` comes.
+    """
 
     timeout: float | None = None
+    unhurried: bool = False
 
 
 class Quit(Struct, frozen=True, kw_only=True, tag=True):

@@ -7,7 +7,7 @@ The supervisor serves them, which runs no user code: it answers while a job hold
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from ratchet.cli.commands.metrics import prometheus_client
 from ratchet.cli.http import Address, Answer, Page, Pages
 from ratchet.cli.worker.snapshots import Snapshots
 from ratchet.cli.worker.supervisor import Condition
+from ratchet.model.metrics import PROCESS_DEATHS, WORKER_LIVE, WORKER_READY
 from ratchet.model.options import Options
 from ratchet.scheduler import Scheduler
 
@@ -41,8 +42,9 @@ class Probes:
         """Where children write their snapshots."""
         return self._folder.name
 
-    def start(self, condition: Callable[[], Condition]) -> str:
-        """Listen; the address for people."""
+    def start(self, condition: Callable[[], Condition], deaths: Callable[[], int] = lambda: 0) -> str:
+        """Listen; the address for people. *deaths*: of how many processes that were not told to end."""
+        self._registry.register(WorkerMeters(condition, deaths))
         pages: dict[str, Page] = {
             "/live": lambda: _answer(condition().faults),
             "/ready": lambda: _answer([*(now := condition()).faults, *now.missing]),
@@ -69,6 +71,27 @@ class Probes:
     def _metrics(self) -> Answer:
         text = self._client.generate_latest(self._registry).decode()
         return Answer(text, content_type=self._client.CONTENT_TYPE_LATEST)
+
+
+class WorkerMeters:
+    """A collector for prometheus_client: what the supervisor says of its worker."""
+
+    def __init__(self, condition: Callable[[], Condition], deaths: Callable[[], int]) -> None:
+        self._condition = condition
+        self._deaths = deaths
+
+    def collect(self) -> Iterator[Any]:
+        """The probes as numbers, and how many processes have died."""
+        core = import_module("prometheus_client.core")
+        now = self._condition()
+        live, ready = not now.faults, not (now.faults or now.missing)
+        yield core.GaugeMetricFamily(WORKER_LIVE.name, WORKER_LIVE.help, value=float(live))
+        yield core.GaugeMetricFamily(WORKER_READY.name, WORKER_READY.help, value=float(ready))
+        yield core.CounterMetricFamily(PROCESS_DEATHS.name, PROCESS_DEATHS.help, value=self._deaths())
+
+    def describe(self) -> Sequence[Any]:
+        """What there is, is known when it is collected."""
+        return ()
 
 
 def _answer(wrong: list[str]) -> Answer:

@@ -45,6 +45,8 @@ RELOAD_DRAIN = 5.0
 FIRST_START_LIMIT = 60.0
 #: A supervisor, or a poll loop, that has stood still for so many seconds is told by the probes.
 STALLED = 30.0
+#: A child that has reported nothing for so many seconds claims nothing: a job holds its interpreter, or it hangs.
+SILENT = 10.0
 #: A second Ctrl-C within this time is the same one, sent by the terminal and again by a wrapper.
 SAME_KEYSTROKE = 0.3
 
@@ -95,6 +97,8 @@ class Supervisor:
         self._to_renew: list[ChildSlot] = []
         self._to_rescue: list[RescueNode] = []
         self._said: set[str] = set()
+        #: Processes that ended without being told to.
+        self.deaths = 0
         self._selector = selectors.DefaultSelector()
         self._signals = SignalInbox()
 
@@ -104,7 +108,7 @@ class Supervisor:
         """Work until told to stop, or until it is clear that no child can start."""
         self._selector.register(self._signals.descriptor, selectors.EVENT_READ)
         if self._probes is not None:
-            logger.info("probes and metrics on %s", self._probes.start(self.condition))
+            logger.info("probes and metrics on %s", self._probes.start(self.condition, lambda: self.deaths))
         with self._signals.open():
             try:
                 while not self._is_over():
@@ -134,6 +138,7 @@ class Supervisor:
             ]
         if self._phase is Phase.RUNNING:
             self._reload(now)
+            self._renew_spent(now)
             self._renew_next()
             self._fill(now)
             self._rescue_dead()
@@ -151,6 +156,9 @@ class Supervisor:
             missing.append("it is stopping")
         for slot in self._slots:
             child = slot.current
+            if slot.retired:
+                missing.append(f"process {slot.number} was stopped")
+                continue
             if child is None or child.ready is None or not child.is_running:
                 missing.append(f"process {slot.number} is not ready")
                 continue
@@ -158,6 +166,8 @@ class Supervisor:
                 faults.append(f"process {slot.number} shows no sign of life")
             if child.stopped:
                 missing.append(f"process {slot.number} is stopped")
+            elif (silence := now - child.heard_at) > SILENT:
+                missing.append(f"process {slot.number} has shown no sign of life for {silence:.0f} s")
             if child.overdue > STALLED:
                 missing.append(f"process {slot.number} has not looked for jobs for {child.overdue:.0f} s")
             if child.pulse is not None:
@@ -165,6 +175,8 @@ class Supervisor:
                     f"process {slot.number}: {lane} jobs do not run: {why}"
                     for lane, why in child.pulse.dead.items()
                 ]
+                if child.pulse.drained:
+                    missing.append(f"process {slot.number} was asked to take no jobs")
                 if child.pulse.claims_fail:
                     missing.append(f"process {slot.number} cannot claim jobs; the log says why")
         return Condition(faults, missing)
@@ -211,12 +223,29 @@ class Supervisor:
             case Failed():
                 self._say_once(report.message)
             case Leaving():
-                logger.warning("process %d leaves: %s", child.pid, report.reason)
+                logger.log(
+                    logging.WARNING if report.replace else logging.INFO,
+                    "process %d leaves: %s",
+                    child.pid,
+                    report.reason,
+                )
                 slot = self._slot_of(child)
                 if slot is not None and slot.current is child and self._phase is Phase.RUNNING:
                     slot.vacate(now)
+                    if not report.replace:
+                        self._retire(slot)
                     self._leaving.append(child)
                     child.deadline = now + self._drain_limit(child) + DRAIN_MARGIN
+
+    def _retire(self, slot: ChildSlot) -> None:
+        """The node of this slot was stopped from afar: it gets no other process, and the last one ends the worker."""
+        slot.retired = True
+        if slot.successor is not None:
+            self._dismiss(slot.successor, self._drain_limit(slot.successor))
+            slot.successor = None
+        if all(each.retired for each in self._slots):
+            logger.info("every node of this worker was asked to stop: the worker ends")
+            self._phase = Phase.DRAINING
 
     def _welcome(self, child: ChildProcess, ready: Ready) -> None:
         self._ever_ready = True
@@ -243,7 +272,7 @@ class Supervisor:
         if slot is not None and slot.successor is child:
             old = slot.promote()
             if old is not None:
-                self._dismiss(old, self._drain_limit(old))
+                self._dismiss(old, None if old.unhurried else self._drain_limit(old))
 
     def _forget(self, child: ChildProcess, now: float) -> None:
         """A child has ended: close its pipes, take care of the jobs it held, and plan its replacement."""
@@ -268,6 +297,7 @@ class Supervisor:
             elif slot is not None:
                 self._remove(slot, child, now)
         elif slot is not None:
+            self.deaths += 1
             slot.lost(child, now)
             if obituary is not None:
                 self._to_rescue.append(obituary)
@@ -331,13 +361,13 @@ class Supervisor:
 
     # --- leaving
 
-    def _dismiss(self, child: ChildProcess, timeout: float) -> None:
-        """Tell a child to finish its jobs and end."""
+    def _dismiss(self, child: ChildProcess, timeout: float | None) -> None:
+        """Tell a child to finish its jobs and end; without a *timeout*, whenever that is."""
         if child not in self._leaving:
             self._leaving.append(child)
         child.leaving = True
-        child.deadline = self._monotonic() + timeout + DRAIN_MARGIN
-        child.tell(Drain(timeout=timeout))
+        child.deadline = None if timeout is None else self._monotonic() + timeout + DRAIN_MARGIN
+        child.tell(Drain(unhurried=True) if timeout is None else Drain(timeout=timeout))
 
     def _drain_limit(self, child: ChildProcess) -> float:
         if self._drain_timeout is not None:
@@ -346,6 +376,9 @@ class Supervisor:
 
     def _drain(self, now: float) -> None:
         self._phase = Phase.DRAINING
+        for child in self._leaving:
+            if child.deadline is None:
+                self._dismiss(child, self._drain_limit(child))
         for slot in self._slots:
             children, slot.current, slot.successor = slot.children, None, None
             for child in children:
@@ -409,6 +442,18 @@ class Supervisor:
             slot.successor = None
             slot.crashes = 0
             slot.vacate(now)
+
+    def _renew_spent(self, now: float) -> None:
+        """Children that have run enough jobs, or have grown too large, are replaced as by SIGHUP: one after the other."""
+        for slot in self._slots:
+            child = slot.current
+            if child is None or child.pulse is None or child.pulse.spent is None or child.pulse.drained:
+                continue
+            if now >= slot.renew_at and slot.successor is None and slot not in self._to_renew:
+                if not child.unhurried:
+                    logger.info("process %d is replaced: %s", child.pid, child.pulse.spent)
+                child.unhurried = True
+                self._to_renew.append(slot)
 
     def _renew_next(self) -> None:
         """One step of a rolling restart: start the new child of one slot; the old one leaves when it is ready."""

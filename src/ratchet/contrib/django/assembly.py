@@ -162,6 +162,11 @@ class DjangoScheduler(Scheduler):
         return self._settings.database
 
     @property
+    def dashboard(self) -> str | None:
+        """Where the settings say that the dashboard is."""
+        return self._settings.dashboard
+
+    @property
     def url(self) -> str:
         """The URL of that database; it may hold a password: never print it."""
         return url_of(self.database, connections.settings[self.database])

@@ -48,23 +48,12 @@ def _mysql(alias: str) -> list[CheckMessage]:
     if find_spec("pymysql") is None:
         return [
             Error(
-                f"Jobs in DATABASES[{alias!r}] need PyMySQL.",
+                f"Jobs in DATABASES[{alias!r}] need PyMySQL, also where Django itself uses mysqlclient.",
                 hint="pip install 'ratchet-jobs[mysql]'",
                 id="ratchet.E003",
             )
         ]
-    from django.db.backends.mysql.base import Database
-
-    if Database.connect.__module__.partition(".")[0] == "pymysql":
-        return []
-    return [
-        Error(
-            f"Django reaches DATABASES[{alias!r}] through mysqlclient, whose transactions jobs cannot join.",
-            hint="Let Django use PyMySQL: write `import pymysql; pymysql.install_as_MySQLdb()` into the __init__.py of the "
-            "package that holds your settings.",
-            id="ratchet.E004",
-        )
-    ]
+    return []
 
 
 def _sqlite(alias: str) -> list[CheckMessage]:

@@ -13,7 +13,7 @@ from ratchet.model.options import Options
 
 BACKEND = "ratchet.contrib.django.RatchetBackend"
 _BACKENDS = (BACKEND, "ratchet.contrib.django.task_backend.RatchetBackend")
-KNOWN = ("database", "options", "allow", "imports")
+KNOWN = ("database", "options", "allow", "imports", "dashboard")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Settings:
     options: Options
     allow: tuple[str, ...] | None
     imports: tuple[str, ...]
+    #: Where the dashboard is, for links of the admin's pages; None: nowhere.
+    dashboard: str | None = None
 
     @classmethod
     def read(cls) -> Settings:
@@ -45,6 +47,7 @@ class Settings:
             _options(given.get("options", {})),
             None if allow is None else _names("allow", allow),
             _names("imports", given.get("imports", ())),
+            _address(given.get("dashboard")),
         )
 
 
@@ -90,3 +93,11 @@ def _names(setting: str, value: Any) -> tuple[str, ...]:
             f"settings.RATCHET[{setting!r}] is a list of module names, not {value!r:.100}"
         )
     return tuple(value)
+
+
+def _address(value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and value.startswith(("/", "http://", "https://"))):
+        raise ConfigurationError(
+            f"settings.RATCHET['dashboard'] is where the dashboard is mounted, such as '/ratchet/', not {value!r:.100}"
+        )
+    return None if value is None else value.rstrip("/")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from importlib.util import find_spec
 from inspect import iscoroutinefunction
@@ -19,22 +20,26 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from ratchet.api.context import JobContext
+from ratchet.api.submit.builders import JobBuilder
 from ratchet.contrib.django import scheduler
-from ratchet.model.errors import ConfigurationError, InvalidJob, JobNotFound
+from ratchet.model.durations import Duration
+from ratchet.model.errors import ConfigurationError, InvalidJob, JobNotFound, RetryLater, do_not_retry_reason
 from ratchet.model.job import Execution, ExecutionStatus, Job
-from ratchet.model.status import JobStatus, Priority
+from ratchet.model.status import BackoffPolicy, JobStatus, Priority
 
 if find_spec("django.tasks") is not None:
     from django.tasks import TaskContext, TaskResult, TaskResultStatus
+    from django.tasks import exceptions as task_exceptions
     from django.tasks.backends.base import BaseTaskBackend
-    from django.tasks.base import TaskError
+    from django.tasks.base import Task, TaskError
     from django.tasks.exceptions import TaskResultDoesNotExist
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 elif find_spec("django_tasks") is not None:
     from django_tasks import TaskContext, TaskResult, TaskResultStatus
+    from django_tasks import exceptions as task_exceptions
     from django_tasks.backends.base import BaseTaskBackend
-    from django_tasks.base import TaskError
+    from django_tasks.base import Task, TaskError
     from django_tasks.exceptions import TaskResultDoesNotExist
     from django_tasks.signals import task_enqueued, task_finished, task_started
     from django_tasks.utils import normalize_json
@@ -42,6 +47,9 @@ else:
     raise ConfigurationError(
         "RatchetBackend needs Django 6, which has django.tasks, or the package django-tasks: pip install django-tasks"
     )
+
+#: Django's name for it, and that of the package before.
+InvalidTask: Any = getattr(task_exceptions, "InvalidTask", None) or task_exceptions.InvalidTaskError
 
 _STATUS = {
     JobStatus.RUNNING: TaskResultStatus.RUNNING,
@@ -67,13 +75,67 @@ def priority_of(number: int) -> Priority:
     return Priority.CRITICAL
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatchetTask(Task):
+    """
+    A task that may say more than Django's: ``@task(max_retries=3, timeout=60)``.
+
+    Each is what the option of that name is for a job. `using` takes them too, and the keys of one submission.
+    """
+
+    max_retries: int = 0
+    backoff: BackoffPolicy = BackoffPolicy.NONE
+    backoff_base: Duration = 0
+    timeout: Duration | None = None
+    expiry: Duration | None = None
+    tags: tuple[str, ...] = ()
+    resource: str | None = None
+    no_retry_for: tuple[type[BaseException], ...] = ()
+    business_key: str | None = None
+    idempotency_key: str | None = None
+
+    def using(self, **changes: Any) -> RatchetTask:
+        """A task with other settings; what is None stays as it is."""
+        known = {field.name for field in fields(self)} - {"func", "takes_context"}
+        if unknown := sorted(set(changes) - known):
+            raise TypeError(
+                f"using() got {', '.join(map(repr, unknown))}; it takes {', '.join(sorted(known))}"
+            )
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def describe(self, builder: JobBuilder[Any]) -> None:
+        """Tell *builder* what this task says beyond Django's own."""
+        builder.with_max_retries(self.max_retries).with_backoff(self.backoff, self.backoff_base)
+        builder.with_timeout(self.timeout).with_resource(self.resource).with_no_retry_for(*self.no_retry_for)
+        if self.tags:
+            builder.with_tags(*self.tags)
+        if self.expiry is not None:
+            builder.with_expiry(self.expiry)
+        if self.business_key is not None:
+            builder.with_business_key(self.business_key)
+        if self.idempotency_key is not None:
+            builder.with_idempotency_key(self.idempotency_key)
+
+
 class RatchetBackend(BaseTaskBackend):
     """Stores tasks as jobs in the project's database, inside the transaction that is open there."""
 
+    task_class = RatchetTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+
+    def validate_task(self, task: Any) -> None:
+        """Refuse what Django refuses, and options that a job would not take."""
+        super().validate_task(task)
+        if isinstance(task, RatchetTask):
+            draft = scheduler.enqueue_by_name(_TARGETS[0])
+            draft._disarm()  # it is only tried
+            try:
+                task.describe(draft)
+            except (InvalidJob, TypeError, ValueError) as error:
+                raise InvalidTask(str(error)) from error
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
         """Store the task; its result, which is READY."""
@@ -83,12 +145,19 @@ class RatchetBackend(BaseTaskBackend):
         function = run_async_task if iscoroutinefunction(task.func) else run_task
         builder = scheduler.enqueue(function, task.module_path, self.alias, result.args, result.kwargs)
         builder.with_priority(priority_of(task.priority)).with_queue(task.queue_name)
-        builder.with_param("django", {"priority": task.priority, "queue": task.queue_name})
+        builder.with_param(
+            "django",
+            {"priority": task.priority, "queue": task.queue_name, "retries": getattr(task, "max_retries", 0)},
+        )
+        if isinstance(task, RatchetTask):
+            task.describe(builder)
         if len(task.module_path) <= _TAG_LIMIT:
             builder.with_tags(task.module_path)
         if task.run_after is not None:
             builder.at(_aware(task.run_after))
         handle = builder.submit()
+        if handle.duplicate:
+            return self.get_result(str(handle.id))  # an idempotency key: that task was enqueued before
         _set(result, id=str(handle.id), enqueued_at=timezone.now())
         task_enqueued.send(type(self), task_result=result)
         return result
@@ -203,7 +272,9 @@ def _attempt(
     task_started.send(sender=backend, task_result=result)
     try:
         yield result, [TaskContext(task_result=result), *args] if task.takes_context else args
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        if _is_retried(task, ctx, error):
+            raise
         _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
         kind = type(error)
         result.errors.append(
@@ -213,6 +284,16 @@ def _attempt(
         raise
     _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now())
     task_finished.send(sender=backend, task_result=result)
+
+
+def _is_retried(task: Any, ctx: JobContext, error: BaseException) -> bool:
+    """True if this failure is not the end of the task: Django hears of it only once it has finished."""
+    if isinstance(error, RetryLater) and not error.count:
+        return True
+    if ctx.attempt > ctx.param("django", {}).get("retries", 0):
+        return False
+    final: tuple[type[BaseException], ...] = getattr(task, "no_retry_for", ())
+    return not isinstance(error, final) and do_not_retry_reason(type(error)) is None
 
 
 @scheduler.job(name="django.task")

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -27,6 +28,8 @@ from ratchet.model.composition import Signal
 from ratchet.model.errors import JobInterrupted, RatchetError, RetryLater
 
 T = TypeVar("T")
+
+parts = logging.getLogger("ratchet.parts")
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class Call:
     params: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     around: tuple[tuple[str, str], ...] = ()  # middleware, outermost first: module and qualified name
+    scopes: tuple[tuple[str, str, dict[str, str]], ...] = ()  # of tracers: module, name, and what it is given
 
 
 class RemoteRun:
@@ -165,6 +169,8 @@ def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
             around = [as_middleware(_found(module, qualname)) for module, qualname in call.around]
             function = _target(call)
             with ExitStack() as stack:
+                for scope in call.scopes:
+                    stack.enter_context(_TracerScope(*scope))
                 for middleware in around:
                     stack.enter_context(middleware(run.context))
                 value = function(*call.args, **call.kwargs)
@@ -177,6 +183,34 @@ def _perform(call: Call, ask: Callable[[str, Any], Any]) -> tuple[str, Any]:
         except BaseException as error:
             return "raised", error
     return "returned", (value, run.context.touched_state)
+
+
+class _TracerScope:
+    """Surrounds the code with what a tracer wants there; what goes wrong with that is logged and no failure of the job."""
+
+    def __init__(self, module: str, name: str, facts: dict[str, str]) -> None:
+        self._where = (module, name)
+        self._facts = facts
+        self._scope: AbstractContextManager[object] | None = None
+
+    def __enter__(self) -> None:
+        try:
+            scope = _found(*self._where)(self._facts)
+            scope.__enter__()
+            self._scope = scope
+        except Exception:
+            parts.warning("%s of a tracer could not be entered", self._where, exc_info=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._scope is None:
+            return
+        try:
+            self._scope.__exit__(kind, error, trace)
+        except Exception as raised:
+            if raised is not error:
+                parts.warning("%s of a tracer could not be left", self._where, exc_info=True)
 
 
 def _target(call: Call) -> Callable[..., Any]:

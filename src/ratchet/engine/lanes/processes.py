@@ -120,7 +120,8 @@ class ProcessLane(SlotLane):
             run.handle = child
             self._on_started(run)
             try:
-                return self._surrounded(run, prepared, child)
+                with self._task.scope(run):
+                    return self._surrounded(run, prepared, child)
             finally:
                 run.handle = None
 
@@ -192,6 +193,7 @@ class ProcessLane(SlotLane):
             params=run.context.params,
             state=run.load_state(),
             around=tuple(name for each in self._task.middleware if (name := name_of(each)) is not None),
+            scopes=tuple((one.module, one.name, one.facts) for one in self._task.remote_scopes(run)),
         )
 
     def _serve(self, run: Run, message: tuple[str, Any]) -> Any:

@@ -24,6 +24,7 @@ from .encoding import (
     encode_result,
     encode_value,
 )
+from .envelope import is_sealed, key_place, keys_of_place, refuse_sealed, sealing_key
 from .placeholders import RESULT, RESULTS, Placeholder, placeholders_in, substitute
 
 __all__ = [
@@ -44,8 +45,13 @@ __all__ = [
     "encode_many",
     "encode_result",
     "encode_value",
+    "is_sealed",
+    "key_place",
+    "keys_of_place",
     "placeholders_in",
     "read_json",
+    "refuse_sealed",
+    "sealing_key",
     "substitute",
     "truncation",
 ]

@@ -9,7 +9,6 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -19,8 +18,9 @@ from .annotations import ANY, Hint, ParameterTypes, converted, field_hints
 from .bounds import READ_LIMIT, SHALLOW, Effort, refuse_size, require_depth
 from .class_lookup import AllowType, class_named
 from .classes import KINDS, StoredObject, kind_of, require_no_factory
+from .envelope import refuse_sealed
 from .placeholders import RESULT, RESULTS
-from .tagging import CUT, TAG
+from .tagging import CUT, DAMAGED, TAG
 
 _TAG_TEXT = f'"{TAG}"'
 _NO_TYPES = ParameterTypes()
@@ -56,6 +56,7 @@ def decode(
     try:
         stored = _read_arguments(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        refuse_sealed(text, "arguments")
         raise UnreadablePayload(f"the stored arguments cannot be read: {error}") from error
     if len(text) >= SHALLOW:
         require_depth(text, stored, "arguments")
@@ -145,6 +146,7 @@ def _decode_one(
     stored = read_json(text, name, limit)
     if _TAG_TEXT not in text and types.returns.trivial:
         return stored
+    refuse_sealed(text, name)
     return _Restorer(types, allow_type, strict, len(text)).restore(stored, types.returns, name)
 
 
@@ -234,6 +236,8 @@ class _Restorer:
             return self._effort.dict_of(
                 [(self._restored(key, keys), self._restored(item, inner)) for key, item in value["v"]]
             )
+        if tag == DAMAGED:
+            raise UnreadablePayload(str(value["v"]))
         raise UnreadablePayload(
             f"unknown tag {tag!r}; it was written by a newer version of Ratchet, or by something else"
         )
@@ -291,6 +295,8 @@ class _Restorer:
 
 def _in_zone(moment: Any, value: dict[str, Any]) -> Any:
     if "z" in value:
+        from zoneinfo import ZoneInfo
+
         moment = moment.replace(tzinfo=ZoneInfo(value["z"]))
     return moment.replace(fold=1) if value.get("f") else moment
 

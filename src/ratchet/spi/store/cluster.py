@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
-from ratchet.model.cluster import BeatAnswer, LockRecord, NodeChange, NodeRecord, NodeSpec, NodeState, Rescue
+from ratchet.model.cluster import (
+    BeatAnswer,
+    LockRecord,
+    NodeChange,
+    NodeRecord,
+    NodeRequest,
+    NodeSpec,
+    NodeState,
+    Rescue,
+)
 
 
 class NodeStore(Protocol):
@@ -26,7 +35,7 @@ class NodeStore(Protocol):
         known: Sequence[UUID] | None = None,
     ) -> BeatAnswer:
         """
-        Raise the beat counter and read back the node's claims; a DEAD or missing row is not changed.
+        Raise the beat counter and read back the node's claims and what was asked of it; a DEAD or missing row is not changed.
 
         A *change* of the row becomes visible together with the new beat, or not at all. With *known*, only
         claims of these jobs are read, which a store finds without reading what the node ran before.
@@ -42,6 +51,14 @@ class NodeStore(Protocol):
 
     def set_node_state(self, node_id: str, state: NodeState, *, now: datetime) -> bool:
         """Change a state, for instance from ACTIVE to DRAINING; False if the node is DEAD or missing."""
+        ...
+
+    def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
+        """
+        Store what a person asks of a node, or take it back with None; False if the node is DEAD or missing.
+
+        The node learns it from the answer of its next `beat`. A request to STOP is not taken back.
+        """
         ...
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:

@@ -1,4 +1,4 @@
-"""History: executions, logs, archive."""
+"""History: executions, rates, logs, archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Protocol
 from uuid import UUID
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, LogEntry, LogLine
+from ratchet.model.storage import Kept
 
 
 class ExecutionStore(Protocol):
@@ -33,6 +35,36 @@ class ExecutionStore(Protocol):
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:
         """Delete runs of ended jobs that finished before *before*; at most *limit*."""
+        ...
+
+
+class FlowStore(Protocol):
+    """What has flowed through each queue, minute by minute: written by each node for itself, and by one for what waits."""
+
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        """Store periods; one that is there already (seconds, at, source) is left alone. How many were new."""
+        ...
+
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """
+        The periods that began at *since* or later and before *until*, of all lengths, by time, length and source.
+
+        With *only* they have nothing but this queue, or `TOTAL`.
+        """
+        ...
+
+    def merge_flow(self, *, before: datetime) -> int:
+        """
+        Make one period of the length `MERGED` of the minutes in the oldest such slot, if the first of them began before *before*.
+        How many minutes were merged; 0: there are none that old.
+
+        One transaction. A minute that comes later is added to the merged period by another call; two calls at once count
+        nothing twice.
+        """
+        ...
+
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        """Delete periods that began before *before*; at most *limit*."""
         ...
 
 
@@ -74,6 +106,13 @@ class ArchiveStore(Protocol):
 
     def purge_archive(self, *, before: datetime, limit: int) -> int:
         """Delete jobs that were archived before *before*, with their runs and tags; at most *limit*."""
+        ...
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """
+        How many rows of a kind are older than *before*, for people: at most *limit*, and of jobs and runs only those among
+        the first *limit* ids. What something still needs counts too. The cost grows with *limit* alone.
+        """
         ...
 
     def oldest_created_at(self) -> datetime | None:

@@ -73,13 +73,14 @@ class JobCrudStore(Protocol):
         One page of matching jobs; CREATED is the order of their ids. A cursor stays valid while jobs are added and deleted.
 
         Sorted by anything else, it is a listing of the newest 10,000 matching jobs, as they were when its first page
-        was read; jobs without such a time come last. A search by ``args`` reads 10,000 payloads for a page at most:
-        a page may then have less than *limit* jobs, or none, and a cursor.
+        was read; jobs without such a time come last. The cost of a page is bounded, however long history is: a search by ``args``
+        reads 10,000 payloads for a page at most, and one by criteria without an index looks at 100,000 jobs. A page may then have
+        less than *limit* jobs, or none, and a cursor.
         """
         ...
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match."""
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match. Counting ends at *at_most*, a positive number: there may be more."""
         ...
 
     def counts(self) -> dict[JobStatus, int]:

@@ -6,12 +6,14 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ratchet.model.cluster import UnreadableRow
+from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.store.audit import AuditStore
 from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
 from ratchet.spi.store.claims import JobClaimStore
 from ratchet.spi.store.cluster import LockStore, NodeStore
 from ratchet.spi.store.dead_letters import DlqAlertStore
-from ratchet.spi.store.history import ArchiveStore, ExecutionStore, JobLogStore
+from ratchet.spi.store.history import ArchiveStore, ExecutionStore, FlowStore, JobLogStore
 from ratchet.spi.store.jobs import JobBulkStore, JobCrudStore, TagStore
 from ratchet.spi.store.permits import BreakerStore, ResourcePermitStore
 from ratchet.spi.store.recurring import RecurringStore
@@ -92,6 +94,13 @@ class StoreLifecycle(Protocol):
         """
         ...
 
+    def size(self) -> StoreSize:
+        """
+        How many rows and bytes each table has: estimates where the database has them, and nothing that would make it
+        read all of a large table.
+        """
+        ...
+
     def coordinator(self) -> ClusterCoordinator | None:
         """How processes on this store wake each other; None if they cannot, and pollers look more often."""
         ...
@@ -112,6 +121,7 @@ class JobStore(
     WorkflowConditionStore,
     RecurringStore,
     ExecutionStore,
+    FlowStore,
     JobLogStore,
     ArchiveStore,
     NodeStore,
@@ -121,6 +131,7 @@ class JobStore(
     DlqAlertStore,
     SignalStore,
     StreamStore,
+    AuditStore,
     StoreLifecycle,
     Protocol,
 ):
@@ -136,12 +147,14 @@ class JobStore(
 
 __all__ = [
     "ArchiveStore",
+    "AuditStore",
     "BatchMetricsStore",
     "BatchStore",
     "BreakerStore",
     "Capabilities",
     "DlqAlertStore",
     "ExecutionStore",
+    "FlowStore",
     "JobBatchStatusStore",
     "JobBulkStore",
     "JobClaimStore",

@@ -15,6 +15,7 @@ from ratchet.model.cluster import (
     LockRecord,
     NodeChange,
     NodeRecord,
+    NodeRequest,
     NodeSpec,
     NodeState,
     Rescue,
@@ -60,7 +61,12 @@ class MemoryCluster(Part):
             for row in _running(self._state, node_id)
             if row.claim_id is not None and (known is None or row.job_id in known)
         }
-        return BeatAnswer(alive=True, claims=claims, database_time=self._state.database_time())
+        return BeatAnswer(
+            alive=True,
+            claims=claims,
+            database_time=self._state.database_time(),
+            request=self._state.nodes[node_id].request,
+        )
 
     @atomic
     def beat_only(self, node_ids: Sequence[str], *, now: datetime) -> set[str]:
@@ -72,6 +78,13 @@ class MemoryCluster(Part):
         node = _living(self._state, node_id)
         if node is not None:
             self._state.nodes.put(node_id, replace(node, state=state))
+        return node is not None
+
+    @atomic
+    def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
+        node = _living(self._state, node_id)
+        if node is not None and node.request is not NodeRequest.STOP:
+            self._state.nodes.put(node_id, replace(node, request=request))
         return node is not None
 
     @atomic

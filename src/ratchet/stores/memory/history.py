@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in memory."""
+"""Executions, rates, logs and the archive in memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from datetime import datetime
 from uuid import UUID
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import MERGED, MINUTE, FlowPeriod, floor, merged
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import JobStatus
+from ratchet.model.storage import Kept
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.rows import Row
 from ratchet.stores.memory.state import Part, State, atomic
@@ -119,6 +121,52 @@ class MemoryHistory(Part):
             self._state.executions.remove((run.job_id, run.claim_id))
         return len(old)
 
+    # --- rates ----------------------------------------------------------------------------------
+
+    @atomic
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        return sum(self._add_period(period) for period in periods)
+
+    @atomic
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        return self._periods(since, until, only)
+
+    @atomic
+    def merge_flow(self, *, before: datetime) -> int:
+        length = MINUTE.total_seconds()
+        old = [at for seconds, at, _ in self._state.flow.keys() if seconds == length and at < before]  # noqa: SIM118 - no dict
+        if not old:
+            return 0
+        begin = floor(min(old), MERGED)
+        found = self._periods(begin, begin + MERGED)
+        for period in found:
+            self._state.flow.remove((period.seconds, period.at, period.source))
+        self._add_period(merged(found, begin))
+        return sum(period.seconds == length for period in found)
+
+    @atomic
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        old = sorted(key for key in self._state.flow.keys() if key[1] < before)[:limit]  # noqa: SIM118 - no dict
+        for key in old:
+            self._state.flow.remove(key)
+        return len(old)
+
+    def _add_period(self, period: FlowPeriod) -> bool:
+        check((period.at, period.source), "a period")
+        key = (period.seconds, period.at, period.source)
+        if key in self._state.flow:
+            return False
+        self._state.flow.put(key, period.document)
+        return True
+
+    def _periods(self, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        found = [
+            FlowPeriod.of_document(*key, document, only)
+            for key, document in self._state.flow.items()
+            if since <= key[1] < until
+        ]
+        return sorted(found, key=lambda period: (period.at, period.seconds, period.source))
+
     # --- logs -----------------------------------------------------------------------------------
 
     @atomic
@@ -170,6 +218,29 @@ class MemoryHistory(Part):
                 state.costs.remove(batch_id)
             forget(state, row.job_id)
         return len(old)
+
+    @atomic
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        state = self._state
+        rows = sorted(state.jobs.values(), key=lambda row: row.job_id.int)
+        match kind:
+            case Kept.JOBS:
+                first = [row for row in rows if row.archived_at is None][:limit]
+                ended = (JobStatus.SUCCEEDED, JobStatus.CANCELED)
+                times = [row.finished_at for row in first if row.status in ended]
+            case Kept.DEAD_LETTERS:
+                failed = [row for row in rows if row.status is JobStatus.FAILED and row.archived_at is None]
+                times = [row.dead_lettered_at for row in failed]
+            case Kept.LOGS:
+                times = [entry.at for entry in state.logs.values()]
+            case Kept.EXECUTIONS:
+                runs = sorted(state.executions.items(), key=lambda item: (item[0][0].int, item[0][1].int))[
+                    :limit
+                ]
+                times = [run.finished_at for _, run in runs]
+            case _:
+                times = [row.archived_at for row in rows]
+        return min(limit, sum(at is not None and at < before for at in times))
 
     @atomic
     def oldest_created_at(self) -> datetime | None:

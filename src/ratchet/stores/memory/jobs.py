@@ -97,8 +97,9 @@ class MemoryJobs(Part):
         return Page([self._state.jobs[job_id].record() for job_id in ids], following)
 
     @atomic
-    def count(self, where: JobFilter) -> int:
-        return len(self._state.matching(where))
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        found = len(self._state.matching(where))
+        return found if at_most is None else min(found, at_most)
 
     @atomic
     def counts(self) -> dict[JobStatus, int]:

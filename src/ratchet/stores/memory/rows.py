@@ -120,6 +120,7 @@ class Row(Struct, frozen=True, kw_only=True):
             and (where.scheduled_before is None or self.due_at < where.scheduled_before)
             and (where.error_contains is None or where.error_contains in (self.error or ""))
             and (where.caller is None or spec.caller == where.caller)
+            and (where.error_type is None or where.error_type == (self.error_type or ""))
             and (where.superseded_by is None or self.superseded_by == where.superseded_by)
             and (where.parked is None or self.is_parked is where.parked)
             and (where.truncated is None or self.result_truncated is where.truncated)

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
+from ratchet.model.audit import AuditEntry
 from ratchet.model.cluster import (
     BreakerRecord,
     LockRecord,
@@ -29,6 +30,7 @@ from ratchet.model.composition import BatchRecord, Edge, ScheduleRecord
 from ratchet.model.errors import ConfigurationError, Conflict, RatchetError, StoreError
 from ratchet.model.job import Alert, Execution, JobFilter, LogEntry, StreamKey
 from ratchet.model.status import JobStatus
+from ratchet.spi.loop_bound import unbound
 from ratchet.spi.shield import undisturbed
 from ratchet.stores.listing import match_of
 from ratchet.stores.memory.rows import (
@@ -160,6 +162,9 @@ class State:
         self.nodes: Table[str, NodeRecord] = Table("node", journal)
         self.locks: Table[str, LockRecord] = Table("lock", journal)
         self.queues: Table[str, QueueRecord] = Table("queue", journal)
+        # Documents, so that what a caller does to a period later changes nothing here.
+        self.flow: Table[tuple[int, datetime, str], str] = Table("flow", journal)
+        self.audit: Table[UUID, AuditEntry] = Table("audit", journal)
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -253,7 +258,7 @@ class State:
         """*within* itself, if it is an open transaction of this store."""
         if not isinstance(within, Transaction):
             raise ConfigurationError(
-                f"within= takes what this store's begin() yields, not {type(within).__name__}: "
+                f"within= takes what this store's begin() yields, not {type(unbound(within)).__name__}: "
                 f"the in-memory store has no database connection to join"
             )
         if within.ended or within not in self._open:
@@ -327,9 +332,9 @@ class State:
 
     def matching(self, where: JobFilter) -> list[Row]:
         """Every job that *where* describes, in no order."""
-        has_arguments = match_of(where)
+        match = match_of(where)
         rows = [row for row in self.jobs.values() if row.matches(where)]
-        return rows if has_arguments is None else [row for row in rows if has_arguments(row.spec.payload)]
+        return rows if match is None else [row for row in rows if match(row.spec.payload, row.spec.params)]
 
     def running_with(self, resource: str) -> list[Row]:
         """The RUNNING jobs that use a resource."""

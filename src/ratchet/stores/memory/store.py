@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ratchet.model.clock import SystemClock
 from ratchet.model.cluster import UnreadableRow
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
+from ratchet.stores.auditing import always
+from ratchet.stores.memory.audit import MemoryAudit, by_hand
 from ratchet.stores.memory.batches import MemoryBatches
 from ratchet.stores.memory.claims import MemoryClaims
 from ratchet.stores.memory.cluster import MemoryCluster
@@ -23,6 +27,7 @@ from ratchet.stores.memory.permits import MemoryPermits
 from ratchet.stores.memory.recurring import MemoryRecurring
 from ratchet.stores.memory.signals import MemorySignals
 from ratchet.stores.memory.state import State, Transaction
+from ratchet.stores.memory.stored_values import MemoryStoredValues
 from ratchet.stores.memory.streams import MemoryStreams
 from ratchet.stores.memory.transitions import MemoryTransitions
 from ratchet.stores.memory.workflows import MemoryWorkflows
@@ -41,6 +46,8 @@ class MemoryStore(
     MemoryDeadLetters,
     MemorySignals,
     MemoryStreams,
+    MemoryStoredValues,
+    MemoryAudit,
 ):
     """
     A `JobStore` that lives and dies with this object. `ratchet.spi.store` says what each method does.
@@ -61,6 +68,44 @@ class MemoryStore(
         self.capabilities = Capabilities(survives_restart=False, several_processes=False)
         self._state = State(lock_wait=lock_wait, database_time=database_clock or SystemClock().now)
 
+    # --- what people change, with the entry of their verb in the audit log -----------------------
+
+    cancel = by_hand(MemoryTransitions.cancel)
+    pause = by_hand(MemoryTransitions.pause)
+    resume = by_hand(MemoryTransitions.resume)
+    retry = by_hand(MemoryTransitions.retry)
+    reschedule = by_hand(MemoryJobs.reschedule)
+    set_priority = by_hand(MemoryJobs.set_priority)
+    replace = by_hand(MemoryJobs.replace)
+    delete = by_hand(MemoryJobs.delete)
+    cancel_matching = by_hand(MemoryJobs.cancel_matching)
+    retry_matching = by_hand(MemoryJobs.retry_matching)
+    cancel_batch = by_hand(MemoryBatches.cancel_batch)
+    retry_failed = by_hand(MemoryBatches.retry_failed)
+    send_signal = by_hand(MemorySignals.send_signal)
+    upsert_schedule = by_hand(MemoryRecurring.upsert_schedule)
+    remove_schedule = by_hand(MemoryRecurring.remove_schedule)
+    pause_schedule = by_hand(MemoryRecurring.pause_schedule)
+    resume_schedule = by_hand(MemoryRecurring.resume_schedule)
+    trigger = by_hand(MemoryRecurring.trigger)
+    pause_queue = by_hand(MemoryStreams.pause_queue)
+    resume_queue = by_hand(MemoryStreams.resume_queue)
+    set_limit = by_hand(MemoryPermits.set_limit, always)
+    remove_limit = by_hand(MemoryPermits.remove_limit)
+    save_breaker = by_hand(MemoryPermits.save_breaker)
+    deregister = by_hand(MemoryCluster.deregister, always)
+    request_of_node = by_hand(MemoryCluster.request_of_node)
+    archive = by_hand(MemoryHistory.archive)
+    purge_dead_letters = by_hand(MemoryJobs.purge_dead_letters)
+    purge_logs = by_hand(MemoryHistory.purge_logs)
+    purge_executions = by_hand(MemoryHistory.purge_executions)
+    purge_fires = by_hand(MemoryRecurring.purge_fires)
+    purge_archive = by_hand(MemoryHistory.purge_archive)
+    swap_values = by_hand(MemoryStoredValues.swap_values)
+    delete_dead_letters = by_hand(MemoryJobs.delete_dead_letters, itemgetter(0))
+
+    # --- lifecycle ------------------------------------------------------------------------------
+
     def migrate(self) -> list[str]:
         """There is no schema."""
         return []
@@ -71,6 +116,17 @@ class MemoryStore(
     def unreadable(self) -> list[UnreadableRow]:
         """None: nobody but this code writes here."""
         return []
+
+    def size(self) -> StoreSize:
+        """Rows only: nobody knows what an object of Python takes."""
+        state = self._state
+        rows = {
+            "scheduler_job": len(state.jobs),
+            "scheduler_job_execution": len(state.executions),
+            "scheduler_job_log": len(state.logs),
+            "scheduler_node": len(state.nodes),
+        }
+        return StoreSize.of([TableSize(name=name, rows=count) for name, count in rows.items()])
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[Transaction]:
         """

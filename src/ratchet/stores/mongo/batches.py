@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from datetime import datetime
 from operator import itemgetter
 from typing import Final
@@ -12,6 +12,7 @@ from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
 from ratchet.model.status import JobStatus
+from ratchet.stores.auditing import counted
 from ratchet.stores.memory.changes import Effects, is_complete
 from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.rows import Cost
@@ -34,6 +35,10 @@ _UNENDED: Final = [
     status.value for status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.PAUSED, JobStatus.WAITING)
 ]
 _NIL: Final = UUID(int=0)
+
+
+def _in_portion(answer: tuple[Sized | int, UUID | None]) -> int:
+    return counted(answer[0])
 
 
 class MongoBatches(MongoPart):
@@ -108,7 +113,7 @@ class MongoBatches(MongoPart):
         """
         check((now, reason), "the reason")
         if within is not None:
-            return self.database.run(lambda work: _cancel_sealed(work, batch_id, reason, now), within=within)
+            return self.change(lambda work: _cancel_sealed(work, batch_id, reason, now), within)
 
         def stop(work: Work) -> list[CanceledJob] | None:
             batch = work.batches.get(batch_id)
@@ -120,7 +125,7 @@ class MongoBatches(MongoPart):
             Rules(work).seal(batch_id, now=now)
             return effects.canceled
 
-        canceled = self.database.run(stop)
+        canceled = self.change(stop)
         if canceled is None:
             return []
         after: UUID | None = _NIL
@@ -133,7 +138,7 @@ class MongoBatches(MongoPart):
                 unended = [row for row in rows if row.ended_as is None]
                 return cancel_all(work, unended, reason=reason, now=now), ids[-1] if ids else None
 
-            more, after = self.database.run(portion)
+            more, after = self.change(portion, count=_in_portion)
             canceled += more
         self.finish(batch_id, now=now)  # no child will finish a batch that has none
         return canceled
@@ -142,7 +147,7 @@ class MongoBatches(MongoPart):
         """Retry every FAILED child whose business key is free; a finished batch opens again and its parent waits again."""
         check(now, "now")
         if within is not None:
-            return self.database.run(lambda work: _retry_failed(work, batch_id, now), within=within)
+            return self.change(lambda work: _retry_failed(work, batch_id, now), within)
         done = 0
         after: UUID | None = _NIL
         while after is not None:
@@ -152,7 +157,7 @@ class MongoBatches(MongoPart):
                 work.load_jobs(ids)
                 return sum(retried(work, job_id, now) for job_id in ids), ids[-1] if ids else None
 
-            more, after = self.database.run(portion)
+            more, after = self.change(portion, count=_in_portion)
             done += more
         return done
 

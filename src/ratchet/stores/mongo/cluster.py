@@ -18,15 +18,18 @@ from ratchet.model.cluster import (
     LockRecord,
     NodeChange,
     NodeRecord,
+    NodeRequest,
     NodeSpec,
     NodeState,
     Rescue,
     dead_process,
     new_node,
     refuse_dead,
+    request_of,
 )
 from ratchet.model.errors import Conflict
 from ratchet.model.status import JobStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.abandoned_transactions import end_transactions, held_up
 from ratchet.stores.mongo.claims import claims_of
@@ -38,6 +41,7 @@ from ratchet.stores.mongo.transaction.work import Rules, Work
 from ratchet.stores.unreadable import readable
 
 _DEAD: Final = NodeState.DEAD.value
+_STOP: Final = NodeRequest.STOP.value
 _RUNNING: Final = JobStatus.RUNNING.value
 
 #: Seconds of conflicts after which a rescue goes on without the jobs that are in its way.
@@ -85,13 +89,18 @@ class MongoCluster(MongoPart):
             found = collections[Names.NODES].find_one_and_update(
                 {"_id": node_id, "state": {"$ne": _DEAD}},
                 _beaten(now, change),
-                {"clock": 1},
+                {"clock": 1, "request": 1},
                 return_document=ReturnDocument.AFTER,
             )
             if found is None:
                 return BeatAnswer(alive=False)
             claims = claims_of(collections, node_id, known)
-            return BeatAnswer(alive=True, claims=claims, database_time=found["clock"])
+            return BeatAnswer(
+                alive=True,
+                claims=claims,
+                database_time=found["clock"],
+                request=request_of(found.get("request")),
+            )
 
         return self.database.write(beat)
 
@@ -115,6 +124,23 @@ class MongoCluster(MongoPart):
         living = {"_id": node_id, "state": {"$ne": _DEAD}}
         change = {"$set": {"state": state.value}}
         return self.database.write(lambda c: c[Names.NODES].update_one(living, change).matched_count > 0)
+
+    def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
+        """Store what a person asks of a node, or take it back; False if the node is DEAD or missing."""
+        check(now, "now")
+        living = {"_id": node_id, "state": {"$ne": _DEAD}}
+        asked = None if request is None else request.value
+        change: list[Document] = [
+            {"$set": {"request": {"$cond": [{"$eq": ["$request", _STOP]}, _STOP, {"$literal": asked}]}}}
+        ]
+
+        def ask(work: Work) -> bool:
+            done = work.write(
+                Names.NODES, lambda nodes: nodes.update_one(living, change, session=work.session)
+            )
+            return bool(done.matched_count)
+
+        return self.change(ask)
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All nodes, by start time, with the number of jobs each is running; 0 where that is not asked for."""
@@ -220,7 +246,7 @@ class MongoCluster(MongoPart):
             _load_running(work, node_id)
             return Rules(work).deregister(node_id, now=now)
 
-        return self.database.run(work)
+        return self.change(work, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD documents older than *before*, unless a late claim has left jobs with them."""

@@ -33,11 +33,15 @@ from ratchet.model.errors import (
     StoreError,
 )
 from ratchet.model.options import Options
+from ratchet.spi.loop_bound import unbound
 from ratchet.spi.shield import bracketed, undisturbed
+from ratchet.spi.store.audit import pending_entry
+from ratchet.stores.auditing import carry_out, counted
 from ratchet.stores.installation import Installation, another_database
 from ratchet.stores.mongo.abandoned_transactions import end_idle_transactions
 from ratchet.stores.mongo.claiming.many_streams import StreamsWithJobs
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections, Connections
+from ratchet.stores.mongo.documents.audit_entries import append_entry
 from ratchet.stores.mongo.documents.stream_registry import StreamRegistry
 from ratchet.stores.mongo.errors import (
     UNKNOWN_COMMIT,
@@ -344,6 +348,27 @@ class MongoPart:
     def __init__(self, database: Database) -> None:
         self.database = database
 
+    def change(
+        self,
+        work: Callable[[Work], T],
+        within: object | None = None,
+        *,
+        count: Callable[[T], int] = counted,
+    ) -> T:
+        """What *work* returns: a change by hand, with its entry in the audit log. *count* says how much was changed."""
+
+        def run(whole: Callable[[Work], T]) -> T:
+            return self.database.run(whole, within=within)
+
+        return carry_out(run, work, append_entry, count)
+
+    def counted(self, statement: Callable[[Collections], int]) -> int:
+        """How many documents *statement* changes; if a person asked for it, their entry is brought up to date right after it."""
+        count = self.database.write(statement)
+        if count and pending_entry.get() is not None:
+            self.change(lambda work: count)
+        return count
+
 
 def _installed_at(collections: Collections) -> datetime | None:
     """When the first step of the schema was applied; None if none was."""
@@ -360,7 +385,7 @@ def _address(client: Any) -> str:
 def caller_session(within: object) -> ClientSession:
     """The caller's session, if it is in a transaction."""
     if not isinstance(within, ClientSession):
-        cls = type(within)
+        cls = type(unbound(within))
         raise ConfigurationError(
             f"within= got a {cls.__module__}.{cls.__qualname__}, which cannot join a transaction of the mongodb "
             f"store; pass a pymongo ClientSession in a transaction (what begin() yields, or your own)"

@@ -75,7 +75,8 @@ class MongoDeadLetters(MongoPart):
         wanted = where or JobFilter()
 
         def ask(collections: Collections) -> list[DeadLetterGroup]:
-            match = {"$and": [query_of(collections, wanted), {"status": JobStatus.FAILED.value}]}
+            failed = {"status": JobStatus.FAILED.value, "dead_lettered_at": {"$exists": True}}
+            match = {"$and": [query_of(collections, wanted), failed]}
             stages: list[Document] = [
                 {"$match": match},
                 {"$sort": {"dead_lettered_at": 1, "_id": 1}},

@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in MongoDB."""
+"""Executions, rates, logs and the archive in MongoDB."""
 
 from __future__ import annotations
 
@@ -12,14 +12,23 @@ from bson.min_key import MinKey
 from pymongo.errors import BulkWriteError
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, ExecutionStatus, LogEntry, LogLine
 from ratchet.model.status import HOT, JobStatus
+from ratchet.model.storage import Kept
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.memory.changes import Effects, change
 from ratchet.stores.memory.history import is_needed
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database, MongoPart
+from ratchet.stores.mongo.documents.flow_periods import (
+    find_periods,
+    insert_periods,
+    merge_slot,
+    oldest_minute,
+    purge_periods,
+)
 from ratchet.stores.mongo.documents.samples import queued_samples, run_samples
 from ratchet.stores.mongo.documents.values import RUNS, Codec, Document, micros, time_of
 from ratchet.stores.mongo.jobs import forget
@@ -74,15 +83,32 @@ class MongoHistory(MongoPart):
             ][:room]
             gone = {"_id": {"$in": old}}
             removed = (
-                self.database.write(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count)
-                if old
-                else 0
+                self.counted(lambda c: c[Names.EXECUTIONS].delete_many(gone).deleted_count) if old else 0
             )
             last = old[-1] if len(old) == room else runs[-1]["_id"] if len(runs) == STEP else None
             end = None if last is None else (last["job_id"], last["claim_id"])
             return Stretch(end, len(runs), removed)
 
         return self._purging_runs.remove(step, limit)
+
+    # --- rates ----------------------------------------------------------------------------------
+
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        """Store what flowed; a period that is there already is left alone. How many were not."""
+        return self.database.write(lambda c: insert_periods(c, periods)) if periods else 0
+
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """The periods that began in this time, oldest first; with *only* no other queue is in them."""
+        return self.database.read(lambda c: find_periods(c, since, until, only))
+
+    def merge_flow(self, *, before: datetime) -> int:
+        """Merge the oldest minutes that began before *before* into one period; how many minutes."""
+        at = self.database.read(lambda c: oldest_minute(c, before))
+        return 0 if at is None else self.database.run(lambda work: merge_slot(work, at))
+
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        """Delete periods that began before *before*; at most *limit*."""
+        return self.database.write(lambda c: purge_periods(c, before, limit)) if limit > 0 else 0
 
     # --- logs -----------------------------------------------------------------------------------
 
@@ -135,7 +161,7 @@ class MongoHistory(MongoPart):
             ids = [one["_id"] for one in logs.find(old, {"_id": 1}).sort("at", 1).limit(limit)]
             return logs.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
 
-        return self.database.write(purge) if limit > 0 else 0
+        return self.counted(purge) if limit > 0 else 0
 
     # --- archive --------------------------------------------------------------------------------
 
@@ -159,7 +185,7 @@ class MongoHistory(MongoPart):
             old = [one["_id"] for one in jobs if one["status"] in _ENDED and one.get("finished_at", at) < at][
                 :room
             ]
-            removed = self.database.run(lambda work: _archive(work, old, now)) if old else 0
+            removed = self.change(lambda work: _archive(work, old, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
@@ -189,7 +215,37 @@ class MongoHistory(MongoPart):
             work.afterwards(Names.ARCHIVE, lambda c: c.delete_many({"_id": {"$in": ids}}, session=session))
             return len(ids)
 
-        return self.database.run(work) if limit > 0 else 0
+        return self.change(work) if limit > 0 else 0
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """How many documents of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""
+        old = {"$lt": micros(before)}
+
+        def ask(collections: Collections) -> int:
+            match kind:
+                case Kept.JOBS:
+                    first = (
+                        collections[Names.JOBS]
+                        .find({}, {"status": 1, "finished_at": 1})
+                        .sort("_id", 1)
+                        .limit(limit)
+                    )
+                    ended = [one for one in first if one["status"] in _ENDED]
+                    return sum(one.get("finished_at", old["$lt"]) < old["$lt"] for one in ended)
+                case Kept.EXECUTIONS:
+                    runs = (
+                        collections[Names.EXECUTIONS].find({}, {"finished_at": 1}).sort("_id", 1).limit(limit)
+                    )
+                    return sum((one.get("finished_at") or old["$lt"]) < old["$lt"] for one in runs)
+                case Kept.DEAD_LETTERS:
+                    name, where = Names.JOBS, {"dead_lettered_at": old, "status": JobStatus.FAILED.value}
+                case Kept.LOGS:
+                    name, where = Names.LOGS, {"at": old}
+                case _:
+                    name, where = Names.ARCHIVE, {"archived_at": old}
+            return collections[name].count_documents(where, limit=limit)
+
+        return self.database.read(ask) if limit > 0 else 0
 
     def oldest_created_at(self) -> datetime | None:
         """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final
+from operator import itemgetter
+from typing import Final, cast
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from ratchet.model.decision import CanceledJob
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.job import JobFilter, JobRecord, JobResultRow, Page, SortBy
 from ratchet.model.status import AT_REST, LIVE, JobStatus, Priority
-from ratchet.stores.listing import LOOKED_AT, match_of, sorted_page, walk
+from ratchet.stores.listing import LOOKED_AT, match_of, sorted_page, walk, walked_page
 from ratchet.stores.memory.changes import Effects, change, outgoing, prioritize
 from ratchet.stores.memory.finish import cancel, cancel_all
 from ratchet.stores.memory.history import is_needed
@@ -27,8 +28,13 @@ from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.jobs import row_of, salvaged
 from ratchet.stores.mongo.documents.search import (
+    LOOKED_INTO,
     after_id,
     collections_of,
+    end_of,
+    hint_of,
+    is_walk_of,
+    looked_into,
     newest_keys,
     newest_payloads,
     query_of,
@@ -100,13 +106,31 @@ class MongoJobs(MongoPart):
                     most=LOOKED_AT,
                 )
                 return Page(self._records(collections, ids), None if last is None else str(last))
-            documents: list[Document] = []
-            query = after_id(query_of(collections, where), after, descending=descending)
-            for name in collections_of(where):
-                documents += (
-                    collections[name].find(query).sort("_id", -1 if descending else 1).limit(limit + 1)
+            query = query_of(collections, where)
+            if query.get("stream_id") == {"$in": []}:
+                return Page([])  # nobody ever used this queue
+
+            def read(after: UUID | None, end: UUID | None, most: int) -> list[Document]:
+                documents: list[Document] = []
+                asked = after_id(query, after, descending=descending)
+                if end is not None:
+                    asked = {"$and": [asked, {"_id": {"$gte" if descending else "$lte": end}}]}
+                for name in collections_of(where):
+                    found = collections[name].find(asked, hint=hint_of(where, name))
+                    documents += found.sort("_id", -1 if descending else 1).limit(most)
+                documents.sort(key=lambda document: document["_id"].int, reverse=descending)
+                return documents[:most]
+
+            if is_walk_of(where):
+                found, following = walked_page(
+                    lambda after, size: end_of(collections, where, after, size, descending=descending),
+                    read,
+                    lambda document: cast("UUID", document["_id"]),
+                    limit=limit,
+                    after=after,
                 )
-            documents.sort(key=lambda document: document["_id"].int, reverse=descending)
+                return Page([self._record(document) for document in found], following)
+            documents = read(after, None, limit + 1)
             page = [self._record(document) for document in documents[:limit]]
             return Page(page, str(page[-1].job_id) if page and len(documents) > limit else None)
 
@@ -139,16 +163,23 @@ class MongoJobs(MongoPart):
         }
         return [found[job_id] for job_id in ids if job_id in found]
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match; counting ends at *at_most*. With ``args`` every job that meets the other criteria is read."""
         match = match_of(where)
 
         def ask(collections: Collections) -> int:
             if match is not None:
                 payloads = partial(newest_payloads, collections, where, descending=False)
-                return len(walk(payloads, match, limit=-1, after=None, most=None)[0])
+                most = -1 if at_most is None else at_most
+                return len(walk(payloads, match, limit=most, after=None, most=None)[0])
             query = query_of(collections, where)
-            return sum(collections[name].count_documents(query) for name in collections_of(where))
+            if at_most is None:
+                return sum(collections[name].count_documents(query) for name in collections_of(where))
+            total = 0
+            for name in collections_of(where):
+                if total < at_most:
+                    total += collections[name].count_documents(query, limit=at_most - total)
+            return total
 
         return self.database.read(ask)
 
@@ -187,7 +218,7 @@ class MongoJobs(MongoPart):
             forget(work, [job_id])
             return True
 
-        return self.database.run(work)
+        return self.change(work)
 
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; False in any other state."""
@@ -201,7 +232,7 @@ class MongoJobs(MongoPart):
             change(work, row, Effects(), now=now, scheduled_at=due_at)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def set_priority(
         self, job_id: UUID, priority: Priority, *, now: datetime, within: object | None = None
@@ -216,7 +247,7 @@ class MongoJobs(MongoPart):
             prioritize(work, row, priority, now=now)
             return True
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     # --- bulk verbs -----------------------------------------------------------------------------
 
@@ -235,7 +266,7 @@ class MongoJobs(MongoPart):
                 work, [row for row in live if not row.status.is_terminal], reason=reason, now=now
             )
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def retry_matching(
         self, where: JobFilter, *, limit: int, now: datetime, within: object | None = None
@@ -256,7 +287,7 @@ class MongoJobs(MongoPart):
                 after = ids[-1]
             return done
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def _oldest(
         self,
@@ -276,10 +307,10 @@ class MongoJobs(MongoPart):
             return []
         if match is not None:
 
-            def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+            def read(last: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
                 following = after_id(query, last, descending=False)
-                found = jobs.find(following, {"payload": 1}, session=work.session).sort("_id", 1).limit(most)
-                return [(one["_id"], one.get("payload", "")) for one in found]
+                found = jobs.find(following, LOOKED_INTO, session=work.session).sort("_id", 1).limit(most)
+                return [(one["_id"], *looked_into(one)) for one in found]
 
             return walk(read, match, limit=limit, after=after, most=None)[0]
         following = after_id(query, after, descending=False)
@@ -319,7 +350,7 @@ class MongoJobs(MongoPart):
                 )
             return len(moved)
 
-        count = self.database.run(work) if ids else 0
+        count = self.change(work) if ids else 0
         if count < limit:
             too_old = {"created_at": {"$lt": micros(before)}}
             self.database.write(lambda collections: collections[Names.ALERTS].delete_many(too_old))
@@ -342,7 +373,7 @@ class MongoJobs(MongoPart):
                 forget(work, gone)
             return len(gone), ids[-1] if len(ids) == limit else None
 
-        return self.database.run(work)
+        return self.database.run(work) if dry_run else self.change(work, count=itemgetter(0))
 
     # --- tags -----------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from operator import itemgetter
 
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes
+from ratchet.stores.auditing import always
 from ratchet.stores.memory.values import check
 from ratchet.stores.mongo.claiming.gates import find_holders
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.values import BREAKERS, LIMITS
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.mongo.transaction.work import Rules
+from ratchet.stores.mongo.transaction.work import Rules, Work
 from ratchet.stores.unreadable import readable, require_readable
 
 
@@ -32,13 +33,23 @@ class MongoPermits(MongoPart):
     ) -> None:
         """Create or change a limit; what is None is left as it was."""
         check((now, name), "now")
-        self.database.run(
-            lambda work: Rules(work).set_limit(name, concurrent=concurrent, rate=rate, period=period, now=now)
+        self.change(
+            lambda work: Rules(work).set_limit(
+                name, concurrent=concurrent, rate=rate, period=period, now=now
+            ),
+            count=always,
         )
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
         """Forget a limit; jobs of the resource are no longer held back."""
-        return self.database.write(lambda c: c[Names.LIMITS].delete_one({"_id": name}).deleted_count > 0)
+
+        def remove(work: Work) -> bool:
+            found = work.write(
+                Names.LIMITS, lambda limits: limits.delete_one({"_id": name}, session=work.session)
+            )
+            return bool(found.deleted_count)
+
+        return self.change(remove)
 
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
@@ -94,7 +105,7 @@ class MongoPermits(MongoPart):
     ) -> bool:
         """Store a breaker's state if its version still is *expected_version* (0: create)."""
         check((now, record), "now")
-        return self.database.run(
+        return self.change(
             lambda work: Rules(work).save_breaker(
                 record, expected_version=expected_version, now=now, probes=probes
             )

@@ -35,7 +35,7 @@ class MongoRecurring(MongoPart):
     ) -> ScheduleRecord:
         """Create the schedule or change it to *spec*; equal specs change nothing."""
         check((now, spec), "now")
-        return self.database.run(lambda work: Rules(work).upsert_schedule(spec, now=now), within=within)
+        return self.change(lambda work: Rules(work).upsert_schedule(spec, now=now), within)
 
     def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
         """One schedule; None if there is none."""
@@ -58,19 +58,17 @@ class MongoRecurring(MongoPart):
             work.afterwards(Names.FIRES, lambda found: found.delete_many(fires, session=work.session))
             return removed
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused."""
-        return self.database.run(lambda work: Rules(work).pause_schedule(name, now=now), within=within)
+        return self.change(lambda work: Rules(work).pause_schedule(name, now=now), within)
 
     def resume_schedule(
         self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
     ) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
-        return self.database.run(
-            lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now), within=within
-        )
+        return self.change(lambda work: Rules(work).resume_schedule(name, next_fire_at, now=now), within)
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
         """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
@@ -142,7 +140,7 @@ class MongoRecurring(MongoPart):
                 purged += fires.delete_many({"_id": {"$in": ids}}).deleted_count if ids else 0
             return purged
 
-        return self.database.write(purge) if limit > 0 else 0
+        return self.counted(purge) if limit > 0 else 0
 
     def trigger(
         self, name: str, fire: Fire, *, now: datetime, within: object | None = None
@@ -157,7 +155,7 @@ class MongoRecurring(MongoPart):
                 work.afterwards(Names.WAKEUPS, lambda wakeups: wake_with(wakeups, work.session))
             return Rules(work).trigger(name, fire, now=now)
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def _prepare_runs(self, fires: Iterable[Fire], now: datetime) -> list[JobSpec]:
         check((now, *fires), "now")

@@ -8,16 +8,18 @@ the work, and one of them records it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
 
 from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
 from ratchet.model.status import JobStatus
+from ratchet.spi.store.audit import pending_entry
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections
@@ -54,6 +56,8 @@ class Names:
     BREAKERS: Final = "scheduler_circuit_breaker"
     ALERTS: Final = "scheduler_dlq_alert"
     WAKEUPS: Final = "scheduler_wakeup"
+    FLOW: Final = "scheduler_flow"
+    AUDIT: Final = "scheduler_audit"
     VERSION: Final = "ratchet_schema_version"
 
 
@@ -123,6 +127,12 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
 }
 
 
+AUDIT_INDEXES: Final = [
+    _index("at", "at", "_id"),
+    _index("job", "job_id", "at", partialFilterExpression=_present("job_id")),
+]
+
+
 def _make_everything(collections: Collections) -> None:
     for name in ALL_NAMES:
         _make(collections, name)
@@ -172,11 +182,49 @@ def _new_fields(collections: Collections) -> None:
     """A queue can have a time until which it is paused. Code of an earlier version does not look at it: for it the pause has no end."""
 
 
+def _node_requests(collections: Collections) -> None:
+    """A node's document can say what a person asks of it. A node of an earlier version never looks."""
+
+
+def _make_flow(collections: Collections) -> None:
+    """Rates of each minute; their key is their order, so there is no other index."""
+    _make(collections, Names.FLOW)
+
+
+def _make_audit(collections: Collections) -> None:
+    """The audit log: who changed what. Code of an earlier version writes none."""
+    _make(collections, Names.AUDIT)
+    collections[Names.AUDIT].create_indexes(AUDIT_INDEXES)
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
+    Step("V004__node_requests", _node_requests, serves=1),
+    Step("V005__flow", _make_flow, serves=1),
+    Step("V006__audit", _make_audit, serves=1),
 )
+
+#: The number of the step since which there is an audit log.
+AUDITED_FROM: Final = next(step.version for step in STEPS if step.apply is _make_audit)
+
+
+def _record(collections: Collections, step: Step, record: dict[str, Any], made: Sequence[str]) -> None:
+    """Say that a step was applied; who did it, if that is written down, in one transaction with it."""
+    pending = pending_entry.get()
+    if pending is None or step.version < AUDITED_FROM:
+        collections[Names.VERSION].insert_one(record)
+        return
+    from ratchet.stores.mongo.documents.audit_entries import change_of
+
+    entry = structs.replace(pending.entry(len(made)), reason=", ".join(made))
+    new = not pending.is_written
+    with collections.database.client.start_session() as session, session.start_transaction():
+        collections[Names.VERSION].insert_one(record, session=session)
+        collections[Names.AUDIT].update_one(
+            {"_id": entry.id}, change_of(entry, new), upsert=new, session=session
+        )
 
 
 class Schema:
@@ -192,8 +240,11 @@ class Schema:
         self._refuse_newer(applied)
         made: list[str] = []
         for step in self._steps:
-            if step.name not in applied and self._apply(step):
+            if step.name not in applied and self._apply(step, [*made, step.name]):
                 made.append(step.name)
+                pending = pending_entry.get()
+                if pending is not None and step.version >= AUDITED_FROM:
+                    pending.settle(len(made))
         return made
 
     def check(self) -> None:
@@ -212,14 +263,14 @@ class Schema:
         applied = self._applied()
         return [(step.name, step.name in applied) for step in self._steps]
 
-    def _apply(self, step: Step) -> bool:
+    def _apply(self, step: Step, made: Sequence[str]) -> bool:
         def apply(collections: Collections) -> bool:
             step.apply(collections)
             record: dict[str, Any] = {"_id": step.name, "applied_at": datetime.now(UTC)}
             if step.serves is not None:
                 record["serves"] = step.serves
             try:
-                collections[Names.VERSION].insert_one(record)
+                _record(collections, step, record, made)
             except DuplicateKeyError:
                 return False  # another process was faster
             return True

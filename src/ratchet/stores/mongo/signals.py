@@ -32,7 +32,7 @@ class MongoSignals(MongoPart):
             work.edges_in.load(waiters)
             return Rules(work).send_signal(signal, now=now)
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def waiting_for(self, key: str, *, limit: int = 100) -> list[UUID]:
         """The jobs that wait for a key, oldest first."""

@@ -7,23 +7,30 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pymongo.errors import OperationFailure
+
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
+from ratchet.spi.store.audit import by_node
+from ratchet.stores.mongo.audit import MongoAudit
 from ratchet.stores.mongo.batches import MongoBatches
 from ratchet.stores.mongo.claiming.unreachable import unreachable_jobs
 from ratchet.stores.mongo.claims import MongoClaims
 from ratchet.stores.mongo.cluster import MongoCluster
+from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.dead_letters import MongoDeadLetters
 from ratchet.stores.mongo.history import MongoHistory
 from ratchet.stores.mongo.jobs import MongoJobs
 from ratchet.stores.mongo.permits import MongoPermits
 from ratchet.stores.mongo.recurring import MongoRecurring
-from ratchet.stores.mongo.schema import Schema
+from ratchet.stores.mongo.schema import ALL_NAMES, Schema
 from ratchet.stores.mongo.signals import MongoSignals
+from ratchet.stores.mongo.stored_values import MongoStoredValues
 from ratchet.stores.mongo.streams import MongoStreams
 from ratchet.stores.mongo.submissions import MongoSubmissions
 from ratchet.stores.mongo.transitions import MongoTransitions
@@ -49,6 +56,8 @@ class MongoStore(
     MongoDeadLetters,
     MongoSignals,
     MongoStreams,
+    MongoStoredValues,
+    MongoAudit,
 ):
     """
     A `JobStore` on a MongoDB replica set.
@@ -84,6 +93,10 @@ class MongoStore(
         passed = unreadable_rows(self.schedules, self.limits, self.breakers, nodes)
         return passed + self.database.read(unreachable_jobs)
 
+    def size(self) -> StoreSize:
+        """Documents and bytes of our collections, in what the server keeps about them."""
+        return self.database.read(lambda c: StoreSize.of([_size(c, name) for name in ALL_NAMES]))
+
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """A transaction as a pymongo `ClientSession`, which may be passed as ``within=``."""
         return self.database.begin(within=within)
@@ -105,7 +118,24 @@ class MongoStore(
         try:
             self.check_schema()
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
+
+
+def _size(collections: Collections, name: str) -> TableSize:
+    """What the server keeps about one collection; one that was not made yet is empty."""
+    try:
+        found = collections.database.command("collStats", name)
+    except OperationFailure:
+        found = {}
+    return TableSize(
+        name=name,
+        rows=int(found.get("count", 0)),
+        estimated=True,
+        bytes=int(found.get("storageSize", 0)),
+        indexes=int(found.get("nindexes", 0)),
+        index_bytes=int(found.get("totalIndexSize", 0)),
+    )
 
 
 if TYPE_CHECKING:

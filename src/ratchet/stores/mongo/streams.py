@@ -18,6 +18,7 @@ from pymongo import UpdateOne
 from pymongo.errors import DuplicateKeyError
 
 from ratchet.model.cluster import QueueRecord, StreamRecord
+from ratchet.model.errors import Conflict
 from ratchet.model.job import StreamKey
 from ratchet.model.load import COUNTED, Load
 from ratchet.model.status import JobStatus
@@ -28,6 +29,7 @@ from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document, micros, pause_end, time_or_none
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
+from ratchet.stores.mongo.transaction.work import Work
 from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.mongo")
@@ -100,37 +102,40 @@ class MongoStreams(MongoPart):
             stored |= {"paused_until": micros(until), "paused_until_of": micros(now)}
             change = {"$set": stored}
 
-        def pause(collections: Collections) -> bool:
-            queues = collections[Names.QUEUES]
-            while True:
-                found = queues.find_one({"_id": name})
-                if found is not None and found.get("paused") is True and pause_end(found) == until:
-                    return False
-                try:
-                    if found is None:
-                        queues.insert_one({"_id": name, **stored})
-                        return True
-                except DuplicateKeyError:
-                    continue  # somebody else was faster: what he wrote decides
-                seen = {field: found.get(field) for field in ("paused", "paused_at", "paused_until")}
-                if queues.update_one({"_id": name, **seen}, change).matched_count:
-                    return True
+        def pause(work: Work) -> bool:
+            queues = work.collection(Names.QUEUES)
+            found = queues.find_one({"_id": name}, session=work.session)
+            if found is not None and found.get("paused") is True and pause_end(found) == until:
+                return False
+            # Who has changed it since this transaction began is in conflict with it, and then what he wrote decides.
+            try:
+                work.write(
+                    Names.QUEUES,
+                    lambda queues: queues.update_one(
+                        {"_id": name}, change, upsert=True, session=work.session
+                    ),
+                )
+            except DuplicateKeyError as error:
+                raise Conflict(f"queue {name!r} is being paused by somebody else") from error
+            return True
 
-        return self.database.write(pause)
+        return self.change(pause)
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""
+        change = {
+            "$set": {"paused": False},
+            "$unset": {"paused_at": "", "paused_until": "", "paused_until_of": ""},
+        }
 
-        def resume(collections: Collections) -> bool:
-            change = {
-                "$set": {"paused": False},
-                "$unset": {"paused_at": "", "paused_until": "", "paused_until_of": ""},
-            }
-            return (
-                collections[Names.QUEUES].update_one({"_id": name, "paused": True}, change).modified_count > 0
+        def resume(work: Work) -> bool:
+            paused = {"_id": name, "paused": True}
+            done = work.write(
+                Names.QUEUES, lambda queues: queues.update_one(paused, change, session=work.session)
             )
+            return bool(done.modified_count)
 
-        return self.database.write(resume)
+        return self.change(resume)
 
     # --- unused streams -------------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ class MongoSubmissions(MongoPart):
             load_submission(work, [spec], (), None)
             return replace_job(work, job_id, spec, now=now)
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def _prepare_submission(
         self, specs: Sequence[JobSpec], edges: Sequence[Edge], batch: BatchSpec | None, now: datetime

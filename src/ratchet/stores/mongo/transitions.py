@@ -93,7 +93,7 @@ class MongoTransitions(MongoPart):
             work.load_jobs([job_id])
             return Rules(work).cancel(job_id, reason=reason, now=now)
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def settle(self, claims: Sequence[JobClaim], *, now: datetime) -> None:
         """The code of these ended runs has really ended: free keys and permits that still wait for it."""
@@ -138,15 +138,15 @@ class MongoTransitions(MongoPart):
             work.load_jobs([job_id])
             return Rules(work).retry(job_id, now=now)
 
-        return self.database.run(work, within=within)
+        return self.change(work, within)
 
     def pause(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PENDING or FAILED to PAUSED, True; already PAUSED: True; any other state: False."""
-        return self.database.run(lambda work: Rules(work).pause(job_id, now=now), within=within)
+        return self.change(lambda work: Rules(work).pause(job_id, now=now), within)
 
     def resume(self, job_id: UUID, *, now: datetime, within: object | None = None) -> bool:
         """PAUSED to the state it was paused from, with the due time and attempts it had; else False."""
-        return self.database.run(lambda work: Rules(work).resume(job_id, now=now), within=within)
+        return self.change(lambda work: Rules(work).resume(job_id, now=now), within)
 
     # --- runs that do not end -------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from datetime import datetime, timedelta
 from operator import itemgetter
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from ratchet.model.composition import BatchMetrics, BatchRecord
 from ratchet.model.decision import CanceledJob
 from ratchet.model.job import JobSpec
+from ratchet.stores.auditing import counted
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.dependants.batch_counters import finish_batches
 from ratchet.stores.sql.dependants.cancellations import cancel_jobs
@@ -145,7 +146,7 @@ class SqlBatches(SqlPart):
             row = session.row(FIND_BATCH, {"batch_id": batch_id})
             return None if row is None else cancel_jobs(session, [row[2]], reason=reason, now=now)
 
-        parent = self.database.run(stop)
+        parent = self.change(stop)
         if parent is None:
             return []
         canceled = parent
@@ -156,7 +157,7 @@ class SqlBatches(SqlPart):
                 ids = _children(session, FIND_UNENDED_CHILDREN, batch_id, after)
                 return cancel_jobs(session, ids, reason=reason, now=now), ids[-1] if ids else None
 
-            more, after = self.database.run(portion)
+            more, after = self.change(portion, count=_in_portion)
             canceled += more
         self.finish(batch_id, now=now)  # a batch without children has no child whose end could finish it
         return canceled
@@ -180,7 +181,7 @@ class SqlBatches(SqlPart):
                 done = retry_jobs(session, self.stream_registry, ids, now=now, pass_over_busy=True)
                 return len(done), ids[-1] if ids else None
 
-            more, after = self.database.run(portion)
+            more, after = self.change(portion, count=_in_portion)
             retried += more
         return retried
 
@@ -217,6 +218,10 @@ def _cancel_sealed(session: Session, batch_id: UUID, reason: str, now: datetime)
     canceled = cancel_jobs(session, [batch.parent_id], reason=reason, now=now)
     children = _children(session, FIND_UNENDED_CHILDREN, batch_id, _NIL, limit=_ALL)
     return canceled + cancel_jobs(session, children, reason=reason, now=now)
+
+
+def _in_portion(answer: tuple[Sized | int, UUID | None]) -> int:
+    return counted(answer[0])
 
 
 def _children(

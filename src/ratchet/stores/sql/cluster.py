@@ -16,13 +16,16 @@ from ratchet.model.cluster import (
     LockRecord,
     NodeChange,
     NodeRecord,
+    NodeRequest,
     NodeSpec,
     NodeState,
     Rescue,
     dead_process,
     refuse_dead,
+    request_of,
 )
 from ratchet.model.job import ExecutionStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.finish.requeues import hand_back
 from ratchet.stores.sql.recover.rescues import FIND_CLAIMS, FREE_LOCKS_OF_NODE, take_back_from
@@ -50,7 +53,7 @@ BEAT = """
     UPDATE scheduler_node
        SET beat = beat + 1, last_beat_at = :now
      WHERE node_id = :node_id AND state <> 'DEAD'
- RETURNING {clock} AS now_at
+ RETURNING {clock} AS now_at, request
 """
 
 BEAT_AND_CHANGE = """
@@ -58,7 +61,7 @@ BEAT_AND_CHANGE = """
        SET beat = beat + 1, last_beat_at = :now,
            beat_interval_us = :beat_interval_us, silence_us = :silence_us, node_info = :info
      WHERE node_id = :node_id AND state <> 'DEAD'
- RETURNING {clock} AS now_at
+ RETURNING {clock} AS now_at, request
 """
 
 # By the jobs: the index of a node's claims has an entry for each of its runs that no vacuum could remove yet.
@@ -88,9 +91,15 @@ SET_STATE = """
     UPDATE scheduler_node SET state = :state WHERE node_id = :node_id AND state <> 'DEAD'
 """
 
+SET_REQUEST = """
+    UPDATE scheduler_node
+       SET request = CASE WHEN request = 'STOP' THEN request ELSE :request END
+     WHERE node_id = :node_id AND state <> 'DEAD'
+"""
+
 _NODES = """
     SELECT n.node_id, n.name, n.host, n.pid, n.version, n.state, n.beat, n.beat_interval_us, n.silence_us,
-           n.started_at, n.last_beat_at, n.node_info, n.rescued_at, n.rescued_by, <jobs> AS jobs
+           n.started_at, n.last_beat_at, n.node_info, n.rescued_at, n.rescued_by, n.request, <jobs> AS jobs
       FROM scheduler_node n
      ORDER BY n.started_at, n.node_id
 """
@@ -181,10 +190,16 @@ class SqlCluster(SqlPart):
             statement, values = BEAT_AND_CHANGE, {**values, **_pace(change), "info": change.info}
 
         def beat(session: Session) -> BeatAnswer:
-            clock = session.value(statement, values)
-            if clock is None:
+            row = session.row(statement, values)
+            if row is None:
                 return BeatAnswer(alive=False)
-            return BeatAnswer(alive=True, claims=_claims(session, node_id, known), database_time=clock)
+            clock, request = row
+            return BeatAnswer(
+                alive=True,
+                claims=_claims(session, node_id, known),
+                database_time=clock,
+                request=request_of(request),
+            )
 
         return self.database.run(beat)
 
@@ -211,6 +226,11 @@ class SqlCluster(SqlPart):
         refuse_dead(state)
         values = {"node_id": node_id, "state": state}
         return self.database.run(lambda session: session.execute(SET_STATE, values)) > 0
+
+    def request_of_node(self, node_id: str, request: NodeRequest | None, *, now: datetime) -> bool:
+        """Store what a person asks of a node, or take it back; False if the node is DEAD or missing."""
+        values = {"node_id": node_id, "request": request}
+        return self.change(lambda session: session.execute(SET_REQUEST, values)) > 0
 
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         """All rows, by start time, with the number of jobs each is running; 0 where that is not asked for."""
@@ -287,7 +307,7 @@ class SqlCluster(SqlPart):
             session.execute(REMOVE_NODE, {"node_id": node_id})
             return len(running)
 
-        return self.database.run(deregister)
+        return self.change(deregister, count=always)
 
     def purge_nodes(self, *, before: datetime) -> int:
         """Delete DEAD rows older than *before*, except nodes that still have a RUNNING job."""
@@ -358,7 +378,7 @@ def _handed_back(row: QueueRow, now: datetime) -> tuple[object, ...]:
 
 def _node(row: Row) -> NodeRecord:
     node_id, name, host, pid, version, state, beat, beat_interval_us, silence_us, *rest = row
-    started_at, last_beat_at, info, rescued_at, rescued_by, running = rest
+    started_at, last_beat_at, info, rescued_at, rescued_by, request, running = rest
     return NodeRecord(
         node_id=node_id,
         name=name,
@@ -375,4 +395,5 @@ def _node(row: Row) -> NodeRecord:
         rescued_at=rescued_at,
         rescued_by=rescued_by,
         running=running,
+        request=request_of(request),
     )

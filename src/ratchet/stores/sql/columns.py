@@ -13,19 +13,19 @@ Kind = Literal["uuid", "time", "bool", "int", "real", "text"]
 
 _UUIDS = """
     job_id root_id claim_id held_claim_id parent_id child_id batch_id signal_id alert_id
-    superseded_by canceled_by consumed_by token
+    superseded_by canceled_by consumed_by token audit_id
 """
 _TIMES = """
     scheduled_time keep_until open_until created_at scheduled_at expires_at started_at finished_at held_at
     dead_lettered_at expiry_due_at signal_due_at picked_at paused_at reserved_at logged_at starts_at ends_at
     next_fire_at last_fire_at updated_at fire_at recorded_at sent_at locked_at last_beat_at rescued_at
-    archived_at refilled_at acquired_at applied_at paused_until paused_until_of
+    archived_at refilled_at acquired_at applied_at paused_until paused_until_of begins_at audited_at
 """
 _BOOLS = "has_dependants has_conditions result_truncated suspect paused counted sealed declared"
 _INTS = """
     stream_id priority attempts attempt crashes max_retries needs backoff_base_us timeout_us jitter_us
     period_us run_time_us beat_interval_us silence_us beat pid total completed failed canceled runs
-    position eval_order sequence epoch max_concurrent rate suppressed serves
+    position eval_order sequence epoch max_concurrent rate suppressed serves seconds affected
 """
 _REALS = "jitter progress tokens"
 

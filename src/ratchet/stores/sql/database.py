@@ -66,7 +66,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ratchet.model.errors import Conflict, SchemaOutOfDate, StoreError, StoreUnavailable
 from ratchet.spi.shield import bracketed, current_shield
+from ratchet.stores.auditing import carry_out, counted
 from ratchet.stores.installation import Installation, another_database
+from ratchet.stores.sql.audit_entries import append_entry
 from ratchet.stores.sql.caller_transaction import driver_of
 from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 
@@ -325,10 +327,22 @@ class SqlPart:
         self.database = database
         self.stream_registry = stream_registry
 
-    def change(self, work: Callable[[Session], T], within: object | None) -> T:
-        """What *work* returns, by hand and perhaps in the caller's transaction; then its commit wakes nodes as well."""
+    def change(
+        self,
+        work: Callable[[Session], T],
+        within: object | None = None,
+        *,
+        count: Callable[[T], int] = counted,
+        wakes: bool = True,
+    ) -> T:
+        """
+        What *work* returns: a change by hand, with its entry in the audit log.
+
+        It may be made in the caller's transaction; then its commit wakes nodes as well, if the change *wakes*. *count* says
+        how much was changed, by the answer.
+        """
         if within is None:
-            return self.database.run(work)
+            return carry_out(self.database.run, work, append_entry, count)
 
         def announced(session: Session) -> T:
             answer = work(session)
@@ -336,4 +350,7 @@ class SqlPart:
                 session.dialect.announce(session)
             return answer
 
-        return self.database.run(announced, within=within)
+        def run(whole: Callable[[Session], T]) -> T:
+            return self.database.run(whole, within=within)
+
+        return carry_out(run, announced if wakes else work, append_entry, count)

@@ -15,7 +15,6 @@ from ratchet.model.cursors import dead_letter_cursor, dead_letter_position
 from ratchet.model.job import Alert, DeadLetter, DeadLetterGroup, JobFilter, Page
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Row, Session, SqlPart
-from ratchet.stores.sql.rows.records import ARCHIVED_JOBS, LIVE_JOBS
 from ratchet.stores.sql.rows.search import Criteria
 from ratchet.stores.unreadable import NO_TIME, Column, Shape, Time, readable
 
@@ -124,10 +123,9 @@ def _letters(
             failed_at=failed_at,
             after=job_id,
         )
-    source = ARCHIVED_JOBS if archived else LIVE_JOBS
     sql = f"""
         SELECT {LETTER_COLUMNS}
-          FROM {source}
+          FROM {criteria.source}
          WHERE {criteria.text}
          ORDER BY j.dead_lettered_at DESC, j.job_id DESC
          LIMIT :limit
@@ -150,38 +148,25 @@ def _groups(session: Session, where: JobFilter, limit: int) -> list[DeadLetterGr
 
 def _groups_of(session: Session, where: JobFilter, *, archived: bool) -> list[DeadLetterGroup]:
     criteria = Criteria(where, archived=archived)
-    # The times under their own name, by which values are read: two statements' worth of columns in one.
     sql = f"""
-        SELECT j.target, j.error_type, count(*) AS jobs, 0 AS latest, min(j.dead_lettered_at) AS dead_lettered_at
-          FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
-         WHERE {criteria.text}
-         GROUP BY j.target, j.error_type
-        UNION ALL
-        SELECT j.target, j.error_type, count(*) AS jobs, 1 AS latest, max(j.dead_lettered_at) AS dead_lettered_at
-          FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
+        SELECT j.target, j.error_type, count(*) AS jobs,
+               min(j.dead_lettered_at) AS first_at, max(j.dead_lettered_at) AS last_at
+          FROM {criteria.source}
          WHERE {criteria.text}
          GROUP BY j.target, j.error_type
     """
-    first: dict[tuple[str, str | None], datetime] = {}
-    groups: list[DeadLetterGroup] = []
-    for target, error_type, jobs, latest, at in sorted(
-        session.rows(sql, criteria.binds), key=lambda row: row[3]
-    ):
-        if not latest:
-            first[target, error_type] = at
-        else:
-            groups.append(
-                DeadLetterGroup(
-                    target=target,
-                    error_type=error_type,
-                    message=None,
-                    count=int(jobs),
-                    first_at=first[target, error_type],
-                    last_at=at,
-                    sample=_NOBODY,
-                )
-            )
-    return groups
+    return [
+        DeadLetterGroup(
+            target=target,
+            error_type=error_type,
+            message=None,
+            count=int(jobs),
+            first_at=first_at,
+            last_at=last_at,
+            sample=_NOBODY,
+        )
+        for target, error_type, jobs, first_at, last_at in session.rows(sql, criteria.binds)
+    ]
 
 
 def _joined(one: DeadLetterGroup, other: DeadLetterGroup) -> DeadLetterGroup:
@@ -198,14 +183,18 @@ def _with_message(session: Session, where: JobFilter, group: DeadLetterGroup) ->
     found: list[Row] = []
     for archived in (False, True) if where.include_archived else (False,):
         criteria = Criteria(where, archived=archived)
-        criteria.add("j.target = :of_target", of_target=group.target)
+        criteria.add(
+            "j.dead_lettered_at = :of_last AND j.target = :of_target",
+            of_target=group.target,
+            of_last=group.last_at,
+        )
         if group.error_type is None:
             criteria.add("j.error_type IS NULL")
         else:
             criteria.add("j.error_type = :of_type", of_type=group.error_type)
         sql = f"""
             SELECT {LETTER_COLUMNS}
-              FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
+              FROM {criteria.source}
              WHERE {criteria.text}
              ORDER BY j.dead_lettered_at DESC, j.job_id DESC
              LIMIT 1

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
 from ratchet.spi.store import Capabilities
@@ -152,6 +153,10 @@ class Dialect(ABC):
     @abstractmethod
     def has_table(self, session: Session, name: str) -> bool:
         """True if the table exists where ours are looked for."""
+
+    @abstractmethod
+    def size(self, session: Session) -> StoreSize:
+        """Rows and bytes of our tables, in what the product keeps about them."""
 
     @abstractmethod
     def coordinator(self) -> ClusterCoordinator | None:

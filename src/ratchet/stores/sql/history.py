@@ -1,4 +1,4 @@
-"""Executions, logs and the archive in SQL."""
+"""Executions, rates, logs and the archive in SQL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.flow import QueuedSample, RunSample
+from ratchet.model.flow_history import FlowPeriod
 from ratchet.model.job import Execution, LogEntry, LogLine
+from ratchet.model.storage import Kept
 from ratchet.stores.bounded_scan import STEP, Stretch, Walk
 from ratchet.stores.sql.database import Database, Row, Session, SqlPart
+from ratchet.stores.sql.rows.flow_periods import (
+    find_periods,
+    insert_periods,
+    merge_slot,
+    oldest_minute,
+    purge_periods,
+)
 from ratchet.stores.sql.rows.samples import between, queued_samples, run_samples
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.unreadable import readable
@@ -95,6 +104,32 @@ OLDEST_JOBS = """
      ORDER BY job_id
      LIMIT :step
 """
+
+#: How many are old, of each kind. There is no index for the time at which a job or a run has ended: among the first ids.
+COUNT_OLD = {
+    Kept.JOBS: """
+        SELECT count(*) FROM (SELECT status, finished_at FROM scheduler_job ORDER BY job_id LIMIT :limit) o
+         WHERE o.status IN ('SUCCEEDED', 'CANCELED') AND o.finished_at < :before
+    """,
+    Kept.DEAD_LETTERS: """
+        SELECT count(*)
+          FROM (SELECT job_id FROM scheduler_job
+                 WHERE dead_lettered_at IS NOT NULL AND dead_lettered_at < :before AND status = 'FAILED'
+                 LIMIT :limit) o
+    """,
+    Kept.LOGS: """
+        SELECT count(*) FROM (SELECT job_id FROM scheduler_job_log WHERE logged_at < :before LIMIT :limit) o
+    """,
+    Kept.EXECUTIONS: """
+        SELECT count(*)
+          FROM (SELECT finished_at FROM scheduler_job_execution ORDER BY job_id, claim_id LIMIT :limit) o
+         WHERE o.finished_at < :before
+    """,
+    Kept.ARCHIVE: """
+        SELECT count(*)
+          FROM (SELECT job_id FROM scheduler_job_archive WHERE archived_at < :before LIMIT :limit) o
+    """,
+}
 
 # There is no index for the earliest time of creation, so this is the earliest among the first ids.
 OLDEST_CREATED_AT = """
@@ -297,7 +332,7 @@ class SqlHistory(SqlPart):
                 for job_id, claim_id, finished_at, _, ended in runs
                 if ended and isinstance(finished_at, datetime) and finished_at < before
             ][:room]
-            removed = self.database.run(lambda session: _delete_runs(session, old)) if old else 0
+            removed = self.change(lambda session: _delete_runs(session, old)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(runs), removed)
             # a run is younger than its job, so behind jobs that are too young nothing is left to do
@@ -307,6 +342,26 @@ class SqlHistory(SqlPart):
             return Stretch(runs[-1][:2] if beyond else None, len(runs), removed)
 
         return self._purging_runs.remove(step, limit)
+
+    # --- rates --------------------------------------------------------------------------------
+
+    def record_flow(self, periods: Sequence[FlowPeriod]) -> int:
+        """Store what flowed; a period that is there already is left alone. How many were not."""
+        return self.database.run(lambda session: insert_periods(session, periods)) if periods else 0
+
+    def flow(self, *, since: datetime, until: datetime, only: str | None = None) -> list[FlowPeriod]:
+        """The periods that began in this time, oldest first; with *only* no other queue is in them."""
+        return self.database.read(lambda session: find_periods(session, since, until, only))
+
+    def merge_flow(self, *, before: datetime) -> int:
+        """Merge the oldest minutes that began before *before* into one period; how many minutes."""
+        # The look takes no lock, and most find nothing.
+        at = self.database.read(lambda session: oldest_minute(session, before))
+        return 0 if at is None else self.database.run(lambda session: merge_slot(session, at))
+
+    def purge_flow(self, *, before: datetime, limit: int) -> int:
+        """Delete periods that began before *before*; at most *limit*."""
+        return self.database.run(lambda session: purge_periods(session, before, limit))
 
     # --- logs ---------------------------------------------------------------------------------
 
@@ -340,7 +395,7 @@ class SqlHistory(SqlPart):
                 return 0
             return session.execute(DELETE_LINES, {"ids": sorted({line[0] for line in lines}), "r": lines})
 
-        return self.database.run(purge)
+        return self.change(purge)
 
     # --- archive ------------------------------------------------------------------------------
 
@@ -363,7 +418,7 @@ class SqlHistory(SqlPart):
                 and isinstance(finished_at, datetime)
                 and finished_at < before
             ][:room]
-            removed = self.database.run(lambda session: _archive_old(session, old, before, now)) if old else 0
+            removed = self.change(lambda session: _archive_old(session, old, before, now)) if old else 0
             if len(old) == room:
                 return Stretch(old[-1], len(jobs), removed)
             # no job ends before it was created
@@ -392,7 +447,13 @@ class SqlHistory(SqlPart):
                 session.execute(statement, {"ids": [job_id for job_id, _ in jobs]})
             return len(jobs)
 
-        return self.database.run(purge)
+        return self.change(purge)
+
+    def count_old(self, kind: Kept, *, before: datetime, limit: int) -> int:
+        """How many rows of a kind are older than *before*: at most *limit*, of jobs and runs among the first *limit* ids."""
+        values = {"before": before, "limit": limit}
+        found: int = self.database.read(lambda session: session.value(COUNT_OLD[kind], values))
+        return found
 
     def oldest_created_at(self) -> datetime | None:
         """When the oldest job outside the archive was created, as far as the first ids tell; None: there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
 from ratchet.model.composition import BatchSpec, Edge
@@ -205,7 +206,7 @@ class SqlJobs(SqlPart):
                 session.execute(statement, {"job_id": job_id})
             return True
 
-        return self.database.run(delete)
+        return self.change(delete)
 
     def reschedule(self, job_id: UUID, at: datetime, *, now: datetime, within: object | None = None) -> bool:
         """Move the due time of a PENDING, PAUSED or WAITING job; a retry that is held back stays held back."""
@@ -261,7 +262,7 @@ class SqlJobs(SqlPart):
             require_new(job_id, spec, submission.insertions[0])
             return canceled, submission
 
-        return self.change(replace, within)[0]
+        return self.change(replace, within, count=_replaced)[0]
 
     # --- many -----------------------------------------------------------------------------------
 
@@ -287,9 +288,9 @@ class SqlJobs(SqlPart):
             )
         )
 
-    def count(self, where: JobFilter) -> int:
-        """How many jobs match."""
-        return self.database.read(lambda session: count_matching(session, where))
+    def count(self, where: JobFilter, *, at_most: int | None = None) -> int:
+        """How many jobs match; counting ends at *at_most*."""
+        return self.database.read(lambda session: count_matching(session, where, at_most))
 
     def counts(self) -> dict[JobStatus, int]:
         """How many jobs are in each status."""
@@ -342,7 +343,7 @@ class SqlJobs(SqlPart):
                 session.execute(DROP_ALERTS, {"ids": sorted(alert_id for (alert_id,) in old)})
             return len(ids)
 
-        return self.database.run(purge)
+        return self.change(purge)
 
     def delete_dead_letters(
         self, where: JobFilter, *, limit: int, after: UUID | None = None, dry_run: bool = False
@@ -361,7 +362,7 @@ class SqlJobs(SqlPart):
                     session.execute(statement, {"job_id": job_id})
             return len(gone), ids[-1] if len(ids) == limit else None
 
-        return self.database.read(delete) if dry_run else self.database.run(delete)
+        return self.database.read(delete) if dry_run else self.change(delete, count=itemgetter(0))
 
     # --- tags -----------------------------------------------------------------------------------
 
@@ -373,6 +374,10 @@ class SqlJobs(SqlPart):
         """How many jobs carry each tag, most used first."""
         rows = self.database.read(lambda session: session.rows(COUNT_TAGS, {"limit": limit}))
         return {tag: int(jobs) for tag, jobs in rows}
+
+
+def _replaced(answer: tuple[CanceledJob | None, object]) -> int:
+    return 0 if answer[0] is None else 1
 
 
 def _is_failed(job: LockedJob | None) -> bool:

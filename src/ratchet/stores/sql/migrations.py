@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
+from msgspec import structs
+
 from ratchet.model.errors import (
     ConfigurationError,
     Conflict,
@@ -26,6 +28,8 @@ from ratchet.model.errors import (
     SchemaTooNew,
     StoreUnavailable,
 )
+from ratchet.spi.store.audit import pending_entry
+from ratchet.stores.sql.audit_entries import append_entry
 from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dialect import Dialect
 
@@ -36,6 +40,7 @@ PATIENCE = 600.0
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 VERSION_TABLE = "ratchet_schema_version"
+AUDIT_TABLE = "scheduler_audit"
 
 CREATE_VERSION_TABLE = """
     CREATE TABLE ratchet_schema_version (
@@ -119,6 +124,7 @@ class SchemaMigrator:
     def __init__(self, database: Database, migrations: Sequence[Migration] | None = None) -> None:
         self._database = database
         self._dialect: Dialect = database.dialect
+        self._has_audit = False  # as the last script left it
         self._migrations = list(migrations if migrations is not None else migrations_of(self._dialect.name))
 
     def migrate(self) -> list[str]:
@@ -129,8 +135,11 @@ class SchemaMigrator:
         migrate at a time: whoever waited finds the work done.
         """
         applied: list[str] = []
-        while (name := self._insist(self._apply_next)) is not None:
+        while (name := self._insist(lambda: self._apply_next(applied))) is not None:
             applied.append(name)
+            pending = pending_entry.get()
+            if pending is not None and self._has_audit:
+                pending.settle(len(applied))
         return applied
 
     def _insist(self, attempt: Callable[[], str | None]) -> str | None:
@@ -173,13 +182,14 @@ class SchemaMigrator:
             applied = self._applied(session)
         return [(migration.name, migration.name in applied) for migration in self._migrations]
 
-    def _apply_next(self) -> str | None:
+    def _apply_next(self, before: Sequence[str] = ()) -> str | None:
         with self._dialect.migrating() as session:
             applied = self._applied(session)
             self._refuse_foreign(session, applied)
             for migration in self._migrations:
                 if migration.name not in applied:
                     self._apply(session, migration, first=not applied)
+                    self._audit(session, [*before, migration.name])
                     return migration.name
         return None
 
@@ -196,6 +206,14 @@ class SchemaMigrator:
             session.execute(RECORD, record)
         else:
             session.execute(RECORD_SERVING, {**record, "serves": migration.serves})
+
+    def _audit(self, session: Session, applied: Sequence[str]) -> None:
+        """Write down who upgrades the schema, from the script on that makes the audit log."""
+        pending = pending_entry.get()
+        self._has_audit = self._dialect.has_table(session, AUDIT_TABLE)
+        if pending is not None and self._has_audit:
+            entry = structs.replace(pending.entry(len(applied)), reason=", ".join(applied))
+            append_entry(session, entry, not pending.is_written)
 
     def _applied(self, session: Session) -> dict[str, str]:
         if not self._dialect.has_table(session, VERSION_TABLE):

@@ -10,6 +10,7 @@ from ratchet.model.cadence import Cadence
 from ratchet.model.claim import JobClaim
 from ratchet.model.cluster import BREAKER_GATE, BreakerRecord, LimitRecord, PermitRecord, Probes, breaker_gate
 from ratchet.model.status import JobStatus
+from ratchet.stores.auditing import always
 from ratchet.stores.sql.claiming.gates import Limits, find_holders, open_stream, tokens_of
 from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.rows.keys_and_permits import FREE_PERMITS
@@ -104,11 +105,11 @@ class SqlPermits(SqlPart):
             permits = [(name, row.job_id, row.claim_id, row.node_id, now) for row in running]
             session.insert_rows("scheduler_resource_permit", columns, permits, on_conflict_do_nothing=True)
 
-        self.database.run(set_limit)
+        self.change(set_limit, count=always)
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
         """Forget a limit; permits that are held stay with their runs, which free them as they end."""
-        return self.database.run(lambda session: session.execute(REMOVE_LIMIT, {"name": name})) > 0
+        return self.change(lambda session: session.execute(REMOVE_LIMIT, {"name": name})) > 0
 
     def limits(self) -> list[LimitRecord]:
         """All limits with the number of permits held."""
@@ -167,7 +168,7 @@ class SqlPermits(SqlPart):
                 _set_gate(session, record, probes, now)
             return saved
 
-        return self.database.run(save)
+        return self.change(save)
 
 
 def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, now: datetime) -> None:

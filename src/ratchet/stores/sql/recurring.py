@@ -145,7 +145,7 @@ class SqlRecurring(SqlPart):
         held = self.schedule(spec.name, within=within)
         if held is not None and is_same_schedule(spec, held.spec):
             return held
-        return self.database.run(lambda session: _upsert(session, spec, now), within=within)
+        return self.change(lambda session: _upsert(session, spec, now), within, wakes=False)
 
     def schedule(self, name: str, *, within: object | None = None) -> ScheduleRecord | None:
         """One schedule; None if there is none."""
@@ -170,7 +170,7 @@ class SqlRecurring(SqlPart):
             session.execute(REMOVE_FIRES, {"name": name})
             return removed > 0
 
-        return self.database.run(remove, within=within)
+        return self.change(remove, within, wakes=False)
 
     def pause_schedule(self, name: str, *, now: datetime, within: object | None = None) -> bool:
         """Stop firing; True also if it was paused."""
@@ -179,14 +179,15 @@ class SqlRecurring(SqlPart):
             paused = session.execute(PAUSE_SCHEDULE, {"name": name, "now": now})
             return paused > 0 or session.row(FIND_SCHEDULE, {"name": name}) is not None
 
-        return self.database.run(pause, within=within)
+        return self.change(pause, within, wakes=False)
 
     def resume_schedule(
         self, name: str, next_fire_at: datetime | None, *, now: datetime, within: object | None = None
     ) -> bool:
         """Fire again from *next_fire_at* on; False if it was not paused."""
         values = {"name": name, "next_fire_at": next_fire_at, "now": now}
-        return self.database.run(lambda session: session.execute(RESUME_SCHEDULE, values), within=within) > 0
+        resumed = self.change(lambda session: session.execute(RESUME_SCHEDULE, values), within, wakes=False)
+        return resumed > 0
 
     def claim_due_recurring(self, *, limit: int, now: datetime) -> list[ScheduleRecord]:
         """Schedules that are due, not paused, oldest first. A read: `advance` decides who fires."""
@@ -256,7 +257,7 @@ class SqlRecurring(SqlPart):
         for record in self.schedules():
             if purged < limit:  # a schedule at a time: the key of the table begins with its name
                 left, name = limit - purged, record.spec.name
-                purged += self.database.run(partial(purge, name=name, most=left))
+                purged += self.change(partial(purge, name=name, most=left))
         return purged
 
     def trigger(

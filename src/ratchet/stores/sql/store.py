@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
+from ratchet.spi.store.audit import by_node
+from ratchet.stores.sql.audit import SqlAudit
 from ratchet.stores.sql.batches import SqlBatches
 from ratchet.stores.sql.claiming.unreachable import unreachable_jobs
 from ratchet.stores.sql.claims import SqlClaims
@@ -26,6 +29,7 @@ from ratchet.stores.sql.permits import SqlPermits
 from ratchet.stores.sql.recurring import SqlRecurring
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 from ratchet.stores.sql.signals import SqlSignals
+from ratchet.stores.sql.stored_values import SqlStoredValues
 from ratchet.stores.sql.streams import SqlStreams
 from ratchet.stores.sql.transitions import SqlTransitions
 from ratchet.stores.sql.urls import dialect_of
@@ -55,6 +59,8 @@ class SqlStore(
     SqlDeadLetters,
     SqlSignals,
     SqlStreams,
+    SqlStoredValues,
+    SqlAudit,
 ):
     """
     A `JobStore` on a SQL database.
@@ -92,6 +98,10 @@ class SqlStore(
         passed = unreadable_rows(self.schedules, self.limits, self.breakers, nodes)
         return passed + self.database.read(unreachable_jobs)
 
+    def size(self) -> StoreSize:
+        """Rows and bytes of our tables, as the product tells them."""
+        return self.database.read(self.database.dialect.size)
+
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:
         """A transaction whose driver connection the caller may use, and pass as ``within=``."""
         return self.database.begin(within=within)
@@ -113,7 +123,8 @@ class SqlStore(
         try:
             self.check_schema()  # without a lock: a caller's open transaction may hold the one that upgrading takes
         except SchemaOutOfDate:
-            self.migrate()
+            with by_node("upgrade", "schema"):
+                self.migrate()
 
 
 if TYPE_CHECKING:

@@ -161,11 +161,11 @@ class SqlStreams(SqlPart):
                 return False
             return session.execute(PAUSE_QUEUE, values) == 1
 
-        return self.database.run(pause)
+        return self.change(pause)
 
     def resume_queue(self, name: str, *, now: datetime) -> bool:
         """Open it again. True: it was paused."""
-        return self.database.run(lambda session: session.execute(RESUME_QUEUE, {"queue": name})) == 1
+        return self.change(lambda session: session.execute(RESUME_QUEUE, {"queue": name})) == 1
 
     def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:
         """Set aside what was not used since *before*, delete what was set aside before it; how many, at most *limit*."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ratchet.model.cluster import NodeChange, NodeState
+from ratchet.model.cluster import NodeChange, NodeRequest, NodeState
 from ratchet.model.composition import EdgeKind
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus
@@ -64,6 +64,52 @@ class TestNodes:
         moment = harness.store.database_time()
         assert moment.utcoffset() is not None
         assert abs(moment - before) < timedelta(minutes=5)
+
+
+class TestRequests:
+    def test_the_node_learns_of_it_with_its_next_beat(self, harness: Harness) -> None:
+        """What is asked is in the row, and in the answer of each beat, until it is taken back; state and beat stay as they are."""
+        harness.register()
+        assert harness.store.beat("node-1", now=harness.now).request is None
+        assert harness.store.request_of_node("node-1", NodeRequest.DRAIN, now=harness.now)
+        (node,) = harness.store.nodes()
+        assert (node.request, node.state, node.beat) == (NodeRequest.DRAIN, NodeState.ACTIVE, 1)
+        assert harness.store.beat("node-1", now=harness.now).request is NodeRequest.DRAIN
+        change = NodeChange(beat_interval=node.beat_interval, silence=node.silence, info="{}")
+        assert harness.store.beat("node-1", now=harness.now, change=change).request is NodeRequest.DRAIN
+        assert harness.store.request_of_node("node-1", None, now=harness.now)
+        assert harness.store.beat("node-1", now=harness.now).request is None
+        assert [node.request for node in harness.store.nodes()] == [None]
+
+    def test_it_may_be_asked_again(self, harness: Harness) -> None:
+        """The same request twice is one request, and both calls say that the node is there."""
+        harness.register()
+        for _ in range(2):
+            assert harness.store.request_of_node("node-1", NodeRequest.DRAIN, now=harness.now)
+        assert harness.store.beat("node-1", now=harness.now).request is NodeRequest.DRAIN
+
+    def test_a_stop_is_final(self, harness: Harness) -> None:
+        """A drained node may be stopped; a stop becomes nothing else, because the node may be leaving already."""
+        harness.register()
+        harness.store.request_of_node("node-1", NodeRequest.DRAIN, now=harness.now)
+        for request in (NodeRequest.STOP, NodeRequest.DRAIN, None):
+            assert harness.store.request_of_node("node-1", request, now=harness.now)
+            assert harness.store.beat("node-1", now=harness.now).request is NodeRequest.STOP
+
+    def test_only_the_one_that_was_asked(self, harness: Harness) -> None:
+        """Another node, and another incarnation under the same name, hear nothing of it."""
+        harness.register("a-1", name="a")
+        harness.register("a-2", name="a")
+        harness.store.request_of_node("a-1", NodeRequest.STOP, now=harness.now)
+        assert harness.store.beat("a-2", now=harness.now).request is None
+
+    def test_nothing_is_asked_of_the_dead(self, harness: Harness) -> None:
+        """A dead node, and one that does not exist, cannot be asked, and nothing is written."""
+        harness.register()
+        harness.rescue()
+        assert not harness.store.request_of_node("node-1", NodeRequest.STOP, now=harness.now)
+        assert not harness.store.request_of_node("nobody", NodeRequest.STOP, now=harness.now)
+        assert [node.request for node in harness.store.nodes()] == [None]
 
 
 class TestBeat:

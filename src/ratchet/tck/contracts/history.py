@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from ratchet.model.claim import JobClaim
 from ratchet.model.composition import EdgeKind
 from ratchet.model.decision import HandBack, VerdictKind
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter, LogEntry
 from ratchet.model.status import JobStatus
+from ratchet.model.storage import Kept
 from ratchet.tck.harness import Harness
 
 
@@ -142,6 +145,56 @@ class TestLogs:
         harness.end(claim)
         assert harness.store.delete(claim.job_id)
         assert harness.store.logs(claim.job_id) == []
+
+
+class TestOldRows:
+    def test_each_kind_is_counted(self, harness: Harness) -> None:
+        """Ended jobs, dead letters, lines, runs and archived jobs that are older than a time; and of nothing, nothing."""
+        store, early = harness.store, harness.now
+        assert [store.count_old(kind, before=early, limit=10) for kind in Kept] == [0] * len(Kept)
+        done, failed = harness.running(), harness.running()
+        harness.running()
+        line = LogEntry(
+            job_id=done.job_id,
+            claim_id=done.claim_id,
+            sequence=1,
+            attempt=1,
+            at=harness.now,
+            level="INFO",
+            logger="shop",
+            message="hello",
+        )
+        store.append_logs([line], now=harness.now)
+        harness.advance(seconds=1)
+        harness.end(done)
+        harness.end(failed, harness.failure())
+        harness.advance(days=1)
+
+        def counts(before: datetime) -> list[int]:
+            kinds = (Kept.JOBS, Kept.DEAD_LETTERS, Kept.LOGS, Kept.EXECUTIONS, Kept.ARCHIVE)
+            return [store.count_old(kind, before=before, limit=10) for kind in kinds]
+
+        assert counts(harness.now) == [1, 1, 1, 2, 0]
+        assert counts(early) == [0] * 5
+        assert store.archive(before=harness.now, limit=10, now=harness.now) == 1
+        harness.advance(days=1)
+        assert counts(harness.now) == [0, 1, 1, 2, 1]
+
+    def test_no_more_than_asked_for(self, harness: Harness) -> None:
+        """Counting ends at the limit."""
+        for _ in range(3):
+            harness.end(harness.running())
+        harness.advance(days=1)
+        kinds = (Kept.JOBS, Kept.EXECUTIONS)
+        assert [harness.store.count_old(kind, before=harness.now, limit=2) for kind in kinds] == [2, 2]
+
+    def test_the_size_names_every_table_that_grows(self, harness: Harness) -> None:
+        """Jobs, runs and lines are among the tables; a number of rows is never negative."""
+        harness.end(harness.running())
+        size = harness.store.size()
+        rows = {table.name: table.rows for table in size.tables}
+        assert {"scheduler_job", "scheduler_job_execution", "scheduler_job_log"} <= set(rows)
+        assert all(count is None or count >= 0 for count in rows.values())
 
 
 class TestArchive:

@@ -6,11 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from ratchet.model.decision import Succeed
+from ratchet.model.decision import ErrorRecord, Fail, Succeed
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import BoundedFilter, JobFilter, SortBy
 from ratchet.model.status import JobStatus, Priority
+from ratchet.model.traces import Trace, with_trace
 from ratchet.tck.harness import Harness
 
 
@@ -120,6 +121,46 @@ class TestSearchCriteria:
             assert listed(harness, SortBy.SCHEDULED, where=where) == [job_id]
         for nothing in ({"region": "us"}, {"n": True}, {"n": "1"}, {"7": 1}, {"eu": 1}):
             assert harness.store.count(JobFilter(args=nothing)) == 0
+
+    def test_trace(self, harness: Harness) -> None:
+        """The jobs whose params hold this trace, and no other that only mentions it; together with arguments too."""
+        wanted, other = "4bf92f3577b34da6a3ce929d0e0e4736", "0af7651916cd43dd8448eb211c80319c"
+        kept = Trace({"traceparent": f"00-{wanted}-00f067aa0ba902b7-01"})
+        one = harness.submit(params=with_trace(None, kept), payload='{"args":[1],"kwargs":{}}')
+        two = harness.submit(params=with_trace('{"region":"eu"}', kept), payload='{"args":[2],"kwargs":{}}')
+        harness.submit(params=with_trace(None, Trace({"traceparent": f"00-{other}-00f067aa0ba902b7-01"})))
+        harness.submit(params=f'{{"note":"{wanted}"}}')
+        harness.submit(params="{broken")
+        harness.submit()
+        where = JobFilter(trace_id=wanted)
+        assert [record.job_id for record in harness.store.find(where)] == sorted((one, two), reverse=True)
+        assert harness.store.count(where) == 2
+        assert set(listed(harness, SortBy.SCHEDULED, where=where)) == {one, two}
+        assert [r.job_id for r in harness.store.find(JobFilter(trace_id=wanted, args={"0": 2}))] == [two]
+        canceled = harness.store.cancel_matching(where, limit=1, reason="requested", now=harness.now)
+        assert [job.job_id for job in canceled] == [min(one, two)]
+
+    def test_error_type(self, harness: Harness) -> None:
+        """The class of the error by its name; empty text: those that have none."""
+        plain, other, named = harness.submit(), harness.running(), harness.running()
+        for claim, kind in ((other, "KeyError"), (named, "ValueError")):
+            error = ErrorRecord(message="no", type=kind)
+            harness.end(claim, Fail(error=error, reason="retries exhausted", error_hash=kind))
+        found = harness.store.find(JobFilter(error_type="ValueError"))
+        assert [one.job_id for one in found] == [named.job_id]
+        assert [one.job_id for one in harness.store.find(JobFilter(error_type=""))] == [plain]
+        assert harness.store.count(JobFilter(error_type="Value")) == 0
+
+    def test_counting_ends(self, harness: Harness) -> None:
+        """At the number that was given: also by argument, and with the archive; a smaller number is exact."""
+        for _ in range(3):
+            harness.submit(payload='{"args":[],"kwargs":{"tenant":7}}')
+        for where in (
+            JobFilter(),
+            JobFilter(args={"tenant": 7}),
+            JobFilter(statuses=[JobStatus.PENDING], include_archived=True),
+        ):
+            assert [harness.store.count(where, at_most=most) for most in (1, 2, 3, 9)] == [1, 2, 3, 3], where
 
     def test_superseded_by(self, harness: Harness) -> None:
         """The job that another one has replaced."""

@@ -18,13 +18,14 @@ Attributes and subscripts are the one thing that may run user code here, through
 from __future__ import annotations
 
 from types import FunctionType
-from typing import Final, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
-from ratchet.api.submit.capture.expressions import CapturedCall, Refusal
-from ratchet.api.submit.capture.reader import plan_of
 from ratchet.model.errors import InvalidTarget
 
-__all__ = ["LAMBDA", "CapturedCall", "capture", "is_lambda"]
+if TYPE_CHECKING:
+    from ratchet.api.submit.capture.expressions import CapturedCall
+
+__all__ = ["LAMBDA", "capture", "is_lambda"]
 
 #: The name of every lambda.
 LAMBDA: Final = "<lambda>"
@@ -42,9 +43,13 @@ def capture(function: FunctionType) -> CapturedCall:
     Raises ``InvalidTarget``, which shows the form that works, for a lambda that is anything but one
     call of a function or method with plain arguments.
     """
+    from ratchet.api.submit.capture.expressions import Refusal  # most programs pass functions
+    from ratchet.api.submit.capture.reader import plan_of
+
     try:
         plan = plan_of(function.__code__)
-        _require_defaults(function)
+        if _lacks_arguments(function):
+            raise Refusal("it takes arguments")
         return plan.call(function)
     except Refusal as refusal:
         raise _refused(function, str(refusal)) from refusal.__cause__
@@ -59,8 +64,7 @@ def _refused(function: FunctionType, why: str) -> InvalidTarget:
     )
 
 
-def _require_defaults(function: FunctionType) -> None:
+def _lacks_arguments(function: FunctionType) -> bool:
     code = function.__code__
     given = len(function.__defaults__ or ()) + len(function.__kwdefaults__ or ())
-    if given < code.co_argcount + code.co_kwonlyargcount:
-        raise Refusal("it takes arguments")
+    return given < code.co_argcount + code.co_kwonlyargcount

@@ -8,12 +8,12 @@ from typing import Any
 from ratchet.model.load import Load, StreamLoad
 from ratchet.model.status import JobStatus
 from ratchet.stores.levels import PRIORITIES, Level
-from ratchet.stores.mongo.claiming.gates import read_first_jobs
+from ratchet.stores.mongo.claiming.gates import LEVELS, read_first_jobs
 from ratchet.stores.mongo.claiming.many_streams import FEW_STREAMS, with_jobs_among
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
-from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
+from ratchet.stores.mongo.schema import BATCH, CLAIM_INDEX, RUNNING_INDEX, Names
 from ratchet.stores.unreadable import NO_TIME
 
 _PENDING: Document = {"status": JobStatus.PENDING.value}
@@ -39,11 +39,24 @@ def read_load(collections: Collections, now: datetime, most: int) -> Load:
     grouped = jobs.aggregate(_BY_STREAM, hint=RUNNING_INDEX)
     running = {one["_id"]: one for one in grouped if isinstance(one["_id"], int)}
     streams, left = [], most
+    counted = _count_due(
+        jobs,
+        [
+            Level(one, priority)
+            for one in keys
+            for priority, due_at in first.get(one, {}).items()
+            if due_at <= at
+        ],
+        at,
+        most,
+    )
     for stream_id, key in keys.items():
         dues, runs = first.get(stream_id, {}), running.get(stream_id, {})
         if not dues and not runs:
             continue
-        due = _count_due(jobs, stream_id, [p for p, due_at in dues.items() if due_at <= at], at, left)
+        has_due = any(due_at <= at for due_at in dues.values())
+        due = min(counted.get(stream_id, 0), left) if left > 0 else 0
+        due = max(due, 1) if has_due else 0
         left -= due
         streams.append(
             StreamLoad(
@@ -64,16 +77,39 @@ def read_load(collections: Collections, now: datetime, most: int) -> Load:
     )
 
 
-def _count_due(jobs: Any, stream_id: int, priorities: list[int], at: int, left: int) -> int:
-    """How many jobs of a stream are due: at most what is *left* to count, but one if there is any."""
-    if left <= 0:
-        return min(1, len(priorities))
-    counted = 0
-    for priority in priorities:
-        where = {**_PENDING, "stream_id": stream_id, "priority": priority, "due_at": {"$lte": at}}
-        if counted < left:
-            counted += jobs.count_documents(where, limit=left - counted, hint=CLAIM_INDEX)
+def _count_due(jobs: Any, levels: list[Level], at: int, left: int) -> dict[int, int]:
+    """
+    How many jobs are due in the levels of each stream, in this order, until there is nothing *left* to count.
+
+    A few hundred levels in one round trip: one for each took a second with a thousand queues.
+    """
+    counted: dict[int, int] = {}
+    for start in range(0, len(levels), LEVELS):
+        if left <= 0:
+            break
+        first, *others = (_count_of(level, at, left) for level in levels[start : start + LEVELS])
+        stages = [*first, *({"$unionWith": {"coll": Names.JOBS, "pipeline": one}} for one in others)]
+        for found in jobs.aggregate(stages, batchSize=BATCH):
+            counted[found["stream_id"]] = counted.get(found["stream_id"], 0) + found["jobs"]
+            left -= found["jobs"]
     return counted
+
+
+def _count_of(level: Level, at: int, most: int) -> list[Document]:
+    where: Document = {
+        **_PENDING,
+        "stream_id": level.stream_id,
+        "priority": level.priority,
+        "due_at": {"$lte": at},
+    }
+    # sorted as the index is, so that it is read and nothing else
+    return [
+        {"$match": where},
+        {"$sort": {"due_at": 1}},
+        {"$limit": most},
+        {"$count": "jobs"},
+        {"$set": {"stream_id": level.stream_id}},
+    ]
 
 
 def _time(stored: object) -> datetime | None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from ratchet.model.job import JobFilter, SortBy, id_bounds
 from ratchet.model.status import JobStatus, JobType
-from ratchet.stores.listing import Candidate, match_of
+from ratchet.stores.listing import HELD, STRETCHES, Candidate, is_walk, match_of, statuses_of
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.documents.jobs import Link, link
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
-from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.schema import RUNNING_INDEX, Names
+
+_DEAD_LETTERS: Document = {"dead_lettered_at": {"$exists": True}}
+#: The indexes of states that have one; the server cannot know that few jobs are in it.
+_WAITING = frozenset({JobStatus.PENDING})
+_HINTS = {frozenset({JobStatus.RUNNING}): RUNNING_INDEX, frozenset({JobStatus.FAILED}): "dead_letter"}
+
+#: What a search by argument or trace reads of a job.
+LOOKED_INTO: Final = {"payload": 1, "params": 1}
 
 
 def query_of(collections: Collections, where: JobFilter) -> Document:
@@ -20,6 +28,8 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
     query: Document = {}
     if where.statuses is not None:
         query["status"] = {"$in": [JobStatus(status).value for status in where.statuses]}
+        if statuses_of(where) == frozenset({JobStatus.FAILED}):
+            query.update(_DEAD_LETTERS)  # in the words of the partial index, so that it is used
     if where.targets is not None:
         query["target"] = {"$in": list(where.targets)}
     if where.queue is not None:
@@ -40,19 +50,15 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
         query["caller"] = where.caller
     if where.superseded_by is not None:
         query["superseded_by"] = where.superseded_by
+    if where.error_type is not None:
+        query["error_type"] = where.error_type or {"$in": [None, ""]}
     if where.truncated is not None:
         query["result_truncated"] = True if where.truncated else {"$ne": True}
     if where.parked is not None:
         streams = collections[Names.STREAMS].find({"parked_target": {"$exists": True}}, {"_id": 1})
         waits = {"status": JobStatus.PENDING.value, "stream_id": {"$in": [one["_id"] for one in streams]}}
         query["$and" if where.parked else "$nor"] = [waits]
-    bounds: Document = {}
-    first_id, last_id = id_bounds(where)
-    if first_id is not None:
-        bounds["$gte"] = first_id
-    if last_id is not None:
-        bounds["$lte"] = last_id
-    if bounds:
+    if bounds := _id_bounds(where):
         query["_id"] = bounds
     if where.error_contains is not None:
         found = {"$indexOfCP": [{"$ifNull": ["$error", ""]}, {"$literal": where.error_contains}]}
@@ -65,6 +71,36 @@ def after_id(query: Document, after: UUID | None, *, descending: bool) -> Docume
     return query if after is None else {"$and": [query, {"_id": {"$lt" if descending else "$gt": after}}]}
 
 
+def hint_of(where: JobFilter, name: str) -> str | None:
+    """The index by which this collection is read; None: the server chooses."""
+    statuses = statuses_of(where)
+    if name != Names.JOBS or statuses is None or _links(where):
+        return None
+    return _HINTS.get(statuses)
+
+
+def is_walk_of(where: JobFilter) -> bool:
+    """True if matching jobs can only be found by looking at one after the other: also those that are held."""
+    statuses = statuses_of(where)
+    if statuses == _WAITING and where.queue is not None:
+        return False  # the index of claims has them
+    return is_walk(where) or (bool(statuses) and not _links(where) and (statuses or HELD) <= HELD)
+
+
+def end_of(
+    collections: Collections, where: JobFilter, after: UUID | None, size: int, *, descending: bool
+) -> UUID | None:
+    """The id that is so many jobs behind *after*, by the collections in which jobs are looked for; None: none has as many."""
+    ends: list[UUID] = []
+    bounds = _id_bounds(where)
+    if after is not None:
+        bounds["$lt" if descending else "$gt"] = after
+    for name in collections_of(where):
+        found = collections[name].find({"_id": bounds} if bounds else {}, {"_id": 1})
+        ends += [one["_id"] for one in found.sort("_id", -1 if descending else 1).skip(size - 1).limit(1)]
+    return (max if descending else min)(ends, key=lambda one: one.int) if ends else None
+
+
 def newest_keys(
     collections: Collections, where: JobFilter, sort: SortBy, top: UUID | None, most: int
 ) -> list[Candidate]:
@@ -74,12 +110,15 @@ def newest_keys(
     query = query_of(collections, where)
     if top is not None:
         query = {"$and": [query, {"_id": {"$lte": top}}]}
-    fields = {field: 1, "payload": 1} if match else {field: 1}
+    if is_walk_of(where):
+        last = end_of(collections, where, top, sum(STRETCHES), descending=True)
+        query = query if last is None else {"$and": [query, {"_id": {"$gte": last}}]}
+    fields = {field: 1, **LOOKED_INTO} if match else {field: 1}
     found: list[Document] = []
     for name in collections_of(where):
         found += collections[name].find(query, fields).sort("_id", -1).limit(most)
     found.sort(key=lambda one: one["_id"].int, reverse=True)
-    chosen = [one for one in found[:most] if match is None or match(one.get("payload", ""))]
+    chosen = [one for one in found[:most] if match is None or match(*looked_into(one))]
     if sort is SortBy.PRIORITY:
         return [Candidate(one["_id"], one.get(field)) for one in chosen]
     return [Candidate(one["_id"], None if one.get(field) is None else time_of(one[field])) for one in chosen]
@@ -87,21 +126,34 @@ def newest_keys(
 
 def newest_payloads(
     collections: Collections, where: JobFilter, after: UUID | None, most: int, *, descending: bool
-) -> list[tuple[UUID, str]]:
-    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
+) -> list[tuple[UUID, str, str | None]]:
+    """(id, payload, params) of the next jobs that meet the other criteria, in the order of their ids."""
     query = after_id(query_of(collections, where), after, descending=descending)
     found: list[Document] = []
     for name in collections_of(where):
-        found += (
-            collections[name].find(query, {"payload": 1}).sort("_id", -1 if descending else 1).limit(most)
-        )
+        found += collections[name].find(query, LOOKED_INTO).sort("_id", -1 if descending else 1).limit(most)
     found.sort(key=lambda one: one["_id"].int, reverse=descending)
-    return [(one["_id"], one.get("payload", "")) for one in found[:most]]
+    return [(one["_id"], *looked_into(one)) for one in found[:most]]
+
+
+def looked_into(document: Document) -> tuple[str, str | None]:
+    """Payload and params of a job."""
+    return document.get("payload", ""), document.get("params")
 
 
 def collections_of(where: JobFilter) -> Iterable[str]:
     """The collections in which to look."""
     return (Names.JOBS, Names.ARCHIVE) if where.include_archived else (Names.JOBS,)
+
+
+def _id_bounds(where: JobFilter) -> Document:
+    bounds: Document = {}
+    first_id, last_id = id_bounds(where)
+    if first_id is not None:
+        bounds["$gte"] = first_id
+    if last_id is not None:
+        bounds["$lte"] = last_id
+    return bounds
 
 
 def _links(where: JobFilter) -> list[str]:

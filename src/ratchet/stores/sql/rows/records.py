@@ -34,6 +34,8 @@ LIVE_COLUMNS = f"""{_FIXED},
     {NODE} AS node_id, q.claim_id
 """
 LIVE_JOBS = "scheduler_job j LEFT JOIN scheduler_job_queue q ON q.job_id = j.job_id"
+#: PENDING and RUNNING jobs alone: history is not looked at.
+HOT_JOBS = "scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id"
 
 ARCHIVED_COLUMNS = f"""{_FIXED},
     j.status, j.stream_id, j.scheduled_at, j.started_at, j.attempts, j.crashes, j.node_id,

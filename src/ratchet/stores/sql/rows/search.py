@@ -10,14 +10,25 @@ from uuid import UUID
 from ratchet.model.cursors import job_position
 from ratchet.model.job import JobFilter, JobRecord, Page, SortBy, id_bounds
 from ratchet.model.status import HOT, JobStatus
-from ratchet.stores.listing import LOOKED_AT, Candidate, match_of, sorted_page, walk
+from ratchet.stores.listing import (
+    HELD,
+    LOOKED_AT,
+    STRETCHES,
+    Candidate,
+    has_few,
+    is_walk,
+    match_of,
+    sorted_page,
+    statuses_of,
+    walk,
+    walked_page,
+)
 from ratchet.stores.sql.database import Row, Session
 from ratchet.stores.sql.rows.records import (
-    ARCHIVED_COLUMNS,
     ARCHIVED_JOBS,
     FIND_ARCHIVED_JOBS,
     FIND_JOBS,
-    LIVE_COLUMNS,
+    HOT_JOBS,
     LIVE_JOBS,
     NODE,
     STREAM_ID,
@@ -26,7 +37,7 @@ from ratchet.stores.sql.rows.records import (
 )
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
 
-HELD = frozenset({JobStatus.PAUSED, JobStatus.WAITING})
+_WAITING = frozenset({JobStatus.PENDING})
 
 # Each table has its own jobs (ended, held, hot), so nothing is counted twice.
 COUNT_BY_STATUS = """
@@ -37,15 +48,34 @@ COUNT_BY_STATUS = """
 
 
 class Criteria:
-    """The conditions of a filter and what they bind, for live jobs or for the archive."""
+    """
+    The conditions of a filter and what they bind, for live jobs or for the archive.
 
-    def __init__(self, where: JobFilter, *, archived: bool) -> None:
+    They hold for the tables in ``source``, of which ``table`` is read in the order of ``key``, the job's id. *streams*: those
+    of the queue, if they are known; a product may look for them again with each job.
+    """
+
+    def __init__(self, where: JobFilter, *, archived: bool, streams: Sequence[int] | None = None) -> None:
         self.archived = archived
+        self._streams = streams
+        wanted = statuses_of(where)
+        self.is_hot = not archived and bool(wanted) and (wanted or HOT) <= HOT
+        self.table = (
+            "scheduler_job_archive" if archived else "scheduler_job_queue" if self.is_hot else "scheduler_job"
+        )
+        self.source = ARCHIVED_JOBS if archived else HOT_JOBS if self.is_hot else LIVE_JOBS
+        self.key = "q.job_id" if self.is_hot else "j.job_id"
+        self._few = not archived and not where.tags and has_few(wanted)
         self.conditions: list[str] = []
         self.binds: dict[str, Any] = {}
         self._add_statuses(where.statuses)
         self._add_columns(where)
         self._add_times(where)
+
+    @property
+    def order(self) -> str:
+        """What to sort by: where few jobs match, they are found by their own index and sorted, and not the other way around."""
+        return f"{{unindexed}}({self.key})" if self._few else self.key
 
     @property
     def text(self) -> str:
@@ -74,16 +104,29 @@ class Criteria:
             self.add("(q.status {in hot text} OR j.status {in cold text})", hot=hot, cold=cold)
         else:
             self.add("q.status {in hot text}", hot=hot)
+            if wanted == {JobStatus.RUNNING}:
+                self.add("q.picked_by IS NOT NULL")
 
     def _add_columns(self, where: JobFilter) -> None:
-        for index, tag in enumerate(dict.fromkeys(where.tags or ())):
-            tagged = f"SELECT 1 FROM scheduler_job_tag t WHERE t.job_id = j.job_id AND t.tag = :tag_{index}"
+        first, *others = dict.fromkeys(where.tags or ()) or [None]
+        if first is not None:
+            # In the order of the tag's jobs, so that a page reads no more of them than it has.
+            jobs, left, queue = self.source.partition(" LEFT JOIN ")
+            self.source = f"{jobs} JOIN scheduler_job_tag t ON t.job_id = j.job_id{left}{queue}"
+            self.add("t.tag = :tag", tag=first)
+            self.key = "t.job_id"
+        for index, tag in enumerate(others):
+            tagged = f"SELECT 1 FROM scheduler_job_tag o WHERE o.job_id = j.job_id AND o.tag = :tag_{index}"
             self.add(f"EXISTS ({tagged})", **{f"tag_{index}": tag})
         if where.targets is not None:
             self.add("j.target {in targets text}", targets=list(where.targets))
         if where.queue is not None:
             streams = "SELECT s.stream_id FROM scheduler_stream s WHERE s.queue = :queue"
-            self.add(f"j.stream_id IN ({streams})", queue=where.queue)
+            column = f"{'q' if self.is_hot else 'j'}.stream_id"
+            if self._streams is None:
+                self.add(f"{column} IN ({streams})", queue=where.queue)
+            else:
+                self.add(f"{column} {{in streams int}}", streams=list(self._streams))
         if where.types is not None:
             self.add("j.job_type {in types text}", types=[one.value for one in where.types])
         if where.priorities is not None:
@@ -96,6 +139,8 @@ class Criteria:
             self.add(f"{node} = :node_id", node_id=where.node_id)
         if where.error_contains is not None:
             self.add("{instr}(j.error, :error_contains) > 0", error_contains=where.error_contains)
+        if where.error_type is not None:
+            self.add("coalesce(j.error_type, '') = :error_type", error_type=where.error_type)
         if where.parked is not None:
             self._add_parked(where.parked)
         if where.truncated is not None:
@@ -156,16 +201,66 @@ def find_page(
             most=LOOKED_AT,
         )
         return Page(_records(session, streams, ids), None if last is None else str(last))
-    found = [
-        (row, archived)
-        for archived in _places(where)
-        for row in _rows(session, where, limit + 1, after, archived=archived, descending=descending)
-    ]
-    found.sort(key=lambda one: one[0][0], reverse=descending)
-    page = found[:limit]
-    return Page(
-        _as_records(session, streams, page), str(page[-1][0][0]) if page and len(found) > limit else None
-    )
+
+    known = None if where.queue is None else _streams_of(session, where.queue)
+    if known == []:
+        return Page([])  # nobody ever used this queue
+
+    def read(after: UUID | None, end: UUID | None, most: int) -> list[UUID]:
+        found = [
+            job_id
+            for archived in _places(where)
+            for job_id in _ids(
+                session, where, known, most, after, end, archived=archived, descending=descending
+            )
+        ]
+        return sorted(found, reverse=descending)[:most]
+
+    if _is_walk(where):
+        ids, following = walked_page(
+            lambda after, size: _end_of(session, where, after, size, descending=descending),
+            read,
+            lambda one: one,
+            limit=limit,
+            after=after,
+        )
+        return Page(_records(session, streams, ids, _places(where)), following)
+    ids = read(after, None, limit + 1)
+    following = str(ids[limit - 1]) if limit and len(ids) > limit else None
+    return Page(_records(session, streams, ids[:limit], _places(where)), following)
+
+
+def _is_walk(where: JobFilter) -> bool:
+    """True if jobs are found by looking at one after the other. The queue has nothing but PENDING and RUNNING ones."""
+    hot_alone = (statuses_of(where) or frozenset()) == HOT or statuses_of(where) == _WAITING
+    return is_walk(where) and not (hot_alone and replace(where, statuses=None).is_empty)
+
+
+def _streams_of(session: Session, queue: str) -> list[int]:
+    sql = "SELECT s.stream_id FROM scheduler_stream s WHERE s.queue = :queue"
+    return [stream_id for (stream_id,) in session.rows(sql, {"queue": queue})]
+
+
+def _end_of(
+    session: Session, where: JobFilter, after: UUID | None, size: int, *, descending: bool
+) -> UUID | None:
+    """The id that is so many jobs behind *after*, by the tables in which jobs are looked for; None: none has as many."""
+    ends: list[UUID] = []
+    first_id, last_id = id_bounds(where)
+    for archived in _places(where):
+        conditions, binds = ["true"], dict[str, Any](size=size - 1)
+        for sign, bound in ((">=", first_id), ("<=", last_id), ("<" if descending else ">", after)):
+            if bound is not None:
+                conditions.append(f"job_id {sign} :bound_{len(binds)}")
+                binds[f"bound_{len(binds)}"] = bound
+        sql = f"""
+            SELECT job_id FROM {Criteria(where, archived=archived).table}
+             WHERE {" AND ".join(conditions)}
+             ORDER BY job_id {"DESC" if descending else "ASC"}
+             LIMIT 1 OFFSET :size
+        """
+        ends += [row[0] for row in session.rows(sql, binds)]
+    return max(ends) if descending and ends else min(ends, default=None)
 
 
 def _places(where: JobFilter) -> tuple[bool, ...]:
@@ -184,13 +279,16 @@ def _as_records(
     return [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
 
 
-def _records(session: Session, streams: StreamRegistry, ids: Sequence[UUID]) -> list[JobRecord]:
+def _records(
+    session: Session, streams: StreamRegistry, ids: Sequence[UUID], places: Sequence[bool] = (False, True)
+) -> list[JobRecord]:
     """These jobs, in this order; one that was deleted meanwhile is left out."""
     if not ids:
         return []
     found = {
         row[0]: (row, archived)
         for archived, sql in ((True, FIND_ARCHIVED_JOBS), (False, FIND_JOBS))  # one that is moving is live
+        if archived in places
         for row in session.rows(sql, {"ids": list(ids)})
     }
     return _as_records(session, streams, [found[job_id] for job_id in ids if job_id in found])
@@ -199,10 +297,13 @@ def _records(session: Session, streams: StreamRegistry, ids: Sequence[UUID]) -> 
 def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, most: int) -> list[Candidate]:
     match = match_of(where)
     found: list[Row] = []
+    last = _end_of(session, where, top, sum(STRETCHES), descending=True) if _is_walk(where) else None
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
         if top is not None:
             criteria.add("j.job_id <= :top", top=top)
+        if last is not None:
+            criteria.add("j.job_id >= :last", last=last)
         due = "j.scheduled_at" if archived else "coalesce(q.scheduled_time, j.scheduled_at)"
         # under names of columns, by which values are read
         key = {
@@ -211,55 +312,60 @@ def _newest(session: Session, where: JobFilter, sort: SortBy, top: UUID | None, 
             SortBy.PRIORITY: "j.priority",
         }[sort]
         sql = f"""
-            SELECT j.job_id, {key}{", j.payload" if match else ""}
-              FROM {ARCHIVED_JOBS if archived else LIVE_JOBS}
+            SELECT j.job_id, {key}{", j.payload, j.params" if match else ""}
+              FROM {criteria.source}
              WHERE {criteria.text}
-             ORDER BY j.job_id DESC
+             ORDER BY {criteria.order} DESC
              LIMIT :limit
         """
         found += session.rows(sql, {**criteria.binds, "limit": most})
     found.sort(key=lambda row: row[0], reverse=True)
-    return [Candidate(row[0], row[1]) for row in found[:most] if match is None or match(row[2])]
+    return [Candidate(row[0], row[1]) for row in found[:most] if match is None or match(row[2], row[3])]
 
 
 def _payloads(
     session: Session, where: JobFilter, limit: int, after: UUID | None, *, descending: bool
-) -> list[tuple[UUID, str]]:
-    """(id, payload) of the next jobs that meet the other criteria, in the order of their ids."""
-    found: list[tuple[UUID, str]] = []
+) -> list[tuple[UUID, str, str | None]]:
+    """(id, payload, params) of the next jobs that meet the other criteria, in the order of their ids."""
+    found: list[tuple[UUID, str, str | None]] = []
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
         if after is not None:
             criteria.add(f"j.job_id {'<' if descending else '>'} :after", after=after)
-        source = ARCHIVED_JOBS if archived else LIVE_JOBS
         sql = f"""
-            SELECT j.job_id, j.payload
-              FROM {source}
+            SELECT j.job_id, j.payload, j.params
+              FROM {criteria.source}
              WHERE {criteria.text}
-             ORDER BY j.job_id {"DESC" if descending else "ASC"}
+             ORDER BY {criteria.order} {"DESC" if descending else "ASC"}
              LIMIT :limit
         """
-        found += [(row[0], row[1]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
+        found += [(row[0], row[1], row[2]) for row in session.rows(sql, {**criteria.binds, "limit": limit})]
     found.sort(key=lambda one: one[0], reverse=descending)
     return found[:limit]
 
 
-def count_matching(session: Session, where: JobFilter) -> int:
-    """How many jobs match. With ``args`` every job that meets the other criteria is read."""
+def count_matching(session: Session, where: JobFilter, at_most: int | None = None) -> int:
+    """
+    How many jobs match; counting ends at *at_most*.
+
+    With ``args`` or ``trace_id`` every job that meets the other criteria is read.
+    """
     match = match_of(where)
     if match is not None:
 
-        def read(after: UUID | None, most: int) -> list[tuple[UUID, str]]:
+        def read(after: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
             return _payloads(session, where, most, after, descending=False)
 
-        return len(walk(read, match, limit=-1, after=None, most=None)[0])
+        return len(walk(read, match, limit=-1 if at_most is None else at_most, after=None, most=None)[0])
     total = 0
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
-        source = ARCHIVED_JOBS if archived else LIVE_JOBS
-        total += int(
-            session.value(f"SELECT count(*) AS jobs FROM {source} WHERE {criteria.text}", criteria.binds)
-        )
+        found = f"FROM {criteria.source} WHERE {criteria.text}"
+        if at_most is None:
+            total += int(session.value(f"SELECT count(*) AS jobs {found}", criteria.binds))
+        elif total < at_most:
+            some = f"SELECT count(*) AS jobs FROM (SELECT j.job_id {found} LIMIT :at_most) matching"
+            total += int(session.value(some, {**criteria.binds, "at_most": at_most - total}))
     return total
 
 
@@ -279,14 +385,16 @@ def find_oldest(
     match = match_of(where)
     if match is not None:
 
-        def read(last: UUID | None, most: int) -> list[tuple[UUID, str]]:
+        def read(last: UUID | None, most: int) -> list[tuple[UUID, str, str | None]]:
             return _payloads(session, where, most, last, descending=False)
 
         return walk(read, match, limit=limit, after=after, most=None)[0] if limit > 0 else []
     criteria = Criteria(where, archived=False)
     if after is not None:
         criteria.add("j.job_id > :after", after=after)
-    sql = f"SELECT j.job_id FROM {LIVE_JOBS} WHERE {criteria.text} ORDER BY j.job_id LIMIT :limit"
+    sql = (
+        f"SELECT j.job_id FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.order} LIMIT :limit"
+    )
     return [job_id for (job_id,) in session.rows(sql, {**criteria.binds, "limit": limit})]
 
 
@@ -299,19 +407,29 @@ def count_by_status(session: Session) -> dict[JobStatus, int]:
     return counts
 
 
-def _rows(
+def _ids(
     session: Session,
     where: JobFilter,
+    streams: Sequence[int] | None,
     limit: int,
     after: UUID | None,
+    end: UUID | None,
     *,
     archived: bool,
     descending: bool,
-) -> list[Row]:
-    criteria = Criteria(where, archived=archived)
+) -> list[UUID]:
+    """
+    The ids of jobs after an id, up to another, which is included.
+
+    The jobs themselves are read by these: a product then leaves out tables that no condition names, and joins the queue to the
+    jobs of a page and not to all of them.
+    """
+    criteria = Criteria(where, archived=archived, streams=streams)
+    key = criteria.key
     if after is not None:
-        criteria.add(f"j.job_id {'<' if descending else '>'} :after", after=after)
-    columns, source = (ARCHIVED_COLUMNS, ARCHIVED_JOBS) if archived else (LIVE_COLUMNS, LIVE_JOBS)
+        criteria.add(f"{key} {'<' if descending else '>'} :after", after=after)
+    if end is not None:
+        criteria.add(f"{key} {'>=' if descending else '<='} :end", end=end)
     order = "DESC" if descending else "ASC"
-    sql = f"SELECT {columns} FROM {source} WHERE {criteria.text} ORDER BY j.job_id {order} LIMIT :limit"
-    return session.rows(sql, {**criteria.binds, "limit": limit})
+    sql = f"SELECT {key} FROM {criteria.source} WHERE {criteria.text} ORDER BY {criteria.order} {order} LIMIT :limit"
+    return [job_id for (job_id,) in session.rows(sql, {**criteria.binds, "limit": limit})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -39,4 +40,12 @@ class Command(BaseCommand):
         os.environ.setdefault("RATCHET_APP", APP)
         if scheduler.options.schema is not None:
             os.environ["RATCHET_SCHEMA"] = scheduler.options.schema
+        _pass_on_path()
         app_for(words)(words, prog_name="manage.py ratchet")
+
+
+def _pass_on_path() -> None:
+    """Let the processes of a worker import from the folder of manage.py too, from wherever it was called."""
+    known = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if sys.path[0] and sys.path[0] not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([sys.path[0], *known])

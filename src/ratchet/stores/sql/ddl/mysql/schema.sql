@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -412,6 +412,40 @@ ALTER TABLE scheduler_node ADD CONSTRAINT ck_node_numbers CHECK (beat_interval_u
 ALTER TABLE scheduler_queue ADD COLUMN paused_until DATETIME(6);
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of DATETIME(6);
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request VARCHAR(16);
+
+-- serves: V001
+-- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
+-- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
+CREATE TABLE scheduler_flow (
+    seconds             INT NOT NULL,                          -- how long the period is: 60, or 600 once it was merged
+    begins_at           DATETIME(6) NOT NULL,
+    source              VARCHAR(128) NOT NULL,                 -- a node; load: what waited; empty: merged
+    document            MEDIUMTEXT NOT NULL,                   -- counts by queue, JSON
+    PRIMARY KEY (seconds, begins_at, source)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
+
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id            BINARY(16) PRIMARY KEY,
+    audited_at          DATETIME(6) NOT NULL,
+    principal           VARCHAR(255),
+    source              VARCHAR(32) NOT NULL,
+    verb                VARCHAR(64) NOT NULL,
+    job_id              BINARY(16),
+    object_name         VARCHAR(512),
+    criteria            MEDIUMTEXT,
+    affected            INT,
+    reason              MEDIUMTEXT,
+    outcome             VARCHAR(32) NOT NULL,
+    INDEX idx_audit_at (audited_at, audit_id),
+    INDEX idx_audit_job (job_id, audited_at)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
 
@@ -420,3 +454,12 @@ VALUES ('V002__checks', '05f2f98d2bdb109399fd14205ebf5cb7d6fbb28bb845d65bb26d2b6
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '8057bb6e35a6846e2014355f4927f889a97e6313663e19cbf8ea79b01b428fd8', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '5f1385a8c8b73b950016e5baec106dbc8e698a31f8b812292e8abfb6acc6413f', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf0f1b7af', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b346f2d4c90', UTC_TIMESTAMP(6), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -405,6 +405,40 @@ ALTER TABLE ratchet_schema_version ADD COLUMN serves integer;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until timestamptz;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of timestamptz;
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request text;
+
+-- serves: V001
+-- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
+-- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
+CREATE TABLE scheduler_flow (
+    seconds         integer NOT NULL,                  -- how long the period is: 60, or 600 once it was merged
+    begins_at       timestamptz NOT NULL,
+    source          varchar(128) NOT NULL,             -- a node; load: what waited; empty: merged
+    document        text NOT NULL,                     -- counts by queue, JSON
+    PRIMARY KEY (seconds, begins_at, source)
+);
+
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id        uuid PRIMARY KEY,
+    audited_at      timestamptz NOT NULL,
+    principal       varchar(255),
+    source          varchar(32) NOT NULL,
+    verb            varchar(64) NOT NULL,
+    job_id          uuid,
+    object_name     varchar(512),
+    criteria        text,
+    affected        integer,
+    reason          text,
+    outcome         varchar(32) NOT NULL
+);
+CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
+CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
@@ -413,3 +447,12 @@ VALUES ('V002__checks', '4552f450cf1a6f7226fb9011d4417ea81642e77cbffe0b484e323a4
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '6d0f1ebcc764cf973266f7761e758d0957f0468cef42483c7171e6522e7713cd', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca675dca32', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f19db12f7', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V003__queue_pauses, in one script.
+-- The schema of Ratchet up to V006__audit, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -501,6 +501,40 @@ BEGIN SELECT RAISE(ABORT, 'CHECK constraint failed: ck_node'); END;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until INTEGER;
 ALTER TABLE scheduler_queue ADD COLUMN paused_until_of INTEGER;
 
+-- serves: V001
+-- What a person asks of a node: DRAIN or STOP. The node learns it with its next beat; one of an earlier version never looks.
+ALTER TABLE scheduler_node ADD COLUMN request TEXT;
+
+-- serves: V001
+-- What nodes have done in each minute, and how much waited: rates that survive restarts. Each node writes rows of its own, once a
+-- minute while it works. Minutes that are some hours old are merged into ten. Code of an earlier version knows nothing of it.
+CREATE TABLE scheduler_flow (
+    seconds         INTEGER NOT NULL,                  -- how long the period is: 60, or 600 once it was merged
+    begins_at       INTEGER NOT NULL,
+    source          TEXT NOT NULL,                     -- a node; load: what waited; empty: merged
+    document        TEXT NOT NULL,                     -- counts by queue, JSON
+    PRIMARY KEY (seconds, begins_at, source)
+) WITHOUT ROWID;
+
+-- serves: V001
+-- Who changed what, when, and with which outcome. A row is written by the transaction of the change, and never changed
+-- but for its count, where a verb needs several transactions.
+CREATE TABLE scheduler_audit (
+    audit_id        TEXT NOT NULL PRIMARY KEY,
+    audited_at      INTEGER NOT NULL,
+    principal       TEXT,
+    source          TEXT NOT NULL,
+    verb            TEXT NOT NULL,
+    job_id          TEXT,
+    object_name     TEXT,
+    criteria        TEXT,
+    affected        INTEGER,
+    reason          TEXT,
+    outcome         TEXT NOT NULL
+);
+CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
+CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
 
@@ -509,3 +543,12 @@ VALUES ('V002__checks', '0963e9e801d4226c5543400fef35fe04d2b34c136fe3ebef57a3810
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '200e3dad8a8a686fa42d9af32b0454e0d96628fa4b34c0e3b81c3b457eb8196c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V004__node_requests', '828ba96e6678566c53791c640e6a0444824fac249f857d8062c1f7edf9e220bf', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V005__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29fa14c7a', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V006__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af5f3de34e', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

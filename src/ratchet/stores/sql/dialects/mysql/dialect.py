@@ -21,6 +21,7 @@ from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import caller_connection, refuse_autocommit, refuse_stranger
 from ratchet.stores.sql.columns import Kind
@@ -28,6 +29,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialects.mysql import mysqlclient
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.mysql.connections import (
     LONGEST_IDLE,
@@ -68,6 +70,16 @@ _CALLER_SETTINGS = """
 """
 
 
+TABLE_SIZES = """
+    SELECT t.table_name, t.table_rows, t.data_length, t.index_length, t.data_free,
+           (SELECT count(DISTINCT s.index_name) FROM information_schema.statistics s
+             WHERE s.table_schema = t.table_schema AND s.table_name = t.table_name) AS indexes
+      FROM information_schema.tables t
+     WHERE t.table_schema = COALESCE(:schema, DATABASE()) AND t.table_type = 'BASE TABLE'
+       AND LEFT(t.table_name, 10) = 'scheduler_'
+"""
+
+
 class MysqlDialect(Dialect):
     """MySQL 8.0.19 or newer, MariaDB 10.6 or newer."""
 
@@ -92,6 +104,7 @@ class MysqlDialect(Dialect):
         "clock": "UTC_TIMESTAMP(6)",
         "priorities": "(SELECT 4 AS column1 UNION ALL SELECT 3 UNION ALL SELECT 2 UNION ALL SELECT 1 UNION ALL SELECT 0) p",
         "current": CURRENT,
+        "unindexed": "concat",  # with a LIMIT it takes the order of a key for more than a small index
     }
 
     def __init__(self, url: str, options: Options) -> None:
@@ -296,9 +309,11 @@ class MysqlDialect(Dialect):
     @contextmanager
     def enlist(self, within: object) -> Iterator[MysqlSession]:
         caller = caller_connection(within)
-        if _DRIVER not in caller.names:
-            raise refuse_stranger(within, "MySQL", "a pymysql.Connection", caller.connection)
-        connection = caller.connection
+        connection: Any = caller.connection
+        if mysqlclient.DRIVER in caller.names:
+            connection = mysqlclient.Mysqlclient(connection)
+        elif _DRIVER not in caller.names:
+            raise refuse_stranger(within, "MySQL", "a connection of PyMySQL or mysqlclient", connection)
         _require_transaction(connection)
         caller.begin()
         session, wait, mode = self._caller_session(connection)
@@ -337,7 +352,7 @@ class MysqlDialect(Dialect):
             raise ConfigurationError(
                 f"within= got a connection with the character set {connection.charset}; connect with charset='utf8mb4'"
             )
-        backslashes = not connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
+        backslashes = "NO_BACKSLASH_ESCAPES" not in mode
         session = MysqlSession(
             self,
             connection,
@@ -379,6 +394,21 @@ class MysqlDialect(Dialect):
         )
         return bool(found)
 
+    def size(self, session: Session) -> StoreSize:
+        rows = session.rows(TABLE_SIZES, {"schema": self.schema})
+        tables = [
+            TableSize(
+                name=name,
+                rows=int(count or 0),
+                estimated=True,
+                bytes=int(size or 0),
+                indexes=int(indexes),
+                index_bytes=int(index_bytes or 0),
+            )
+            for name, count, size, index_bytes, _, indexes in rows
+        ]
+        return StoreSize.of(tables, free_bytes=sum(int(free or 0) for *_, free, _ in rows))
+
     def coordinator(self) -> None:
         """None: there is nothing to listen to; pollers look every half second."""
         return
@@ -396,7 +426,7 @@ def _require_transaction(connection: Any) -> None:
     except pymysql.Error as error:
         raise meaning(error, "ping") from error
     if connection.get_autocommit() and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
-        raise refuse_autocommit("a PyMySQL connection")
+        raise refuse_autocommit("a MySQL connection")
 
 
 def _quoted(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from ratchet.model.errors import UnstorableData
+from ratchet.stores.sql.caller_transaction import driver_of
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.dialects.mysql.errors import DUPLICATE, meaning, number_of
 from ratchet.stores.sql.dialects.mysql.shapes import CANDIDATES, FIRST_OF_CANDIDATES, KEYS, Shape, column
@@ -73,7 +74,7 @@ class MysqlSession(Session):
 
     @property
     def connection(self) -> Any:
-        return self._connection
+        return driver_of(self._connection)
 
     def execute(self, sql: str, params: Mapping[str, object] = NO_PARAMS) -> int:
         shape = self.dialect.shape(sql)

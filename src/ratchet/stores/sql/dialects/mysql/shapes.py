@@ -48,6 +48,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "scheduler_resource_permit": ("job_id", "claim_id", "resource"),
     "scheduler_circuit_breaker": ("service",),
     "scheduler_dlq_alert": ("alert_id",),
+    "scheduler_flow": ("seconds", "begins_at", "source"),
+    "scheduler_audit": ("audit_id",),
     "ratchet_schema_version": ("script",),
 }
 

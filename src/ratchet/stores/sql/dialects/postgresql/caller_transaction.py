@@ -19,16 +19,20 @@ from ratchet.stores.sql.caller_transaction import (
     refuse_stranger,
 )
 from ratchet.stores.sql.database import Row
+from ratchet.stores.sql.dialects.postgresql.asyncpg import AsyncpgSession, asyncpg_connection
 from ratchet.stores.sql.dialects.postgresql.connections import ADAPTERS
-from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession, run_plain
+from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
 from ratchet.stores.sql.errors import ConnectionLost
+from ratchet.stores.sql.loop_cursor import LoopCursor
 
 if TYPE_CHECKING:
     from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 
 _SAVEPOINT = "ratchet"
+_FAILED_TRANSACTION = "25P02"
 _SETTINGS = "SELECT current_setting('lock_timeout'), current_database()::text, current_schemas(false)::text"
 _DRIVER = "psycopg.Connection"
+_ASYNC_DRIVER = "psycopg.AsyncConnection"
 _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection"
 
 
@@ -40,46 +44,74 @@ class OurCursor(psycopg.Cursor[Row]):
         return ADAPTERS
 
 
+class OurAsyncCursor(psycopg.AsyncCursor[Row]):
+    """The same on a connection that is async."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return ADAPTERS
+
+
 @contextmanager
 def joined(dialect: PostgresqlDialect, within: object) -> Iterator[PostgresqlSession]:
     """A session on the transaction of *within*; where the block fails, that transaction goes on as if it had not begun."""
     caller = caller_connection(within)
-    cursor = _cursor(caller, within)
-    run_plain(cursor, _SETTINGS)
-    before, database, schemas = cursor.fetchone()
-    session = PostgresqlSession(dialect, caller.connection, cursor, enlisted=True)
+    session = _session(dialect, caller, within)
+    try:
+        before, database, schemas = session.plain_row(_SETTINGS)
+    except StoreError as error:
+        if getattr(error.__cause__, "sqlstate", None) == _FAILED_TRANSACTION:
+            raise _failed() from error.__cause__
+        raise
     session.place = (database,) if dialect.schema else (database, schemas)
     restore = f"SET LOCAL lock_timeout = '{before}'; RELEASE SAVEPOINT {_SAVEPOINT}"
-    run_plain(cursor, f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {dialect.lock_wait}")
+    session.plain(f"SAVEPOINT {_SAVEPOINT}; SET LOCAL lock_timeout = {dialect.lock_wait}")
     try:
         yield session
     except BaseException:
         try:
-            run_plain(cursor, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; {restore}")
+            session.plain(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}; {restore}")
         except ConnectionLost:
             pass  # the error that is being raised says so already
         raise
-    run_plain(cursor, restore)
+    session.plain(restore)
 
 
-def _cursor(caller: CallerConnection, within: object) -> Any:
-    """A cursor in the caller's transaction; a connection that is in none, or no psycopg's, is refused."""
+def _session(dialect: PostgresqlDialect, caller: CallerConnection, within: object) -> PostgresqlSession:
+    """A session in the caller's transaction; a connection that is in none, or of a driver that is not known, is refused."""
+    connection = caller.connection
     if _DRIVER in caller.names:
-        connection = caller.connection
         _require_transaction(connection)
         caller.begin()
         # neither the caller's cursor_factory and row_factory, nor its adapters
-        return OurCursor(connection, row_factory=tuple_row)
-    if _ADAPTER in caller.names:
-        _require_transaction(caller.connection.driver_connection)
+        cursor: Any = OurCursor(connection, row_factory=tuple_row)
+    elif caller.wait is not None and _ASYNC_DRIVER in caller.names:
+        _require_transaction(connection)
         caller.begin()
-        return caller.connection.cursor()
-    raise refuse_stranger(within, "PostgreSQL", "a psycopg.Connection", caller.connection)
+        cursor = LoopCursor(OurAsyncCursor(connection, row_factory=tuple_row), caller.wait)
+    elif _ADAPTER in caller.names:
+        _require_transaction(connection.driver_connection)
+        caller.begin()
+        cursor = connection.cursor()
+    elif driver := asyncpg_connection(caller):
+        if not driver.connection.is_in_transaction():
+            caller.start()
+        if not driver.connection.is_in_transaction():
+            raise refuse_autocommit("an asyncpg connection")
+        caller.begin()
+        return AsyncpgSession(dialect, driver)
+    else:
+        raise refuse_stranger(within, "PostgreSQL", "a connection of psycopg or asyncpg", connection)
+    return PostgresqlSession(dialect, connection, cursor, enlisted=True)
 
 
 def _require_transaction(connection: Any) -> None:
     status = connection.info.transaction_status
     if status == TransactionStatus.INERROR:
-        raise StoreError("within= got a connection whose transaction has failed; roll it back first")
+        raise _failed()
     if connection.autocommit and status == TransactionStatus.IDLE:
         raise refuse_autocommit("a psycopg connection")
+
+
+def _failed() -> StoreError:
+    return StoreError("within= got a connection whose transaction has failed; roll it back first")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
@@ -33,6 +34,17 @@ _MIGRATION_LOCK_WAIT = 300
 _BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
+TABLE_SIZES = """
+    SELECT c.relname AS name, CASE WHEN c.reltuples < 0 THEN s.n_live_tup ELSE c.reltuples END AS live, pg_table_size(c.oid) AS size,
+           (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid) AS indexes,
+           pg_indexes_size(c.oid) AS index_bytes, COALESCE(s.n_dead_tup, 0) AS dead
+      FROM pg_class c
+      LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
+     WHERE c.relnamespace = (SELECT o.relnamespace FROM pg_class o WHERE o.oid = to_regclass(:ours))
+       AND c.relkind = 'r' AND left(c.relname, 10) = 'scheduler_'
+"""
+
+
 class PostgresqlDialect(PostgresqlTransactions):
     """PostgreSQL 12 or newer."""
 
@@ -56,6 +68,7 @@ class PostgresqlDialect(PostgresqlTransactions):
         "clock": "clock_timestamp()",
         "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
         "current": "",
+        "unindexed": "",
     }
 
     def __init__(self, url: str, options: Options) -> None:
@@ -130,6 +143,23 @@ class PostgresqlDialect(PostgresqlTransactions):
     def has_table(self, session: Session, name: str) -> bool:
         found = session.value("SELECT to_regclass(:name) IS NOT NULL AS is_there", {"name": self.table(name)})
         return bool(found)
+
+    def size(self, session: Session) -> StoreSize:
+        tables = [
+            TableSize(
+                name=name,
+                rows=int(rows or 0),  # reltuples is -1 before the first VACUUM or ANALYZE
+                estimated=True,
+                bytes=size,
+                indexes=indexes,
+                index_bytes=index_bytes,
+                dead_rows=dead,
+            )
+            for name, rows, size, indexes, index_bytes, dead in session.rows(
+                TABLE_SIZES, {"ours": self.table("scheduler_job")}
+            )
+        ]
+        return StoreSize.of(tables)
 
     def coordinator(self) -> ClusterCoordinator:
         return postgresql_wakeups(self._url, self.table(QUEUE), connect_timeout=self._connect_timeout)

@@ -56,12 +56,15 @@ def meaning(error: Exception, text: str) -> Exception:
         return error
     if isinstance(error, UnicodeError | OverflowError):
         return UnstorableData(f"a value cannot be sent to PostgreSQL: {error}")
-    if not isinstance(error, psycopg.Error):
-        return StoreError(f"{type(error).__name__}: {error}, in: {text}")
+    # psycopg's and asyncpg's alike: asyncpg has a state where the server has said something, and no class of psycopg's
+    state: str | None = getattr(error, "sqlstate", None)
     message = redacted(str(error)).strip()
-    state = error.sqlstate
     if state is None:
         return _without_state(error, message, text)
+    return _of_state(state, message, text)
+
+
+def _of_state(state: str, message: str, text: str) -> Exception:
     if state == _LOCK_TIMEOUT:
         return LockTimeout(f"PostgreSQL: {message}")
     if state in _CONFLICTS:
@@ -111,8 +114,10 @@ def blame(error: BaseException) -> None:
             blame_store(one)
 
 
-def _without_state(error: psycopg.Error, message: str, text: str) -> Exception:
+def _without_state(error: Exception, message: str, text: str) -> Exception:
     # found by the driver or by libpq, before or after the server said anything
+    if not isinstance(error, psycopg.Error):
+        return StoreError(f"{type(error).__name__}: {message}, in: {text}")
     if isinstance(error, psycopg.DataError):
         return UnstorableData(f"a value cannot be sent to PostgreSQL: {message}")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

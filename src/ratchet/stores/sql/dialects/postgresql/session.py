@@ -95,6 +95,24 @@ class PostgresqlSession(Session):
         except Exception as error:
             raise meaning(error, statement.text) from error
 
+    def _changed(self, text: str, binds: Mapping[str, object]) -> int:
+        """Run a statement whose binds are encoded already; the number of rows it changed."""
+        try:
+            self._cursor.execute(text, binds)
+        except Exception as error:
+            raise meaning(error, text) from error
+        return max(int(self._cursor.rowcount), 0)
+
+    def plain(self, text: str) -> None:
+        """Run one or more statements as they stand."""
+        run_plain(self._cursor, text)
+
+    def plain_row(self, text: str) -> Row:
+        """The only row of a statement as it stands."""
+        run_plain(self._cursor, text)
+        row: Row = self._cursor.fetchone()
+        return row
+
     def _in_utc(self, statement: Statement, found: list[Row]) -> list[Row]:
         if statement.plan is None:
             statement.plan = times_of([column[0] for column in self._cursor.description])
@@ -117,11 +135,7 @@ class PostgresqlSession(Session):
             f"INSERT INTO {self.dialect.table(table)} ({', '.join(columns)}) SELECT * FROM unnest({lists})"
             f"{' ON CONFLICT DO NOTHING' if on_conflict_do_nothing else ''}"
         )
-        try:
-            self._cursor.execute(text, binds)
-        except Exception as error:
-            raise meaning(error, text) from error
-        return max(int(self._cursor.rowcount), 0)
+        return self._changed(text, binds)
 
     def insert_columns(self, table: str, names: Sequence[str], columns: Sequence[Sequence[object]]) -> int:
         text = f"COPY {self.dialect.table(table)} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
@@ -143,11 +157,7 @@ class PostgresqlSession(Session):
             f"UPDATE {self.dialect.table(table)} AS t SET {values} "
             f"FROM unnest({lists}) AS r({', '.join(columns)}) WHERE t.{columns[0]} = r.{columns[0]}"
         )
-        try:
-            self._cursor.execute(text, binds)
-        except Exception as error:
-            raise meaning(error, text) from error
-        return max(int(self._cursor.rowcount), 0)
+        return self._changed(text, binds)
 
     def backdated(self, stream_ids: Iterable[int]) -> None:
         # Not in a caller's transaction: until it ends, everybody else who puts a job back would wait for it. The next

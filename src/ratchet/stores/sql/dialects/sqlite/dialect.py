@@ -18,10 +18,12 @@ from typing import Any, NoReturn
 
 from ratchet.model.errors import ConfigurationError, StoreError, StoreUnavailable
 from ratchet.model.options import Options
+from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.caller_transaction import (
     CallerConnection,
     caller_connection,
+    driver_of,
     refuse_autocommit,
     refuse_stranger,
 )
@@ -36,14 +38,35 @@ from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraint
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from ratchet.stores.sql.finish.completions import succeed_in_steps
+from ratchet.stores.sql.loop_cursor import LoopCursor
 from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
+_ASYNC_DRIVER = "aiosqlite.core.Connection"
 _ADAPTER = "sqlalchemy.dialects.sqlite.aiosqlite.AsyncAdapt_aiosqlite_connection"
 _SAVEPOINT = "ratchet"
 _LONG_BLOCK = 2.0  # seconds
 
 log = logging.getLogger("ratchet.stores.sql")
+
+
+TABLES = """
+    SELECT t.name, (SELECT group_concat(i.name) FROM sqlite_master i WHERE i.type = 'index' AND i.tbl_name = t.name) AS indexes
+      FROM sqlite_master t
+     WHERE t.type = 'table' AND substr(t.name, 1, 10) = 'scheduler_'
+"""
+#: Rows of a table that are counted, at most: some milliseconds.
+COUNTED_ROWS = 100_000
+#: The bytes of each table are read from a file up to this size.
+MEASURED_FILE = 256 * 1024 * 1024
+
+
+def _taken(session: Session) -> dict[str, int]:
+    """The bytes of each table and index; empty where SQLite was built without the table that tells it."""
+    try:
+        return dict(session.rows("SELECT name, sum(pgsize) AS size FROM dbstat GROUP BY name"))
+    except StoreError:
+        return {}
 
 
 class SqliteDialect(Dialect):
@@ -73,6 +96,7 @@ class SqliteDialect(Dialect):
         "clock": "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000)",
         "priorities": "(VALUES (4), (3), (2), (1), (0)) p",
         "current": "",
+        "unindexed": "+",  # without statistics SQLite takes the order of a key for more than a small index
     }
 
     def __init__(self, path: Path | None, options: Options) -> None:
@@ -237,10 +261,15 @@ class SqliteDialect(Dialect):
         if _DRIVER in caller.names:
             cursor: Any = sqlite3.Cursor(caller.connection)  # neither its factory nor its row_factory
             cursor.row_factory = None
+        elif caller.wait is not None and _ASYNC_DRIVER in caller.names:
+            cursor = LoopCursor(caller.wait(caller.connection.cursor()), caller.wait)
+            cursor.cursor.row_factory = None
         elif _ADAPTER in caller.names:
             cursor = caller.connection.cursor()
         else:
-            raise refuse_stranger(within, "SQLite", "a sqlite3.Connection", caller.connection)
+            raise refuse_stranger(
+                within, "SQLite", "a sqlite3.Connection or an aiosqlite.Connection", caller.connection
+            )
         with _text_as_str(caller):
             self._join(caller, cursor)
             session = SqliteSession(self, caller.connection, cursor, enlisted=True)
@@ -255,12 +284,13 @@ class SqliteDialect(Dialect):
             session_sql(self, cursor, f"RELEASE {_SAVEPOINT}")
 
     def _join(self, caller: CallerConnection, cursor: Any) -> None:
-        driver = caller.connection if _DRIVER in caller.names else caller.connection.driver_connection
+        driver = driver_of(caller.connection)
         self._require_same_file(driver, cursor)
         if driver.in_transaction:
             caller.begin()
             return
-        if driver.isolation_level is None or getattr(driver, "autocommit", None) is True:
+        plain = getattr(driver, "_conn", driver)  # aiosqlite's has no attribute for autocommit
+        if driver.isolation_level is None or getattr(plain, "autocommit", None) is True:
             raise refuse_autocommit("a sqlite3 connection")
         caller.begin()
         # A sqlite3 connection begins by itself only at its first write, and then as a reader that has to
@@ -300,6 +330,33 @@ class SqliteDialect(Dialect):
         return bool(
             session.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", {"name": name})
         )
+
+    def size(self, session: Session) -> StoreSize:
+        """
+        Rows are counted up to a limit. What each table takes is read only from a file of moderate size: SQLite has to look
+        at every page for that.
+        """
+        page, pages, free = (
+            int(session.value(f"SELECT {name} FROM pragma_{name}"))
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        taken = _taken(session) if page * pages <= MEASURED_FILE else {}
+        tables = []
+        for name, indexes in session.rows(TABLES):
+            own = [taken[one] for one in str(indexes or "").split(",") if one in taken]
+            rows = session.value(f"SELECT count(*) FROM (SELECT 1 FROM {name} LIMIT {COUNTED_ROWS})")
+            tables.append(
+                TableSize(
+                    name=name,
+                    rows=rows,
+                    more=rows >= COUNTED_ROWS,
+                    bytes=taken.get(name),
+                    indexes=len(str(indexes).split(",")) if indexes else 0,
+                    index_bytes=sum(own) if taken else None,
+                )
+            )
+        whole = StoreSize.of(tables, free_bytes=free * page)
+        return StoreSize(tables=whole.tables, bytes=page * pages, free_bytes=whole.free_bytes)
 
     def coordinator(self) -> SqliteWakeups | None:
         return SqliteWakeups(self.path) if self.path is not None else None

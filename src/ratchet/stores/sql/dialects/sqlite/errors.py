@@ -22,7 +22,6 @@ from ratchet.stores.sql.errors import ConstraintViolated
 _UNAVAILABLE = {
     sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_PERM,
@@ -82,6 +81,10 @@ def meaning(error: Exception, text: str, location: Location, *, waited: bool = F
     if primary == sqlite3.SQLITE_READONLY:
         return StoreReadOnly(
             f"the SQLite database {location} is read-only ({error}); let this process write to the file and to its directory"
+        )
+    if primary == sqlite3.SQLITE_FULL:
+        return StoreReadOnly(
+            f"the SQLite database {location} takes no writes: {error}; make room, and work goes on by itself"
         )
     if primary in _UNAVAILABLE:
         return StoreUnavailable(f"the SQLite database {location} cannot be used: {error}")

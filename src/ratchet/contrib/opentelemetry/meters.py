@@ -1,8 +1,4 @@
-"""
-Metrics for OpenTelemetry: ``instrument(scheduler)`` once, before ``start()``.
-
-Needs the extra ``opentelemetry``. Which exporter gets the data is up to the providers of your application.
-"""
+"""What nodes measure, as metrics of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -10,28 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from opentelemetry import metrics as otel
-from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider, Observation
+from opentelemetry.metrics import CallbackOptions, Histogram, Meter, Observation
 
-from ratchet.api.observe.gauges import StoreGauges
 from ratchet.model.metrics import BUCKETS, Metric, MetricKind
-from ratchet.scheduler import Scheduler
 from ratchet.spi.meters import Sample
-
-
-def instrument(
-    scheduler: Scheduler, *, meter_provider: MeterProvider | None = None, store: bool = False
-) -> OpenTelemetryMeters:
-    """
-    Measure the nodes that *scheduler* starts from now on; None: the global provider.
-
-    *store*: also export what the store knows; one process of a cluster is enough for that.
-    """
-    meters = OpenTelemetryMeters(otel.get_meter("ratchet", meter_provider=meter_provider))
-    if store:
-        StoreGauges(scheduler.backend).watch(meters)
-    scheduler.add_meters(meters)
-    return meters
 
 
 class OpenTelemetryMeters:

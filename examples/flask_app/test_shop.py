@@ -1,0 +1,33 @@
+"""The application's own tests."""
+
+import os
+
+import pytest
+from shop import create_app, invoice, ratchet
+from sqlalchemy.exc import IntegrityError
+
+from ratchet.testing import isolated
+
+app = create_app(os.environ.get("EXAMPLE_URL"))
+
+
+def test_an_order_is_invoiced() -> None:
+    """The view submits one job, which runs inside the application context."""
+    with isolated(ratchet.scheduler) as test:
+        job = app.test_client().post("/orders/7").json["job"]
+        test.assert_enqueued(invoice, 7)
+        test.drain()
+        answer = app.test_client().get(f"/jobs/{job}").json
+        assert answer == {"status": "SUCCEEDED", "result": "Ann's: invoice for order 7"}
+
+
+def test_an_order_that_is_refused_has_no_job() -> None:
+    """The order and its job are one transaction; this test uses the real database for it."""
+    client = app.test_client()
+    client.post("/orders/8")
+    before = ratchet.scheduler.jobs.count()
+    app.testing = True
+    with pytest.raises(IntegrityError):
+        client.post("/orders/8")
+    assert ratchet.scheduler.jobs.count() == before
+    ratchet.scheduler.close()

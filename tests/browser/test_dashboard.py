@@ -1,0 +1,316 @@
+"""The dashboard as people use it, in a real browser: every page, every verb, live, by keyboard, on a phone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from ratchet import JobFilter, JobStatus, Scheduler, dashboard
+from tests.browser import shop
+from tests.browser.conftest import Shop, Watched, served
+from tests.services.postgresql import PostgreSQL
+from tests.support.waiting import until
+
+Windows = Callable[..., Watched]
+expect.set_options(timeout=20_000)
+
+
+def pages_of(found: Shop) -> list[str]:
+    """The address of every page."""
+    ids = found.ids
+    listed = [
+        "/",
+        "/jobs",
+        "/dead-letters",
+        "/queues",
+        "/limits",
+        "/schedules",
+        "/batches",
+        "/nodes",
+        "/audit",
+    ]
+    listed += ["/schedules/nightly-cleanup", f"/batches/{ids['batch']}", f"/graphs/{ids['chain']}"]
+    return listed + [f"/jobs/{ids[name]}" for name in ("failed", "charged", "pending", "waiting", "paused")]
+
+
+def status(page: Page) -> Any:
+    """The badge of a job's page."""
+    return page.locator("#status .badge")
+
+
+def test_the_main_path(served_shop: Shop, windows: Windows) -> None:
+    """From the overview to a failed job, its retry, and back to the list; then many at once, with a question before."""
+    window = windows(served_shop.address)
+    page = window.open("/")
+    expect(page.locator("h1")).to_have_text("Overview")
+    expect(page.locator("#health")).to_contain_text("no node takes jobs")
+    page.get_by_role("link", name=re.compile("^Dead letters")).first.click()
+    group = page.get_by_role("region", name=re.compile("billing.charge"))
+    expect(group).to_contain_text("insufficient funds")
+    group.get_by_role("link", name="the latest").click()
+    expect(status(page)).to_have_text("failed")
+    expect(page.locator("#logs")).to_contain_text("the bank refused invoice")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("status").filter(has_text="Retried")).to_be_visible()
+    expect(status(page)).to_have_text("pending")
+    page.get_by_role("button", name="Pause").click()
+    expect(status(page)).to_have_text("paused")
+    page.get_by_label("Priority").select_option("HIGH")
+    page.get_by_role("button", name="Set priority").click()
+    expect(page.locator("#facts")).to_contain_text("high")
+    page.get_by_text("Delete…").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/jobs\?did="))
+    page.get_by_role("group", name="Status").get_by_role("link", name="failed").click()
+    boxes = page.locator('input[name="id"]')
+    failed = boxes.count()
+    assert failed == served_shop.scheduler.jobs.count(JobFilter(statuses=[JobStatus.FAILED]))
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    expect(page.get_by_text("2 selected:")).to_be_visible()
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("h1")).to_have_text("Retry 2 jobs?")
+    page.get_by_role("button", name="Retry 2 jobs").click()
+    expect(page.get_by_role("status").filter(has_text="Retried: 2.")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1")).to_have_text("Cancel 0 jobs?")
+    page.get_by_role("link", name="Back").click()
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name=f"Retry {failed - 2} jobs").click()
+    expect(page.locator("#list")).to_contain_text("No job matches")
+    assert served_shop.scheduler.jobs.count(JobFilter(statuses=[JobStatus.FAILED])) == 0
+
+
+def test_every_page(served_shop: Shop, windows: Windows) -> None:
+    """No script fails, the policy holds, axe finds nothing serious, and 320 pixels are enough; in light and in dark."""
+    axe = Axe()
+    looks: dict[str, dict[str, Any]] = {
+        "light": {"color_scheme": "light"},
+        "dark": {"color_scheme": "dark"},
+        "phone": {"viewport": {"width": 320, "height": 640}},
+    }
+    only: dict[str, Any] = {"resultTypes": ["violations"]}
+    # the rest does not depend on colors
+    rules = {"light": only, "dark": {**only, "runOnly": ["color-contrast"]}}
+    for look, settings in looks.items():
+        window = windows(served_shop.address, **settings)
+        for path in pages_of(served_shop):
+            page = window.open(path)
+            expect(page.locator("#zone")).to_have_text("Times in Europe/Berlin")
+            too_wide = page.evaluate(
+                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            )
+            assert not too_wide, (path, look)
+            # the markup is the same whatever the store is
+            if look in rules and "sqlite" in repr(served_shop.scheduler).lower():
+                found = axe.run(page, options=rules[look]).response["violations"]
+                serious = [
+                    (one["id"], node["html"][:200])
+                    for one in found
+                    if one["impact"] in ("serious", "critical")
+                    for node in one["nodes"]
+                ]
+                assert serious == [], (path, look)
+
+
+def test_times_are_the_viewers(served_shop: Shop, windows: Windows) -> None:
+    """In the zone of the browser, with the exact time on hover."""
+    page = windows(served_shop.address).open("/schedules/nightly-cleanup")
+    first = page.locator("#next time").first
+    moment = served_shop.scheduler.schedules.get("nightly-cleanup").next_fires(1)[0]
+    assert first.get_attribute("datetime") == moment.isoformat()
+    assert "GMT+1" in (first.get_attribute("title") or "") or "CET" in (first.get_attribute("title") or "")
+    expect(page.locator("#next td.nowrap").first).to_contain_text("02:00:00")
+
+
+def test_verbs_of_other_pages(served_shop: Shop, windows: Windows) -> None:
+    """Queues, limits, breakers, schedules, batches and dead letters: what is clicked is done."""
+    window, scheduler = windows(served_shop.address), served_shop.scheduler
+    page = window.open("/queues")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="mail", exact=True))
+    row.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("paused")
+    row.get_by_role("button", name="Resume").click()
+    expect(row).to_contain_text("open")
+    page = window.open("/limits")
+    page.get_by_label("Resource").fill("gpu")
+    page.get_by_label("Jobs at once").fill("2")
+    page.get_by_role("button", name="Set", exact=True).click()
+    limit = page.get_by_role("row").filter(has_text="gpu")
+    expect(limit).to_be_visible()
+    limit.get_by_text("Remove…").click()
+    limit.get_by_role("button", name="Remove", exact=True).click()
+    expect(limit).to_have_count(0)
+    page.get_by_role("row").filter(has_text="tax-service").get_by_role("button", name="Reset").click()
+    expect(page.get_by_role("row").filter(has_text="tax-service")).to_contain_text("closed")
+    page = window.open("/schedules")
+    page.get_by_role("row").filter(has_text="weekly-report").get_by_role("button", name="Resume").click()
+    expect(page.locator("#status")).to_have_text("active")
+    page.get_by_role("button", name="Trigger").click()
+    expect(page.locator("h1")).to_have_text("mail.send")
+    page = window.open(f"/batches/{served_shop.ids['batch']}")
+    page.get_by_role("button", name=re.compile("Retry . failed")).click()
+    expect(page.get_by_role("button", name=re.compile("Retry . failed"))).to_have_count(0)
+    page.get_by_text("Cancel…").click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    until(lambda: scheduler.batches.get(served_shop.ids["batch"]).context().is_complete)
+    page = window.open("/dead-letters")
+    group = page.get_by_role("region", name=re.compile("mail.send"))
+    group.get_by_text("Purge…").click()
+    group.get_by_role("button", name="Purge", exact=True).click()
+    expect(group).to_have_count(0)
+    page = window.open("/audit")
+    expect(page.locator("#actions tbody tr")).to_have_count(10)
+
+
+@pytest.mark.parametrize("served_shop", ["sqlite"], indirect=True)
+class TestLive:
+    def test_a_job_that_ends_while_it_is_looked_at(self, served_shop: Shop, windows: Windows) -> None:
+        """Its page follows it through its states, in two browsers at once, and keeps what a person has opened."""
+        ids, scheduler = served_shop.ids, served_shop.scheduler
+        one, two = windows(served_shop.address), windows(served_shop.address)
+        first, second = one.open(f"/jobs/{ids['pending']}"), two.open(f"/jobs/{ids['pending']}")
+        expect(status(first)).to_have_text("pending")
+        first.get_by_text("Cancel…").click()
+        until(lambda: served_shop.app.live.connected == 2)
+        scheduler.pause_job(ids["pending"])
+        expect(status(first)).to_have_text("paused")
+        expect(status(second)).to_have_text("paused")
+        expect(first.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
+        first.get_by_role("button", name="Cancel", exact=True).click()
+        expect(status(second)).to_have_text("canceled")
+        scheduler.jobs.delete(ids["pending"])
+        expect(second.locator("h1")).to_have_text("Not Found")
+
+    def test_the_list(self, served_shop: Shop, windows: Windows) -> None:
+        """A new job appears; what was ticked stays ticked, and the keyboard stays where it was."""
+        window = windows(served_shop.address)
+        page = window.open("/jobs?queue=default")
+        box = page.locator('input[name="id"]').nth(2)
+        chosen = box.get_attribute("value")
+        box.check()
+        box.focus()
+        until(lambda: served_shop.app.live.connected == 1)
+        until(lambda: any(one.read_at for one in served_shop.app._answers._kept.values()))
+        made = served_shop.scheduler.enqueue(shop.resize, "new").submit()
+        expect(page.locator(f'input[name="id"][value="{made.id}"]')).to_be_visible()
+        expect(page.locator(f'input[name="id"][value="{chosen}"]')).to_be_checked()
+        assert page.evaluate("document.activeElement.value") == chosen
+
+    def test_a_hidden_page_asks_nothing(self, served_shop: Shop, windows: Windows) -> None:
+        """It lets go of its connection, and looks again at once when it is shown."""
+        window = windows(served_shop.address)
+        page = window.open(f"/jobs/{served_shop.ids['pending']}")
+        until(lambda: served_shop.app.live.connected == 1)
+        _set_hidden(page, hidden=True)
+        until(lambda: served_shop.app.live.connected == 0)
+        asked = len(window.requests)
+        served_shop.scheduler.pause_job(served_shop.ids["pending"])
+        page.wait_for_timeout(1500)
+        assert len(window.requests) == asked
+        expect(status(page)).to_have_text("pending")
+        _set_hidden(page, hidden=False)
+        expect(status(page)).to_have_text("paused")
+
+    def test_without_a_stream(self, served_shop: Shop, windows: Windows) -> None:
+        """Where none can be had, the page polls."""
+        app = dashboard.asgi(served_shop.scheduler)
+        app._streams = False
+        with served(app) as address:
+            window = windows(address)
+            page = window.open(f"/jobs/{served_shop.ids['pending']}")
+            expect(status(page)).to_have_text("pending")
+            served_shop.scheduler.pause_job(served_shop.ids["pending"])
+            expect(status(page)).to_have_text("paused")
+            assert not [url for url in window.requests if "/live" in url]
+
+    def test_by_keyboard(self, served_shop: Shop, windows: Windows) -> None:
+        """The search is one key away, content one link, and a question that was opened is closed with Escape."""
+        page = windows(served_shop.address).open("/")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_be_focused()
+        page.keyboard.press("/")
+        expect(page.get_by_label("Search jobs")).to_be_focused()
+        page.keyboard.type("queue:payments failed")
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(re.compile(r"queue=payments&status=FAILED"))
+        expect(page.locator(".criteria a")).to_have_count(2)
+        page.locator("#list a").first.focus()
+        page.keyboard.press("Enter")
+        expect(status(page)).to_have_text("failed")
+        page.get_by_text("Delete…").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("button", name="Delete", exact=True)).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("button", name="Delete", exact=True)).not_to_be_visible()
+
+    def test_hostile_text(self, served_shop: Shop, windows: Windows) -> None:
+        """A script in an argument, a tag, a queue and a log line is text: nothing runs, and the policy has no work."""
+        text = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>\u202e\x1b[31m"
+        scheduler = served_shop.scheduler
+        handle = scheduler.enqueue(shop.send_mail, text, text).with_tags(text).with_queue(text[:60]).submit()
+        scheduler.enqueue_batch(text).for_each([text], shop.resize).submit()
+        window = windows(served_shop.address)
+        for path in (f"/jobs/{handle.id}", "/jobs", "/queues", "/batches", f"/graphs/{handle.id}"):
+            page = window.open(path)
+            expect(page).not_to_have_title(re.compile("owned"))
+            expect(page.locator("#zone")).to_have_text("Times in Europe/Berlin")
+            assert page.locator("main img, main script").count() == 0
+
+    def test_a_large_graph(self, served_shop: Shop, windows: Windows) -> None:
+        """Five hundred jobs are a few boxes; one can be unfolded, and a box leads to its job."""
+        scheduler = served_shop.scheduler
+        parts = [
+            scheduler.enqueue(shop.validate, number).with_delay(timedelta(hours=1)) for number in range(499)
+        ]
+        join = scheduler.join(parts).then(shop.cleanup).submit()
+        page = windows(served_shop.address).open(f"/graphs/{join.id}")
+        expect(page.locator("#graph")).to_contain_text("500 jobs in 2 boxes")
+        page.get_by_role("link", name=re.compile("Unfold orders.validate")).click()
+        expect(page.locator("#graph svg a")).to_have_count(500)
+        page.get_by_role("link", name="fold all again").count()
+        page.locator("#graph svg a.current").click()
+        expect(page.locator("h1")).to_have_text("maintenance.cleanup")
+
+
+def _set_hidden(page: Page, *, hidden: bool) -> None:
+    """As if another tab were in front, or this one again."""
+    page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_the_database_goes_away_and_comes_back(windows: Windows, tmp_path: Path) -> None:
+    """The page says so, goes on asking, and is itself again without being loaded anew by hand."""
+    with PostgreSQL() as server:
+        scheduler = Scheduler(server.create_database(), allow=["tests.browser.shop"])
+        scheduler.migrate()
+        handle = scheduler.enqueue(shop.resize, "x").submit()
+        with served(dashboard.asgi(scheduler)) as address:
+            page = windows(address).open(f"/jobs/{handle.id}")
+            expect(status(page)).to_have_text("pending")
+            expect(page.locator("#offline")).to_be_hidden()
+            server.stop()
+            expect(page.locator("#offline")).to_be_visible()
+            other = windows(address).open("/jobs")
+            expect(other.locator("h1")).to_have_text("Service Unavailable")
+            server.start()
+            expect(page.locator("#offline")).to_be_hidden()
+            expect(other.locator("h1")).to_have_text("Jobs")
+            scheduler.cancel_job(handle.id)
+            expect(status(page)).to_have_text("canceled")
+        scheduler.close()

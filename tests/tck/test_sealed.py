@@ -1,0 +1,54 @@
+"""A store behind a codec fulfils every contract, but for searches by what it cannot read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from ratchet.contrib.encryption import Keyring
+from ratchet.spi.store import JobStore
+from ratchet.stores.sealed import sealed
+from ratchet.tck.suite import contract_classes
+from tests.tck.sqlite import SqliteFileHarness
+
+pytest_plugins = ["ratchet.tck.fixtures"]
+
+#: Contracts that a store behind a codec fulfils in another way; `tests/integration/test_encryption.py` says how. It refuses searches by what
+#: the store cannot read, and takes texts that a database refuses: none of them reaches it.
+OTHERWISE = {
+    "TestBadRun": (
+        "test_values_of_a_run",
+        "test_a_log_line_is_refused_or_kept_readable",
+        "test_values_that_come_with_an_end",
+    ),
+    "TestSearchCriteria": (
+        "test_counting_ends",
+        "test_each",
+        "test_trace",
+        "test_verbs_for_many",
+        "test_what_cannot_be_read",
+        "test_more_than_a_page_reads",
+    ),
+    "TestFind": ("test_by_error_text",),
+}
+
+for name, contracts in contract_classes().items():
+    globals()[name] = type(name, (contracts,), dict.fromkeys(OTHERWISE.get(name, ())))
+
+KEY = os.urandom(32)
+
+
+class SealedHarness(SqliteFileHarness):
+    """SQLite in a file, with a keyring around it."""
+
+    def reopen(self) -> JobStore:
+        return sealed(super().reopen(), Keyring(active="k", keys={"k": KEY}))
+
+
+@pytest.fixture(scope="module")
+def ratchet_harness() -> Iterator[SealedHarness]:
+    harness = SealedHarness()
+    yield harness
+    harness.shutdown()

@@ -1,0 +1,166 @@
+"""Hints for open pages: one when something has changed, none otherwise, and nothing is read for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from ratchet import Scheduler, dashboard
+from ratchet.dashboard import live
+from ratchet.dashboard.live import Live
+from tests.browser import shop
+from tests.unit.dashboard.conftest import Browse
+
+
+def watched(work: Callable[[Live], Awaitable[None]]) -> None:
+    """Run *work* on a loop, with a page that is read as fast as it can be."""
+    asyncio.run(asyncio.wait_for(_run(work), 30))
+
+
+async def _run(work: Callable[[Live], Awaitable[None]]) -> None:
+    await work(Live())
+
+
+async def _ended() -> bool:
+    """True once nothing reads any more."""
+    while any("_watch" in str(task.get_coro()) for task in asyncio.all_tasks()):
+        await asyncio.sleep(0.01)
+    return True
+
+
+class TestHints:
+    def test_a_change_is_told_to_all(self) -> None:
+        """Ten browsers that show a page cause one reader; each gets one hint for a change, and none before it."""
+
+        async def work(hub: Live) -> None:
+            state, reads = ["a"], 0
+
+            async def digest() -> str:
+                nonlocal reads
+                reads += 1
+                return state[0]
+
+            streams = [hub.hints("/jobs", digest, 0.01) for _ in range(10)]
+            for stream in streams:
+                assert "connected" in await anext(stream)
+            assert (hub.connected, hub.watched) == (10, 1)
+            while reads < 3:
+                await asyncio.sleep(0.01)
+            waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+            while reads < 6:
+                await asyncio.sleep(0.01)
+            assert not any(one.done() for one in waiting)
+            state[0] = "b"
+            assert set(await asyncio.gather(*waiting)) == {"event: changed\ndata: 1\n\n"}
+            for stream in streams:
+                await stream.aclose()  # type: ignore[attr-defined]
+            assert (hub.connected, hub.watched) == (0, 0)
+            assert await _ended()
+
+        watched(work)
+
+    def test_a_silent_connection_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Proxies cut what says nothing for long; and each connection ends, so that rights are checked again."""
+        monkeypatch.setattr(live, "PING", 0.01)
+        monkeypatch.setattr(live, "LIFE", 0.2)
+
+        async def work(hub: Live) -> None:
+            async def digest() -> str:
+                return "same"
+
+            told = [text async for text in hub.hints("/", digest, 1.0)]
+            assert "still here" in told[1]
+            assert "changed" not in "".join(told)
+
+        watched(work)
+
+    def test_a_page_that_cannot_be_read(self) -> None:
+        """That it cannot, and that it can again, are changes too; the reader goes on."""
+
+        async def work(hub: Live) -> None:
+            broken, reads = [False], 0
+
+            async def digest() -> str:
+                nonlocal reads
+                reads += 1
+                if broken[0]:
+                    raise ConnectionError
+                return "fine"
+
+            stream = hub.hints("/", digest, 0.01)
+            await anext(stream)
+            for state in (True, False):
+                seen = reads
+                while reads < seen + 2:
+                    await asyncio.sleep(0.01)
+                broken[0] = state
+                assert "changed" in await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]
+
+        watched(work)
+
+
+class TestConnections:
+    def test_what_there_is_to_watch(self, browse: Browse) -> None:
+        """Pages only; and under WSGI nothing, so that browsers poll."""
+        client = browse()
+        assert client.get("/live?page=/nothing").status_code == 404
+        assert client.get("/live", params={"page": "/static/dashboard.js"}).status_code == 404
+        assert browse(authorize=lambda request, permission: None).get("/live?page=/jobs").status_code == 403
+
+    def test_too_many(self, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The next browser is sent away, and polls."""
+        monkeypatch.setattr(live, "MOST", 0)
+        assert browse().get("/live?page=/jobs").status_code == 503
+
+    def test_a_job_that_is_submitted_is_a_hint(self, tmp_path: Path) -> None:
+        """From the store to the browser: the listing that is open hears of a new job."""
+        scheduler = Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", allow=["tests.browser.shop"])
+        app = dashboard.asgi(scheduler)
+
+        async def work() -> str:
+            told: asyncio.Queue[str] = asyncio.Queue()
+            gone = asyncio.Event()
+
+            async def receive() -> dict[str, object]:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+
+            async def send(message: dict[str, object]) -> None:
+                if message["type"] == "http.response.body":
+                    await told.put(bytes(message["body"]).decode())  # type: ignore[arg-type]
+
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "path": "/live",
+                "root_path": "",
+                "query_string": b"page=/jobs",
+                "headers": [(b"host", b"localhost")],
+                "client": ("127.0.0.1", 1),
+            }
+            task = asyncio.ensure_future(app(scope, receive, send))  # type: ignore[arg-type]
+            assert "connected" in await told.get()
+            while not any(one.read_at for one in app._answers._kept.values()):  # it was read as it is now
+                await asyncio.sleep(0.01)
+            await scheduler.aio.enqueue(shop.resize, "new").submit()
+            hint = await told.get()
+            gone.set()
+            await asyncio.wait_for(task, 10)
+            assert (app.live.connected, app.live.watched) == (0, 0)
+            return hint
+
+        assert "changed" in asyncio.run(asyncio.wait_for(work(), 30))
+        scheduler.close()
+
+
+def test_wsgi_has_no_stream(scheduler: Scheduler) -> None:
+    """A page says so to its script."""
+    app = dashboard.wsgi(scheduler)
+    client = TestClient(app.dashboard, client=("127.0.0.1", 1), base_url="http://localhost")
+    assert 'data-streams="no"' in client.get("/").text
+    assert client.get("/live?page=/jobs").status_code == 404
