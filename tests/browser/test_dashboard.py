@@ -166,8 +166,8 @@ def test_verbs_of_other_pages(served_shop: Shop, windows: Windows) -> None:
     group.get_by_text("Purge…").click()
     group.get_by_role("button", name="Purge", exact=True).click()
     expect(group).to_have_count(0)
-    page = window.open("/audit")
-    expect(page.locator("#actions tbody tr")).to_have_count(10)
+    page = window.open("/audit?source=dashboard")
+    expect(page.locator("#entries tbody tr")).to_have_count(10)
 
 
 @pytest.mark.parametrize("served_shop", ["sqlite"], indirect=True)

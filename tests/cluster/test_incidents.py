@@ -77,9 +77,15 @@ class Operator:
         return self.last
 
     def sees(self, live: int, ready: int, problems: set[str], alerts: set[str]) -> Callable[[], bool]:
-        """Whether exactly this is seen now; `RatchetUnhealthy` comes with every problem."""
+        """Whether exactly this is seen now, a minute after the page before; `RatchetUnhealthy` comes with every problem."""
         catch_all = {"RatchetUnhealthy"} if problems else set()
-        return lambda: self.look() == Seen(live, ready, problems, alerts | catch_all)
+        before = list(self._pages)
+
+        def look_again() -> bool:
+            self._pages = list(before)  # a page that was taken too early is not of this minute
+            return self.look() == Seen(live, ready, problems, alerts | catch_all)
+
+        return look_again
 
     def expect(
         self, live: int, ready: int, problems: set[str], alerts: set[str], seconds: float = 60

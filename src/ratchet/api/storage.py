@@ -103,15 +103,15 @@ class Storage(Facade):
         return done
 
 
-def steps(store: JobStore, now: datetime) -> dict[Kept, Callable[[datetime], int]]:
-    """How each kind goes, a portion of what is older than a time; in this order."""
+def steps(store: JobStore, now: datetime, limit: int = PORTION) -> dict[Kept, Callable[[datetime], int]]:
+    """How each kind goes, at most *limit* of what is older than a time; in this order."""
     return {
-        Kept.JOBS: lambda before: store.archive(before=before, limit=PORTION, now=now),
-        Kept.DEAD_LETTERS: lambda before: store.purge_dead_letters(before=before, limit=PORTION),
-        Kept.LOGS: lambda before: store.purge_logs(before=before, limit=PORTION),
+        Kept.JOBS: lambda before: store.archive(before=before, limit=limit, now=now),
+        Kept.DEAD_LETTERS: lambda before: store.purge_dead_letters(before=before, limit=limit),
+        Kept.LOGS: lambda before: store.purge_logs(before=before, limit=limit),
         Kept.EXECUTIONS: lambda before: (
-            store.purge_executions(before=before, limit=PORTION)
-            + store.purge_fires(before=before, limit=PORTION)
+            store.purge_executions(before=before, limit=limit)
+            + store.purge_fires(before=before, limit=limit)
         ),
-        Kept.ARCHIVE: lambda before: store.purge_archive(before=before, limit=PORTION),
+        Kept.ARCHIVE: lambda before: store.purge_archive(before=before, limit=limit),
     }

@@ -133,7 +133,7 @@ class Housekeeping:
 
     def _clean(self, now: datetime, lease: _Lease) -> int:
         options, store = self._options, self._store
-        keep_of, step_of = retention_of(options), purge_steps(store, now)
+        keep_of, step_of = retention_of(options), purge_steps(store, now, BATCH)
         if not self._dead_letters.due:
             keep_of[Kept.DEAD_LETTERS] = None
         step_of[Kept.DEAD_LETTERS] = self._purge_dead_letters
