@@ -137,11 +137,18 @@ class RawSql:
             for table, name in session.rows(sql):
                 if table.startswith("scheduler_"):
                     yield f"ALTER TABLE {table} DROP CONSTRAINT {name}"
+            for table, name in session.rows(TRIGGERS):
+                yield f"DROP TRIGGER {name} ON {table}"
         else:
             sql = """SELECT table_name, constraint_name FROM information_schema.table_constraints
                       WHERE constraint_type = 'CHECK' AND table_schema = DATABASE()"""
             for table, name in session.rows(sql):
                 yield f"ALTER TABLE {table} DROP CONSTRAINT {name}"
+
+
+TRIGGERS = """
+    SELECT CAST(CAST(tgrelid AS regclass) AS text), tgname FROM pg_trigger WHERE tgname LIKE 'ck\\_%' AND NOT tgisinternal
+"""
 
 
 class RawMongo:

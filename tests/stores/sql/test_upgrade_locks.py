@@ -16,7 +16,7 @@ from ratchet.stores.sql.migrations import SchemaMigrator, migrations_of
 from ratchet.stores.sql.urls import dialect_of
 from tests.support.waiting import until
 
-LOOK = "SELECT count(*) FROM scheduler_job_queue"
+LOOK = "SELECT count(*) FROM scheduler_node"
 
 
 @pytest.fixture(params=["postgresql", "mysql"])
@@ -30,7 +30,7 @@ def database(request: Any) -> Iterator[Database]:
 
 def test_others_work_while_an_upgrade_waits(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     """
-    A transaction that stays open has used the queue: the upgrade tries again and again, and does not stand in the way.
+    A transaction that stays open has used a table: the upgrade tries again and again, and does not stand in the way.
 
     Statements of others are answered between its tries; when the transaction has ended, the upgrade is done.
     """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,11 +20,12 @@ class SignalInbox:
     ``descriptor`` becomes readable when a signal arrives.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self.descriptor, self._sending = os.pipe()
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._sending, False)
-        self._received: list[int] = []
+        self._received: list[tuple[int, float]] = []
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -43,12 +45,12 @@ class SignalInbox:
             os.close(self._sending)
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """Note a signal."""
+        """Note a signal, and when it came: the loop may be busy."""
         if number != signal.SIGCHLD:
-            self._received.append(number)
+            self._received.append((number, self._monotonic()))
 
-    def take(self) -> list[int]:
-        """The signals since the last call, in order."""
+    def take(self) -> list[tuple[int, float]]:
+        """The signals since the last call, in order, each with its time."""
         taken, self._received = self._received, []
         return taken
 

@@ -100,7 +100,7 @@ class Supervisor:
         #: Processes that ended without being told to.
         self.deaths = 0
         self._selector = selectors.DefaultSelector()
-        self._signals = SignalInbox()
+        self._signals = SignalInbox(monotonic)
 
     # --- the loop
 
@@ -128,8 +128,8 @@ class Supervisor:
     def _loop_once(self) -> None:
         now = self._monotonic()
         self._ignore_own_pause(now)
-        for number in self._signals.take():
-            self._obey(number, now)
+        for number, at in self._signals.take():
+            self._obey(number, at, now)
         for child in self._children():
             self._attend(child, now)
         if self._probes is not None:
@@ -465,12 +465,12 @@ class Supervisor:
 
     # --- signals
 
-    def _obey(self, number: int, now: float) -> None:
+    def _obey(self, number: int, at: float, now: float) -> None:
         if number in (signal.SIGTERM, signal.SIGINT) and self._phase is Phase.RUNNING:
             logger.info("%s: stopping; running jobs may finish", signal.Signals(number).name)
-            self._interrupted_at = now
+            self._interrupted_at = at
             self._drain(now)
-        elif number == signal.SIGINT and now - (self._interrupted_at or 0.0) > SAME_KEYSTROKE:
+        elif number == signal.SIGINT and at - (self._interrupted_at or 0.0) > SAME_KEYSTROKE:
             if self._phase is Phase.DRAINING:
                 logger.warning("SIGINT again: stopping at once; running jobs are handed back")
                 self._quit(now)
