@@ -110,8 +110,7 @@ def steps(store: JobStore, now: datetime, limit: int = PORTION) -> dict[Kept, Ca
         Kept.DEAD_LETTERS: lambda before: store.purge_dead_letters(before=before, limit=limit),
         Kept.LOGS: lambda before: store.purge_logs(before=before, limit=limit),
         Kept.EXECUTIONS: lambda before: (
-            store.purge_executions(before=before, limit=limit)
-            + store.purge_fires(before=before, limit=limit)
+            store.purge_executions(before=before, limit=limit) + store.purge_fires(before=before, limit=limit)
         ),
         Kept.ARCHIVE: lambda before: store.purge_archive(before=before, limit=limit),
     }
