@@ -24,24 +24,22 @@ from ratchet.api.recurring import Recurrence
 from ratchet.api.threads import in_thread
 from ratchet.config import resolve_drain, resolve_url
 from ratchet.defaults.guarded_tracers import guarded_tracers
-from ratchet.model.audit import AuditSource
-from ratchet.model.breaker import Breaker, BreakerState
 from ratchet.model.clock import Clock, DatabaseClock
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, SchemaOutOfDate, StoreError
-from ratchet.model.events import BreakerClosed, BreakerOpened, Event, JobDeadLettered
+from ratchet.model.events import Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
 from ratchet.model.masking import Masking
 from ratchet.model.options import Options
 from ratchet.model.permissions import Permission
-from ratchet.model.process import process_name
 from ratchet.model.script import MAIN, importable_name
 from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler.acting import Acting
 from ratchet.scheduler.importing import import_modules, module_names
+from ratchet.scheduler.nodes import call_hooks, node_parts, nothing, store_recurrences
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.executor_provider import ExecutorProvider
@@ -67,11 +65,6 @@ logger = logging.getLogger("ratchet")
 
 #: Seconds after which a process that only submits asks for the database's time again.
 RESAMPLE_AFTER = 600.0
-
-
-#: Who removes schedules that are no longer declared.
-UNDECLARED_LEASE = "undeclared-schedules"
-UNDECLARED_TTL = timedelta(seconds=30)
 
 
 class LazyStore:
@@ -510,36 +503,11 @@ class Core(Acting):
 
     def node_parts(self) -> NodeParts:
         """What a node of this scheduler is made of."""
-        from ratchet.engine.assembly import NodeParts
+        return node_parts(self, alert=self._alert, notice=self._notice)
 
-        parts = self.parts
-        return NodeParts(
-            store=self.store,
-            options=self.options,
-            clock=self.clock,
-            ids=self.ids,
-            bus=self.bus,
-            invocations=parts.targets,
-            instances=parts.instances,
-            sanitizer=parts.sanitizer,
-            retry_policy=parts.retry_policy,
-            resilience=parts.resilience(self.store, self.clock, self._breaker_moved),
-            executor=parts.executor,
-            polling=parts.polling,
-            own_polling=parts.own_polling,
-            cluster=self.cluster,
-            middleware=self.middleware,
-            allow_type=self.allow_type,
-            version=_version(),
-            notice=lambda job_ids: None if self._waiter is None else self._waiter.notice(job_ids),
-            alert=self._alert,
-            supervised=self.supervised,
-            started_runs=self.started_runs,
-            meters=tuple(self.meters),
-            tracer=self.tracer,
-            on_stop_request=lambda: self.on_stop_request(),
-            codec=parts.codec,
-        )
+    def _notice(self, job_ids: Sequence[UUID]) -> None:
+        if self._waiter is not None:
+            self._waiter.notice(job_ids)
 
     def add_tracer(self, tracer: Tracer) -> None:
         """Let *tracer* follow too what is submitted from now on, and the runs of nodes that start from now on."""
@@ -548,14 +516,6 @@ class Core(Acting):
     def import_modules(self) -> None:
         """Import what declares the jobs that a node of this scheduler runs."""
         import_modules(self.imports)
-
-    def _breaker_moved(self, service: str, before: Breaker, after: Breaker) -> None:
-        """Tell listeners; once a breaker has closed, wake all nodes so that its jobs do not wait for the next poll."""
-        if after.state is BreakerState.OPEN:
-            self.publish(BreakerOpened(service=service, at=self.clock.now(), until=after.until))
-        elif after.state is BreakerState.CLOSED:
-            self.publish(BreakerClosed(service=service, at=self.clock.now()))
-            self.submitted((), due=True, priority=Priority.NORMAL)
 
     def start(self) -> None:
         """Become a node; `RatchetError` if it is one already. What a start that fails has begun is undone."""
@@ -575,19 +535,19 @@ class Core(Acting):
             begun: list[LifecycleHook] = []
             try:
                 for hook in self.parts.hooks:
-                    getattr(hook, "before_start", _nothing)()
+                    getattr(hook, "before_start", nothing)()
                     begun.append(hook)
                 self._node = self._started_node()
             except BaseException:
-                self._call_hooks("after_stop", begun[::-1])
+                call_hooks("after_stop", begun[::-1])
                 raise
-            self._call_hooks("after_start", self.parts.hooks)
+            call_hooks("after_start", self.parts.hooks)
 
     def _started_node(self) -> Node:
         from ratchet.engine.node import Node
 
         node = Node(self.node_parts())
-        self.store_recurrences()
+        store_recurrences(self)
         self._events.quiet()
         node.start()
         return node
@@ -603,11 +563,11 @@ class Core(Acting):
         with self._life:
             node, ended = self._node, True
             if node is not None:
-                self._call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
+                call_hooks("before_stop", tuple(reversed(self.parts.hooks)))
                 ended = node.stop(drain=drain, timeout=limit)
                 self._node = None
                 self._still_running = None if ended else node
-                self._call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
+                call_hooks("after_stop", tuple(reversed(self.parts.hooks)))
             self._events.quiet()
         return ended
 
@@ -631,61 +591,7 @@ class Core(Acting):
                 # It beats until that code ends, and so opens the store again.
                 still_running.when_ended(store.close)
 
-    def store_recurrences(self) -> None:
-        """Store the declared schedules; if an option says so, remove those that are no longer declared."""
-        with self.acting_as(None, AuditSource.NODE):
-            declared = {recurrence.store(self, asked=False).name for recurrence in self.recurrences}
-        if not self.options.remove_undeclared:
-            return
-        undeclared = [
-            record.spec.name
-            for record in self.store.schedules()
-            if record.spec.declared and record.spec.name not in declared
-        ]
-        if undeclared:
-            self._remove_undeclared(undeclared)
-
-    def _remove_undeclared(self, names: Sequence[str]) -> None:
-        """Remove schedules while this process holds the lease for it; another that holds it does the same."""
-        token = self.ids()
-
-        def holds_lease() -> bool:
-            return self.store.acquire_lock(
-                UNDECLARED_LEASE, holder=process_name(), token=token, ttl=UNDECLARED_TTL, now=self.now()
-            )
-
-        try:
-            for name in names:
-                if not holds_lease():  # taken for the first one, renewed for the others
-                    logger.info("another process removes the schedules that are not in the code any more")
-                    return
-                logger.info("schedule %s is not in the code any more and is removed", name)
-                with by_node("remove", f"schedule:{name}", reason="not declared any more"):
-                    self.store.remove_schedule(name)
-        finally:
-            self.store.release_lock(UNDECLARED_LEASE, token=token)
-
-    def _call_hooks(self, name: str, hooks: Sequence[Any]) -> None:
-        for hook in hooks:
-            try:
-                getattr(hook, name, _nothing)()
-            except BaseException:
-                logger.exception("the lifecycle hook %s raised in %s", type(hook).__qualname__, name)
-
-
-def _nothing() -> None:
-    """What a lifecycle hook does in a step that it does not have."""
-
 
 def nobody() -> str | None:
     """The caller of a job where no `PrincipalProvider` was given."""
     return None
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("ratchet-jobs")
-    except PackageNotFoundError:  # a source tree on the path
-        return "0"

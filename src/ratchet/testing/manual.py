@@ -20,6 +20,7 @@ from ratchet.model.options import Options
 from ratchet.model.status import JobStatus, Priority
 from ratchet.scheduler import Scheduler
 from ratchet.scheduler.core import Core
+from ratchet.scheduler.nodes import store_recurrences
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.store import JobStore
 from ratchet.stores.memory import MemoryStore
@@ -84,7 +85,7 @@ class ManualCore(Core):
 
     def drain(self, limit: int) -> int:
         """Run what is due; how many runs that took."""
-        self.store_recurrences()
+        store_recurrences(self)
         return self.manual.run_until_idle(limit)
 
     def start(self) -> None:

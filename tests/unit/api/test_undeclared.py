@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from ratchet import Options, Scheduler
 from ratchet.model.identifiers import new_id
-from ratchet.scheduler.core import UNDECLARED_LEASE
+from ratchet.scheduler.nodes import UNDECLARED_LEASE
 from ratchet.stores.memory import MemoryStore
 from tests.support.running_jobs import HERE, add_one
 
