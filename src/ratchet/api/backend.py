@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from ratchet.model.audit import AuditSource
+from ratchet.model.cluster import KeyLimit
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.events import Event
@@ -144,9 +145,9 @@ class Backend(Protocol):
         """Jobs were committed; if one is *due*, pollers here and elsewhere are woken."""
         ...
 
-    def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
+    def ensure_limit(self, name: str, limit: KeyLimit, *, joined: bool) -> None:
         """
-        Store the limit of a concurrency key, if this process has not done so yet.
+        Store the limit of a concurrency key or a rate key, if this process has not done so yet.
 
         *joined*: the submission joins the caller's transaction. A store with one writer must have the
         limit already then.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from ratchet.model.clock import require_aware
-from ratchet.model.cluster import BREAKER_GATE
+from ratchet.model.cluster import BREAKER_GATE, RATE_GATE
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import first_id_at
@@ -61,10 +61,9 @@ def queue_of(value: object) -> str:
 def resource_of(value: object, what: str = "the name of a resource") -> str:
     """*value* as the name of something that is limited."""
     name = text_of(value, what)
-    if name.startswith(BREAKER_GATE):
-        raise InvalidJob(
-            f"names that begin with {BREAKER_GATE!r} are the circuit breakers' own; take another one"
-        )
+    for prefix, owners in ((BREAKER_GATE, "circuit breakers'"), (RATE_GATE, "rate keys'")):
+        if name.startswith(prefix):
+            raise InvalidJob(f"names that begin with {prefix!r} are the {owners} own; take another one")
     return name
 
 

@@ -289,6 +289,20 @@ class PermitRecord(Struct, frozen=True, kw_only=True):
     node_id: str
 
 
+class KeyLimit(Struct, frozen=True):
+    """What a submission says about the limit of a key: how many at once, or how many starts per period."""
+
+    concurrent: int | None = None
+    rate: int | None = None
+    period: timedelta | None = None
+
+    def is_in(self, stored: LimitRecord) -> bool:
+        """True if the stored limit says the same; what a person has set beside it does not matter."""
+        if self.concurrent is not None:
+            return stored.concurrent == self.concurrent
+        return (stored.rate, stored.period) == (self.rate, self.period)
+
+
 class Probes(Struct, frozen=True, kw_only=True):
     """What an open breaker lets through once its time has come: ``count`` jobs, and one more per ``every``."""
 
@@ -298,6 +312,10 @@ class Probes(Struct, frozen=True, kw_only=True):
 
 #: Limits of this prefix are the probes of open breakers; a user's limit has another name.
 BREAKER_GATE = "breaker:"
+
+
+#: Limits of this prefix are the rates of keys (``with_rate_key``).
+RATE_GATE = "rate:"
 
 
 def breaker_gate(service: str | None) -> str | None:

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from ratchet.model.cluster import NodeRecord, PermitRecord
+from ratchet.model.cluster import RATE_GATE, NodeRecord, PermitRecord
 from ratchet.model.payload import keys_of_place
 
 #: (code, text, until when); None: nobody knows.
@@ -132,7 +132,9 @@ def no_permit(resource: str, holders: Sequence[PermitRecord]) -> Reason:
 
 def rate_limited(resource: str, until: datetime | None) -> Reason:
     """Its rate lets nothing start before *until*."""
-    return "rate_limited", f"as many jobs of {resource!r} have started as its rate allows", until
+    key = resource.removeprefix(RATE_GATE)
+    what = f"of {resource!r}" if key == resource else f"with the rate key {key!r}"
+    return "rate_limited", f"as many jobs {what} have started as its rate allows", until
 
 
 def locked() -> Reason:

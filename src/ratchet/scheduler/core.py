@@ -25,6 +25,7 @@ from ratchet.api.threads import in_thread
 from ratchet.config import resolve_drain, resolve_url
 from ratchet.defaults.guarded_tracers import guarded_tracers
 from ratchet.model.clock import Clock, DatabaseClock
+from ratchet.model.cluster import KeyLimit
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
@@ -279,7 +280,7 @@ class Core(Acting):
         self.hears: Callable[[type[Event]], bool] = self._events.hears
         self._lock = threading.RLock()
         self._life = threading.RLock()  # one start or stop at a time; their hooks may use the scheduler
-        self._limits: dict[str, int] = {}
+        self._limits: dict[str, KeyLimit] = {}
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
         self._started_in = 0  # the process that was started as a node
@@ -398,22 +399,22 @@ class Core(Acting):
         if cluster is self.parts.cluster or not self.raw_store.capabilities.commit_wakes:
             cluster.notify_new_work(priority)
 
-    def ensure_limit(self, name: str, concurrent: int, *, joined: bool) -> None:
-        """Store the limit of a concurrency key, if this process has not done so yet."""
-        if self._limits.get(name) == concurrent:
+    def ensure_limit(self, name: str, limit: KeyLimit, *, joined: bool) -> None:
+        """Store the limit of a key, if this process has not done so yet."""
+        if self._limits.get(name) == limit:
             return
         if joined and not self.store.capabilities.concurrent_writers:
             # Writing it would wait for the very transaction that is being joined.
-            if not any(
-                limit.name == name and limit.concurrent == concurrent for limit in self.store.limits()
-            ):
+            if not any(stored.name == name and limit.is_in(stored) for stored in self.store.limits()):
                 raise InvalidJob(
-                    f"the limit of the concurrency key {name!r} is not stored yet, and {self.store.name} has one writer "
-                    f"at a time: call scheduler.limits.set({name!r}, concurrent={concurrent}) before your transaction begins"
+                    f"the limit of the key {name!r} is not stored yet, and {self.store.name} has one writer at a time: "
+                    f"submit one job with this key before your transaction begins"
                 )
         else:
-            self.store.set_limit(name, concurrent=concurrent, now=self.now())
-        self._limits[name] = concurrent
+            self.store.set_limit(
+                name, concurrent=limit.concurrent, rate=limit.rate, period=limit.period, now=self.now()
+            )
+        self._limits[name] = limit
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:
         """Jobs were canceled: runs in this process are stopped now, waiters told."""

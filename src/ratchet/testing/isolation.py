@@ -21,6 +21,7 @@ from unittest import TestCase
 from ratchet.api.observe.queries import Jobs
 from ratchet.engine.manual import ManualNode
 from ratchet.model.clock import Clock, ManualClock
+from ratchet.model.cluster import KeyLimit
 from ratchet.model.durations import Duration
 from ratchet.model.errors import RatchetError
 from ratchet.model.identifiers import IdFactory
@@ -67,7 +68,7 @@ class World:
         self.now = self.lazy.now
         self.monotonic = clock.monotonic
         self.ids = IdFactory.seeded(clock, 0)
-        self.limits: dict[str, int] = {}
+        self.limits: dict[str, KeyLimit] = {}
         self.manual: ManualNode | None = None
         self.running = False
         self.is_open = True

@@ -110,7 +110,7 @@ MEMBERS = {
     ratchet.JobBuilder: """
         with_priority with_idempotency_key with_business_key with_max_retries with_backoff with_timeout with_delay at
         with_expiry with_tags with_param with_resource with_queue immediate on_success on_failure submit
-        then when when_result then_on_success then_on_failure branch await_signal with_concurrency_key with_fairness_key
+        then when when_result then_on_success then_on_failure branch await_signal with_concurrency_key with_rate_key with_fairness_key
     """,
     ratchet.JobHandle: """
         id status result wait job progress cancel pause resume retry set_priority explain duplicate steps last graph aio

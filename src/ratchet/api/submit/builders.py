@@ -33,12 +33,13 @@ from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.calls import Call
 from ratchet.api.submit.conditions import Condition
 from ratchet.api.submit.sending import send
-from ratchet.api.submit.steps import Composition, Step, class_names
+from ratchet.api.submit.steps import LONGEST_LINE, MOST_TURNS, Composition, FairnessKey, Step, class_names
 from ratchet.api.threads import AwaitFace, awaited, joining
 from ratchet.model.callbacks import RESERVED
+from ratchet.model.cluster import RATE_GATE, KeyLimit
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, UnsubmittedJobWarning
-from ratchet.model.job import Insertion
+from ratchet.model.job import KEY_LIMIT, Insertion
 from ratchet.model.results import JobResult
 from ratchet.model.status import BackoffPolicy, Busy, Priority
 
@@ -197,14 +198,35 @@ class StepDraft(Draft):
         """At most *limit* jobs with this key run at once, in the whole cluster."""
         with self._editing():
             name = resource_of(key, "a concurrency key")
-            self._step.limits[name] = count_of(limit, "the limit of a concurrency key", at_least=1)
+            most = count_of(limit, "the limit of a concurrency key", at_least=1)
+            self._step.limits[name] = KeyLimit(concurrent=most)
             self._step.given["limit_key"] = name
         return self
 
-    def with_fairness_key(self, key: str) -> Self:
-        """Jobs of different keys take turns: a key with many jobs does not keep the others waiting."""
+    def with_rate_key(self, key: str, rate: int, *, per: Duration = 1.0) -> Self:
+        """
+        At most *rate* jobs with this key start within each period *per*, in the whole cluster.
+
+        A job passes two limits at most: of a resource, a concurrency key and a rate key it can have two.
+        """
         with self._editing():
-            self._step.given["fairness_key"] = text_of(key, "a fairness key")
+            name = RATE_GATE + text_of(key, "a rate key", limit=KEY_LIMIT - len(RATE_GATE))
+            most = count_of(rate, "the rate of a key", at_least=1)
+            period = to_timedelta(per, "the period of a rate", zero=False)
+            self._step.limits[name] = KeyLimit(rate=most, period=period)
+            self._step.given["rate_key"] = name
+        return self
+
+    def with_fairness_key(self, key: str, *, weight: int = 1) -> Self:
+        """
+        Jobs of different keys take turns: a key with many jobs does not keep the others waiting.
+
+        While it has jobs, a key of *weight* 3 gets three turns where one of weight 1 gets one.
+        """
+        with self._editing():
+            turns = count_of(weight, "the weight of a fairness key", at_least=1, at_most=MOST_TURNS)
+            name = text_of(key, "a fairness key", limit=KEY_LIMIT - (LONGEST_LINE if turns > 1 else 0))
+            self._step.given["fairness_key"] = name if turns == 1 else FairnessKey(name, turns)
         return self
 
     def with_no_retry_for(self, *errors: type[BaseException]) -> Self:

@@ -16,12 +16,14 @@ from ratchet.api.submit.builders import GraphDraft
 from ratchet.api.submit.sending import joined_transaction, send
 from ratchet.api.submit.steps import (
     PLACEHOLDER,
+    FairnessKey,
     Step,
     Submission,
     require_no_placeholders,
 )
 from ratchet.api.submit.tracing import producing_many
 from ratchet.api.targets.registry import parameter_types
+from ratchet.model.cluster import KeyLimit
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import many_ids
 from ratchet.model.job import JobSpec
@@ -62,7 +64,7 @@ def send_many(
 
 
 def _send_parts(
-    backend: Backend, specs: list[JobSpec], limits: dict[str, int], within: object | None
+    backend: Backend, specs: list[JobSpec], limits: dict[str, KeyLimit], within: object | None
 ) -> None:
     store = backend.store
     size = min(max(CHUNK, -(-len(specs) // PARTS)), store.capabilities.bulk)
@@ -129,10 +131,12 @@ def specs_for(
             require_no_placeholders(checked.stored.target, args)
     ids = many_ids(backend.ids, len(calls))
     pattern = checked.spec(ids[0], now, caller=backend.caller(), **given)
-    return [
+    specs = [
         replace(pattern, job_id=job_id, payload=payload)
         for job_id, payload in zip(ids, payloads, strict=True)
     ]
+    fairness_key = step.given.get("fairness_key")
+    return specs if type(fairness_key) is not FairnessKey else fairness_key.in_lines(specs)
 
 
 def arguments_of(item: Any) -> tuple[Any, ...]:

@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import count
 from types import FunctionType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from ratchet.api.backend import Backend
 from ratchet.api.checks import after
@@ -22,6 +25,7 @@ from ratchet.api.submit.conditions import Condition
 from ratchet.api.targets.names import NamedTarget, default_name
 from ratchet.api.targets.registry import JobDeclaration, breaker_of, declaration_of, parameter_types
 from ratchet.model.callbacks import RESERVED
+from ratchet.model.cluster import KeyLimit
 from ratchet.model.composition import BatchSpec, Edge, EdgeKind
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import DEFAULT_QUEUE, JobSpec, SignalWait, StreamKey
@@ -57,7 +61,7 @@ class Step:
         self.given: dict[str, Any] = {}
         self.tags: tuple[str, ...] = ()
         self.params: dict[str, Any] = {}
-        self.limits: dict[str, int] = {}  # concurrency keys and how many may run at once
+        self.limits: dict[str, KeyLimit] = {}  # what is stored about its keys
 
     @property
     def label(self) -> str:
@@ -267,15 +271,58 @@ def class_names(classes: tuple[type[BaseException], ...]) -> tuple[str, ...]:
 
 def _with_stream(settings: dict[str, Any], lane: Lane, breaker: str | None) -> dict[str, Any]:
     """*settings* with a stream in place of those that it consists of."""
-    settings["stream"] = _stream(
-        settings.pop("queue", None) or DEFAULT_QUEUE,
-        lane,
-        settings.pop("resource", None),
-        breaker,
-        settings.pop("limit_key", None),
-        settings.pop("fairness_key", None),
-    )
+    resource, limit_key = settings.pop("resource", None), settings.pop("limit_key", None)
+    rate_key, fairness_key = settings.pop("rate_key", None), settings.pop("fairness_key", None)
+    if rate_key is not None:
+        resource, limit_key = _with_rate(rate_key, resource, limit_key)
+    if type(fairness_key) is FairnessKey:
+        fairness_key = fairness_key.line()
+    queue = settings.pop("queue", None) or DEFAULT_QUEUE
+    settings["stream"] = _stream(queue, lane, resource, breaker, limit_key, fairness_key)
     return settings
+
+
+def _with_rate(rate_key: str, resource: str | None, limit_key: str | None) -> tuple[str | None, str | None]:
+    """The two limits of a stream, one of them a rate's; they differ in name only, and each may have either place."""
+    if limit_key is None:
+        return resource, rate_key
+    if resource is None:
+        return rate_key, limit_key
+    raise InvalidJob(
+        f"a job passes two limits at most, and this one has the resource {resource!r}, a concurrency key and a rate key; "
+        "leave one of them out, or give the resource the rate (`scheduler.limits.set_rate`)"
+    )
+
+
+class FairnessKey(NamedTuple):
+    """A fairness key that gets several turns in a row of turns: as many lines, which take turns like keys of their own."""
+
+    name: str
+    weight: int
+
+    def line(self) -> str:
+        """The line that the next job of this key waits in. They fill evenly, so that none is empty before the others."""
+        number = next(_turns) % self.weight
+        return self.name if not number else f"{self.name}{LINE_MARK}{number}"
+
+    def in_lines(self, specs: Sequence[JobSpec]) -> list[JobSpec]:
+        """Jobs that were described together, each in a line of its own turn."""
+        streams: dict[str, StreamKey] = {}  # one object for each, as `_stream` has it
+        placed: list[JobSpec] = []
+        for spec in specs:
+            line = self.line()
+            if line not in streams:
+                streams[line] = replace(spec.stream, fairness_key=line)
+            placed.append(replace(spec, stream=streams[line]))
+        return placed
+
+
+#: Between a fairness key and the number of its line.
+LINE_MARK: Final = "\x1f"
+#: The highest weight, and how much longer than its key a line's name can be.
+MOST_TURNS: Final = 100
+LONGEST_LINE: Final = len(LINE_MARK) + len(str(MOST_TURNS - 1))
+_turns = count()
 
 
 # Cached so that jobs of one stream share one object: stores look a stream up once per object.
@@ -308,7 +355,7 @@ class Submission:
     specs: list[JobSpec] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     batch: BatchSpec | None = None
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, KeyLimit] = field(default_factory=dict)
     uncommitted: bool = False  # it was sent in a transaction that somebody else commits
 
     def add(self, other: Submission) -> None:
