@@ -16,7 +16,8 @@ from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.earlier import commit, earlier
 from bench.environments import KNOWN, peer
-from bench.measurement import TARGETS, Results, unchanged
+from bench.equipped import PARTS, equipped
+from bench.measurement import TARGETS, Results, priced, unchanged
 from bench.report import combined, keep, print_tables, write_page, write_run
 from bench.servers import Places, mariadb_server, mongodb_server, postgresql_server
 from bench.trial import Bench
@@ -76,8 +77,9 @@ def main() -> int:
     begun = time.time()
     with ExitStack() as stack:
         base = [stack.enter_context(earlier(chosen.base))] if chosen.base else []
+        beside = [equipped(part) for part in chosen.beside]
         bench = Bench(
-            contenders=[ratchet(), *base, *(peer(name) for name in chosen.peers)],
+            contenders=[ratchet(), *base, *beside, *(peer(name) for name in chosen.peers)],
             places=_places(chosen, stack),
             rounds=chosen.rounds,
             scale=chosen.scale,
@@ -105,7 +107,11 @@ def main() -> int:
         "scale": chosen.scale,
         "rounds": chosen.rounds,
     }
-    targets = [*TARGETS, *(target for contender in base for target in unchanged(results, contender.name))]
+    targets = [
+        *TARGETS,
+        *(target for contender in base for target in unchanged(results, contender.name)),
+        *(target for contender in beside for target in priced(results, contender.name)),
+    ]
     missed = print_tables(results, targets)
     if not chosen.dry:
         path = write_run(results, targets, facts)
@@ -144,6 +150,12 @@ def _arguments() -> argparse.Namespace:
         help="measure this commit of Ratchet beside the working tree, in the same rounds; "
         f"without --only, these workloads: {', '.join(SIDE_BY_SIDE)}",
     )
+    parser.add_argument(
+        "--beside",
+        default=[],
+        type=_names(PARTS),
+        help=f"measure Ratchet with one of these parts beside it, in the same rounds: {', '.join(PARTS)}",
+    )
     parser.add_argument("--only", type=_names(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 makes everything a tenth as large")
@@ -164,10 +176,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--dry", action="store_true", help="write no files")
     parser.add_argument("--strict", action="store_true", help="exit code 1 where a target is missed")
     chosen = parser.parse_args()
-    if chosen.base and chosen.docs:
-        parser.error("--docs writes the page about Ratchet and its peers; it has no place for --base")
+    if (chosen.base or chosen.beside) and chosen.docs:
+        parser.error(
+            "--docs writes the page about Ratchet and its peers; it has no place for --base and --beside"
+        )
     if chosen.only is None:
-        chosen.only = SIDE_BY_SIDE if chosen.base else list(WORKLOADS)
+        chosen.only = SIDE_BY_SIDE if chosen.base or chosen.beside else list(WORKLOADS)
     return chosen
 
 

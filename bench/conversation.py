@@ -103,10 +103,12 @@ class Contender:
         return process
 
 
-def ratchet(subject: str = "bench.subject", *, name: str = "ratchet", tree: Path = ROOT) -> Contender:
+def ratchet(
+    subject: str = "bench.subject", *more: str, name: str = "ratchet", tree: Path = ROOT
+) -> Contender:
     """Ratchet from a source tree, by default the one that holds the bench; its Python is the bench's own."""
     stores = ["postgresql", "sqlite", "mariadb", "mongodb"]
-    return Contender(name, [sys.executable, "-m", subject], stores, tree=tree)
+    return Contender(name, [sys.executable, "-m", subject, *more], stores, tree=tree)
 
 
 def wait_for(condition: Any, *, every: float = 0.005, limit: float = PATIENCE) -> float:

@@ -128,6 +128,20 @@ TARGETS: Sequence[Target] = (
 LEAST_OF_EARLIER = 0.97
 
 
+def priced(results: Results, equipped: str) -> list[Target]:
+    """For every workload that the contender *equipped* took part in: what is left of the speed with its part."""
+    return [
+        Target(
+            f"{found.workload}, {equipped} / ratchet",
+            (found.workload, equipped),
+            (found.workload, "ratchet"),
+            LEAST_OF_EARLIER,
+        )
+        for found in results.all
+        if found.contender == equipped
+    ]
+
+
 def unchanged(results: Results, earlier: str) -> list[Target]:
     """For every workload that the contender *earlier* took part in: Ratchet must be about as good as it was."""
     return [

@@ -43,12 +43,12 @@ class Ratchet(Subject):
         '[["scheduler_job","claim",{"status":"PENDING"}],["scheduler_job","running",{"status":"RUNNING"}]]'
     )
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **parts: Any) -> None:
         super().__init__(url)
         self.trips = 0
         self.statements: list[int] = []
         self.opened: list[Any] = []
-        self.scheduler = Scheduler(url, options=Options(auto_migrate=True))
+        self.scheduler = Scheduler(url, options=Options(auto_migrate=True), **parts)
 
         @self.scheduler.job(name="bench:noop")
         def noop(number: int) -> None:
