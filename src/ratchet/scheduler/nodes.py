@@ -76,8 +76,10 @@ def node_parts(
 
 def store_recurrences(core: Core) -> None:
     """Store the declared schedules; if an option says so, remove those that are no longer declared."""
-    with core.acting_as(None, AuditSource.NODE):
-        declared = {recurrence.store(core, asked=False).name for recurrence in core.recurrences}
+    declared = set()
+    if core.recurrences:  # from the first time that somebody acts for another, each submission asks who acts
+        with core.acting_as(None, AuditSource.NODE):
+            declared = {recurrence.store(core, asked=False).name for recurrence in core.recurrences}
     if not core.options.remove_undeclared:
         return
     undeclared = [
