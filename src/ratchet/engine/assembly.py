@@ -112,6 +112,7 @@ class Assembly:
         is_open: Callable[[], bool],
         ahead: timedelta = timedelta(),
         on_request: Callable[[NodeRequest | None], None] = lambda request: None,
+        claims_late: bool = True,
     ) -> None:
         options = parts.options
         self.parts = parts
@@ -199,7 +200,7 @@ class Assembly:
         for lane in lanes(self):
             self.coordinator.lanes[lane.lane] = lane
         self.lane_report = LaneReport(self.coordinator, parts.clock)
-        self.poller = self._poller(is_open, ahead)
+        self.poller = self._poller(is_open, ahead, claims_late=claims_late)
         self.lane_report.runs_suspects = lambda: self.poller.runs_suspects
         self.heartbeat = self._heartbeat()
         self.orphans = OrphanRecovery(
@@ -247,7 +248,7 @@ class Assembly:
             held=self.coordinator.held,
         )
 
-    def _poller(self, is_open: Callable[[], bool], ahead: timedelta) -> Poller:
+    def _poller(self, is_open: Callable[[], bool], ahead: timedelta, *, claims_late: bool) -> Poller:
         parts, options = self.parts, self.parts.options
         return Poller(
             claims=parts.store if self.meters is None else self.meters.around_claims(parts.store),
@@ -260,6 +261,7 @@ class Assembly:
             queues=None if options.queues is None else frozenset(options.queues),
             boost_interval=options.priority_boost_interval,
             is_open=is_open,
+            is_late=lambda: not claims_late and self.heartbeat.is_late,
             ahead=ahead,
             ask_again_after=options.resource_retry_delay,
             hand_back=lambda now: self.watch.hand_back(float("inf"), now),

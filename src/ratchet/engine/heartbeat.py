@@ -78,6 +78,7 @@ class Heartbeat:
         self._skew_warning = skew_warning
         self._skewed = False
         self._last: float | None = None
+        self._beaten_at = float("inf")  # when the last beat that went through was begun
         self._declared: tuple[Liveness, str | None] | None = None
         self._unknown: dict[UUID, float] = {}
         self._read_all_at = float("-inf")
@@ -96,6 +97,11 @@ class Heartbeat:
         """Time from the last beat to the next."""
         usual = self.pace.current.heartbeat
         return usual if self.judging_interval is None else min(usual, self.judging_interval)
+
+    @property
+    def is_late(self) -> bool:
+        """True if others may take this node for dead: its last beat is older than its silence. The next one tells."""
+        return self._clock.monotonic() - self._beaten_at > self.pace.current.silence.total_seconds()
 
     @property
     def must_beat(self) -> bool:
@@ -135,6 +141,7 @@ class Heartbeat:
             silence=liveness.silence,
             info=info,
         )
+        self._beaten_at = self._clock.monotonic()
         self._nodes.register(spec, now=now)
         self._declared = (liveness, info)
         self._last = self._clock.monotonic()
@@ -170,6 +177,7 @@ class Heartbeat:
             self._start_over(now)
             return False
         self._note_gap(answered)
+        self._beaten_at = asked
         if answer.database_time is not None and isinstance(self._clock, DatabaseClock):
             self._clock.sample(answer.database_time, answered - asked)
             self._warn_of_skew(self._clock.skew)

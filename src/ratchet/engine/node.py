@@ -87,6 +87,7 @@ class Node:
                 is_open=self._is_open,
                 ahead=AHEAD,
                 on_request=self._asked,
+                claims_late=False,
             )
             self._drained = False
             assembly.heartbeat.register(self._parts.clock.now())
@@ -229,8 +230,11 @@ class Node:
 
         def poll() -> float:
             assembly.poller.run_once(clock.now())
-            if heart.pace.is_slow and heart.must_beat and self._beating is not None:
-                self._beating.wake()
+            beating = self._beating
+            if beating is not None and (
+                (heart.is_late and not beating.failures) or (heart.pace.is_slow and heart.must_beat)
+            ):
+                beating.wake()
             rest = assembly.poller.rest.total_seconds()
             return rest if unwoken is None or rest <= unwoken or self._is_woken() else unwoken
 

@@ -45,6 +45,8 @@ AHEAD = timedelta(milliseconds=200)
 PLANNED_REST = timedelta(milliseconds=20)
 #: The rest while a suspect waits for what runs to end.
 ROOM_REST = timedelta(milliseconds=50)
+#: The rest until a beat tells whether this node is still one.
+LATE_REST = timedelta(milliseconds=100)
 #: The shortest rest after a poll that found nothing: other nodes are taking what was due.
 SHORTEST_REST = timedelta(milliseconds=5)
 #: The rest after a claim, so that the claimed jobs can start before this thread goes on looking.
@@ -81,6 +83,7 @@ class Poller:
         queues: frozenset[str] | None = None,
         boost_interval: timedelta | None = timedelta(minutes=15),
         is_open: Callable[[], bool] = lambda: True,
+        is_late: Callable[[], bool] = lambda: False,
         ahead: timedelta = timedelta(),
         ask_again_after: timedelta | None = None,
         hand_back: Callable[[datetime], object] = lambda now: None,
@@ -96,6 +99,7 @@ class Poller:
         self._queues = queues
         self._boost_interval = boost_interval
         self._is_open = is_open
+        self._is_late = is_late  # this node may have been declared dead
         self._ahead = ahead
         self._ask_again_after = ask_again_after
         self._rests_when_full = not getattr(strategy, "goes_on_after_full_batch", False)
@@ -139,6 +143,9 @@ class Poller:
         """Claim for every lane with room; how many jobs were claimed."""
         if not self._is_open():
             self._rest = timedelta(seconds=1)
+            return 0
+        if self._is_late():  # it stood still: what it claimed now, others would hand back while it runs here
+            self._rest = LATE_REST
             return 0
         at, wakeups = self._clock.monotonic(), self._wakeups
         if self._turns.is_on and (claimed := self._run_suspects(now, at)) is not None:
@@ -296,6 +303,9 @@ class Poller:
             # The claim may have been made all the same: the next beats look for it and hand it back.
             self._coordinator.unanswered(request.claim_id)
             raise
+        if jobs and self._is_late():  # it stood still in the middle; the beats find these, or others do
+            self._coordinator.unanswered(request.claim_id)
+            return []
         if jobs:
             self._served[lane, suspects] = jobs[-1].body.fairness_key or NO_PARTY
             self._coordinator.accept(lane, jobs, asked_at)

@@ -24,7 +24,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest
 from ratchet.model.clock import ManualClock
 from ratchet.model.cluster import BreakerRecord
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import JobSpec, StreamKey
+from ratchet.model.job import JobFilter, JobSpec, StreamKey
 from ratchet.model.options import Options
 from ratchet.model.payload import encode
 from ratchet.model.status import JobStatus, Lane
@@ -418,3 +418,41 @@ class TestPlannedStarts:
         starts.run_once(stand.clock.now())
         stand.work(node)
         assert stand.store.counts()[JobStatus.SUCCEEDED] > 10
+
+
+class TestStoodStill:
+    """A process that was stopped, or got no time to run, may have been declared dead: it claims nothing until a beat says otherwise."""
+
+    def _late(self, stand: Stand, late: Callable[[], bool]) -> Any:
+        poller = stand.nodes[0].assembly.poller
+        poller._is_late = late
+        return poller
+
+    def test_it_asks_for_nothing(self) -> None:
+        """Others would hand back what it claims, while it runs here; it asks again soon."""
+        stand = Stand()
+        stand.submit()
+        late = True
+        poller = self._late(stand, lambda: late)
+        assert poller.run_once(stand.clock.now()) == 0
+        assert stand.store.calls == []
+        assert timedelta() < poller.rest < SECOND
+        late = False
+        assert poller.run_once(stand.clock.now()) == 1
+
+    def test_in_the_middle_of_a_claim(self) -> None:
+        """What the claim brought is not started; the beats find it and hand it back."""
+        stand = Stand()
+        stand.submit()
+        answers = iter([False, True])
+        poller = self._late(stand, lambda: next(answers, False))
+        poller.run_once(stand.clock.now())
+        coordinator = stand.nodes[0].assembly.coordinator
+        assert not coordinator.held()
+        assert coordinator.has_lost_claims()
+        heartbeat = stand.nodes[0].assembly.heartbeat
+        for _ in range(2):
+            stand.clock.advance(1)
+            heartbeat.run_once(stand.clock.now())
+        (record,) = stand.store.find(JobFilter(), limit=2).items
+        assert (record.status, record.attempts) == (JobStatus.PENDING, 0)

@@ -70,3 +70,15 @@ def test_a_process_that_has_ended_is_rescued_at_once() -> None:
     assert not observer.orphans.rescue_ended("victim", observer.clock.now())
     assert not observer.orphans.rescue_ended("unknown", observer.clock.now())
     assert observer.cluster.rescued == ["victim"]
+
+
+def test_a_node_is_late_once_its_silence_is_over() -> None:
+    """From then on others may take it for dead; a beat that goes through ends that."""
+    observer = observer_of()
+    silence = observer.heartbeat.pace.current.silence.total_seconds()
+    observer.clock.advance(silence)
+    assert not observer.heartbeat.is_late
+    observer.clock.advance(0.1)
+    assert observer.heartbeat.is_late
+    observer.heartbeat.run_once(observer.clock.now())
+    assert not observer.heartbeat.is_late
