@@ -13,6 +13,8 @@ from tests.chaos.stage import Stage
 
 APP = "tests.chaos.soak.app:scheduler"
 WORKERS = 3
+#: Seconds within which the outcome of a run is written, on a machine that has much to do.
+UNWRITTEN = 5.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,22 @@ class Freeze:
         return hit and self.begun <= ended and begun <= self.ended
 
 
+@dataclass(frozen=True)
+class Kill:
+    """A whole worker was killed, with the supervisor that knew which runs had started."""
+
+    group: int
+    at: float
+
+    def hides(self, run: Run) -> bool:
+        """True if the store may never have learned of *run*: the worker was killed in it, or before its outcome was written."""
+        return (
+            self.group == run.group
+            and self.at > run.started_at
+            and self.at < (run.ended_at or self.at) + UNWRITTEN
+        )
+
+
 @dataclass
 class Blows:
     """Strikes the workers of a stage, one blow at a time, in an order that the dice decide."""
@@ -37,6 +55,7 @@ class Blows:
     stage: Stage
     dice: random.Random
     freezes: list[Freeze] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list)
     outages: list[tuple[float, float]] = field(default_factory=list)
     dealt: Counter[str] = field(default_factory=Counter)
 
@@ -58,7 +77,9 @@ class Blows:
         self.dealt[name] += 1
 
     def _kill(self) -> None:
-        self.stage.kill(self.dice.choice(self.stage.workers))
+        worker = self.dice.choice(self.stage.workers)
+        self.stage.kill(worker)
+        self.kills.append(Kill(worker.process.pid, time.monotonic()))
         self.start()
 
     def _kill_child(self) -> None:

@@ -136,8 +136,12 @@ class Judge:
     def _expiry(self) -> Iterator[str]:
         for job_id, job in self._jobs.items():
             expired = job.status is JobStatus.CANCELED and "expired" in (job.canceled_reason or "")
-            if expired and (runs := self._runs[job_id]):
-                yield f"job {job_id} expired although it had started ({len(runs)} runs)"
+            # A job that was claimed ahead and starts is not written down at once. If the whole worker dies, nobody knows of it.
+            known = [
+                run for run in self._runs[job_id] if not any(kill.hides(run) for kill in self._blows.kills)
+            ]
+            if expired and known:
+                yield f"job {job_id} expired although it had started ({len(known)} runs)"
 
     def _failures(self) -> Iterator[str]:
         for job_id, job in self._jobs.items():
