@@ -168,16 +168,21 @@ def test_a_job_that_holds_the_interpreter_is_not_robbed(
 def test_a_stopped_child_is_rescued_and_changes_nothing_when_it_wakes(
     scheduler: Scheduler, start_worker: StartWorker, ledger: str
 ) -> None:
-    """SIGSTOP is death to the others within 8 s; the late result of the sleeper is refused, and it starts over."""
-    victim = start_worker("victim").wait_ready()
+    """
+    SIGSTOP is death to the others within 8 s; the late result of the sleeper is refused, and it starts over.
+
+    What it takes when it wakes, it takes as a new node: as the old one it would begin a job that others hand back.
+    """
+    victim = start_worker("victim", "--queues", "default,victims").wait_ready()
     handle = scheduler.enqueue_now(shop.slow, ledger, "job", 4.0)
     wait_started(ledger, "job")
     sleeper = victim.children()[0]
-    other = start_worker("other").wait_ready()
+    other = start_worker("other", "--queues", "default").wait_ready()
     os.kill(sleeper, signal.SIGSTOP)
     try:
         wait_started(ledger, "job", 2, NOTICED)
         assert result_of(handle, other) == str(other.children()[0])
+        mine = scheduler.enqueue(shop.slow, ledger, "mine", 2.0).with_queue("victims").submit()
     finally:
         os.kill(sleeper, signal.SIGCONT)
     until(lambda: "declared dead" in victim.log, 15.0, "the sleeper did not learn that it was dead")
@@ -191,6 +196,8 @@ def test_a_stopped_child_is_rescued_and_changes_nothing_when_it_wakes(
     assert job.result == str(other.children()[0]), "the sleeper overwrote the result"
     assert is_running(sleeper)
     assert len(started(ledger, "job")) == 2
+    assert result_of(mine, victim) == str(sleeper)
+    assert started(ledger, "mine") == [sleeper]
     again = scheduler.enqueue_many(shop.note, [(ledger, f"later-{n}") for n in range(20)])
     assert [result_of(each, victim) for each in again] == [f"later-{n}" for n in range(20)]
 
