@@ -11,7 +11,7 @@ from pathlib import Path
 from sphinx.cmd.build import build_main
 
 from docs.book import api, check, llms, states
-from docs.book.pages import MARK, ROOT, Navigation, gather
+from docs.book.pages import API_LINK, API_MARK, MARK, ROOT, Navigation, gather
 
 HERE = Path(__file__).parent
 
@@ -25,7 +25,8 @@ def build(site: Path, source: Path) -> list[str]:
     if navigation.lost:
         return [f"{page}.md is in no section: see docs/book/pages.py" for page in navigation.lost]
     home = source / "index.md"
-    home.write_text(home.read_text().replace(MARK, navigation.as_markdown()))
+    text = home.read_text().replace(API_MARK, API_LINK)
+    home.write_text(text.replace(MARK, navigation.as_markdown()))
     states.draw(source / "reference" / "states.md")
     os.environ["RATCHET_BOOK_STATIC"] = str(HERE / "static")
     os.environ.setdefault("TZ", "UTC")

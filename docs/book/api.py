@@ -80,6 +80,8 @@ def grouped() -> dict[str, list[str]]:
         home = ratchet._HOMES[name]
         page = next(group[0] for group in GROUPS if home.startswith(group[3]))
         pages[page].append(name)
+    for found in pages.values():
+        found.sort(key=lambda name: (name.startswith("Async"), name))  # the await face says the same again
     return pages
 
 

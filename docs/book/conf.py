@@ -14,7 +14,7 @@ source_suffix = {".md": "markdown"}
 language = "en"
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_block"]
+myst_enable_extensions = ["tasklist"]
 # `tracing`, `mermaid` and other languages that no lexer knows are shown as they are.
 highlight_language = "text"
 pygments_dark_style = "one-dark"

@@ -20,8 +20,9 @@ OUTSIDE = {
 }
 #: Files of the repository that pages link to are shown on pages of their own, below this folder.
 SOURCE = "source"
-#: In the source of the home page: here go the sections.
+#: In the source of the home page: here go the sections, and the link to the API, whose pages exist only on the site.
 MARK = "<!-- navigation -->"
+API_MARK, API_LINK = "<!-- api -->", "[API](reference/api/index.md), "
 LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
@@ -47,7 +48,7 @@ def sections() -> list[Section]:
             ),
             ("how-to",),
         ),
-        Section("Examples", ("examples/index", "examples/gallery"), ("examples",)),
+        Section("Examples", ("examples/gallery", "examples/index"), ("examples",)),
         Section(
             "Operate",
             (
