@@ -11,7 +11,8 @@ import enum
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,9 +32,8 @@ def described_class(dotted: str, name: str, value: type) -> str:
     if fields:
         parts.append("\n".join(fields) + "\n\n")
     for member, function in _methods(value):
-        parts.append(
-            f"### `{name}.{member}`\n\n{signature(_prefix(value, member, function), function)}{text_of(function)}"
-        )
+        head = signature(_prefix(value, member, function), function)
+        parts.append(f"### `{name}.{member}`\n\n{head}{text_of(function)}{example(f'{name}.{member}')}")
     return "".join(parts)
 
 
@@ -175,6 +175,22 @@ def text_of(value: Any) -> str:
         text,
     )
     return f"{text}\n\n"
+
+
+@cache
+def examples() -> dict[str, str]:
+    """The examples of `verbs`, by the name of the verb."""
+    text = Path(__file__).with_name("verbs.py").read_text(encoding="utf-8")
+    return {
+        name: code.strip()
+        for name, code in re.findall(r"^# --- ([\w.]+)\n(.*?)(?=^# --- )", text, re.DOTALL | re.MULTILINE)
+    }
+
+
+def example(verb: str) -> str:
+    """How a verb is called."""
+    code = examples().get(verb)
+    return f"For example:\n\n```python\n{code}\n```\n\n" if code else ""
 
 
 def _first_line(function: Any) -> str:

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 import ratchet
 import ratchet.testing
-from docs.book import api, check
+from docs.book import api, check, docstrings
 from docs.book.pages import OUTSIDE, Navigation
 from ratchet.cli.app import app
 from ratchet.model.events import Event
@@ -110,6 +110,34 @@ def commands(path: str, command: object) -> Iterator[str]:
     else:
         for name, each in inner.items():
             yield from commands(f"{path} {name}", each)
+
+
+class TestExamplesOfVerbs:
+    CLASSES = ("Scheduler", "JobBuilder", "JobHandle", "JobContext", "BatchHandle", "Schedule", "JoinBuilder")
+
+    def test_they_run(self, tmp_path: Path) -> None:
+        """The script that they are cut from runs as it stands."""
+        script = ROOT / "docs" / "book" / "verbs.py"
+        ran = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+
+    def test_the_verbs_have_one(self) -> None:
+        """Nearly all verbs do, and there is none for a verb that does not exist."""
+        known = {
+            f"{name}.{verb}"
+            for name in self.CLASSES
+            for verb, _ in docstrings._methods(getattr(ratchet, name))
+        }
+        missing = known - docstrings.examples().keys()
+        assert len(missing) <= 8, f"add examples to docs/book/verbs.py: {sorted(missing)}"
+        for verb in docstrings.examples():
+            name, _, member = verb.partition(".")
+            assert member in dict(docstrings._methods(getattr(ratchet, name))), verb
+
+    def test_the_site_shows_them(self, site: Path) -> None:
+        """Below the verb."""
+        shown = text_of(site / "reference" / "api" / "scheduler.html")
+        assert "handle = scheduler.enqueue(charge, 42).with_priority(Priority.HIGH).submit()" in shown
 
 
 class TestNavigation:
