@@ -266,6 +266,9 @@ scheduler.enqueue(charge, 42).with_queue("billing").submit()
 # --- JobBuilder.with_concurrency_key
 scheduler.enqueue(charge, 42).with_concurrency_key("tenant-7", limit=2).submit()
 
+# --- JobBuilder.with_rate_key
+scheduler.enqueue(charge, 42).with_rate_key("api.example.com", 10, per=1).submit()
+
 # --- JobBuilder.with_fairness_key
 scheduler.enqueue(charge, 42).with_fairness_key("tenant-7").submit()
 
