@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs pictures rates services format clean chaos bench compare
+.PHONY: help venv demo test check unit docs site transcripts pictures rates services format clean chaos bench compare
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -50,6 +50,13 @@ format: $(STAMP)  ## Apply the formatter and the safe fixes
 
 docs: $(STAMP)  ## Generate the reference pages and schema.sql from the code
 	@$(BIN)/python docs/generate.py
+
+site: $(STAMP)  ## Build the site of the docs into build/site; a warning or a broken link is an error
+	@$(BIN)/python docs/generate.py --check
+	@$(BIN)/python -m docs.book
+
+transcripts: $(STAMP)  ## Run the commands of the docs and write what they print into the pages
+	@$(BIN)/python docs/transcripts.py
 
 pictures: $(STAMP)  ## Take the pictures of the dashboard for the docs
 	@$(BIN)/python -m tests.services install

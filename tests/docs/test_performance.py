@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,19 @@ def test_every_published_number_comes_from_a_run_that_is_kept() -> None:
 def test_a_run_that_is_kept_gave_a_published_number(run: Path) -> None:
     """A run whose numbers were replaced by later ones is removed from bench/results."""
     assert rows_of_run(run) & rows_of_page()
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_pages() -> None:
+    """Each number that the README shows in bold stands on the page that its row links to."""
+    root = PAGE.parents[2]
+    rows = [
+        row
+        for row in (root / "README.md").read_text().splitlines()
+        if re.search(r"\*\*[\d.,]+( s)?\*\*", row)
+    ]
+    assert len(rows) >= 3
+    for row in rows:
+        (page,) = re.findall(r"\[measured\]\(([^)]+)\)", row)
+        for number in re.findall(r"\*\*([\d.,]+(?: s)?)\*\*", row):
+            assert number in (root / page).read_text(), number
+    assert "14,623" in PAGE.read_text(), "why-no-broker.md says it, too"

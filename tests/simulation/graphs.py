@@ -22,9 +22,9 @@ from ratchet.model.job import JobSpec
 from ratchet.model.payload import RESULT, encode
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.memory import MemoryStore
+from ratchet.testing.faults import FaultyStore
 from tests.simulation.audit import Audit
 from tests.simulation.evaluation import BatchPlan, Link, Plan, Step, condition, evaluate
-from tests.simulation.faults import FaultyStore
 from tests.simulation.targets import GraphTargets, Targets
 from tests.simulation.world import SimulatedNode, Violation, World
 

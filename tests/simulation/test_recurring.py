@@ -20,7 +20,7 @@ from ratchet.model.errors import StoreUnavailable
 from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import JobFilter
 from ratchet.stores.memory import MemoryStore
-from tests.simulation.faults import Crash, FaultyStore
+from ratchet.testing.faults import Crash, FaultyStore
 
 TEMPLATE = '{"job_id":"00000000-0000-0000-0000-000000000000","target":"t","payload":"{}","scheduled_at":"1970-01-01T00:00:00Z"}'
 

@@ -41,7 +41,7 @@ from ratchet.model.options import Options
 from ratchet.model.payload import encode
 from ratchet.model.status import BackoffPolicy, JobStatus, Priority
 from ratchet.stores.memory import MemoryStore
-from tests.simulation.faults import Crash, FaultyStore
+from ratchet.testing.faults import Crash, FaultyStore
 from tests.simulation.targets import Targets
 
 #: What a supervisor says of a process that has ended.

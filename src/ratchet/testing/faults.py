@@ -1,4 +1,4 @@
-"""A store whose calls can fail, as seen by one simulated node."""
+"""A store whose calls can fail, as seen by one node of a simulation."""
 
 from __future__ import annotations
 

@@ -1,0 +1,250 @@
+"""
+Produces the transcripts of commands in the docs: ``python docs/transcripts.py`` (``make transcripts``) runs them and writes them into the pages.
+
+A block of the page that follows ``<!-- run: NAME -->`` is the scenario NAME of this file. Tests run the scenarios again, and compare everything but
+ids, times and sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from ratchet import JobStatus, Scheduler
+from ratchet.cli.app import app
+
+PAGES = (Path(__file__).parent / "operate" / "troubleshooting.md",)
+BLOCK = re.compile(r"(<!-- run: ([\w-]+) -->\n```console\n)(.*?)(```\n)", re.DOTALL)
+WIDTH = "108"
+#: The application of all scenarios. Its beats are short, so that a death is noticed soon.
+SHOP = """\
+import os
+from pathlib import Path
+from threading import Event
+
+from ratchet import Options, Scheduler
+
+scheduler = Scheduler("sqlite:///shop.db", options=Options(heartbeat=0.2, silence=1, concurrency=2, node_name="web-1"))
+released = Event()
+
+
+@scheduler.job
+def greet(name):
+    return f"hello {name}"
+
+
+@scheduler.job
+def charge(order):
+    raise ValueError(f"the card of order {order} was declined")
+
+
+@scheduler.job
+def ship(order):
+    return f"shipped {order}"
+
+
+@scheduler.job(max_retries=1)
+def pay(order):
+    if not Path("died").exists():
+        Path("died").touch()
+        os._exit(9)
+    return f"paid {order}"
+
+
+@scheduler.job
+def export(table):
+    released.wait(60)
+"""
+NODE = "import shop, time\nwith shop.scheduler:\n    time.sleep(60)\n"
+
+
+class Shop:
+    """An application in a directory of its own, whose commands are run and written down."""
+
+    def __init__(self) -> None:
+        import shop  # type: ignore[import-not-found]  # written by `opened`
+
+        self.module = shop
+        self.scheduler: Scheduler = shop.scheduler
+        self.written: list[str] = []
+
+    def run(self, *words: str, only: str | None = None) -> None:
+        """Run a command and write it down; *only*: the lines that this expression finds, with dots for the others."""
+        runner = CliRunner(env={"COLUMNS": WIDTH, "RATCHET_URL": "sqlite:///shop.db", "NO_COLOR": "1"})
+        result = runner.invoke(app, list(words))
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        lines = [line.rstrip() for line in result.output.rstrip().splitlines()]
+        if only is not None:
+            lines = list(_shortened(lines, only))
+        self.written += [f"$ ratchet {' '.join(words)}", *lines]
+
+    def until(self, happened: Callable[[], object]) -> None:
+        """Wait for something."""
+        deadline = time.monotonic() + 60
+        while not happened():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the scenario did not come to its point")
+            time.sleep(0.02)
+
+
+def _shortened(lines: Sequence[str], only: str) -> Iterator[str]:
+    is_left_out = False
+    for line in lines:
+        if re.search(only, line):
+            yield line
+        elif not is_left_out:
+            yield "…"
+        is_left_out = not re.search(only, line)
+
+
+def short(job: object) -> str:
+    """As much of an id as people type."""
+    return str(getattr(job, "id", job))[:18]
+
+
+# --- the scenarios ------------------------------------------------------------------------------
+
+
+def no_node(shop: Shop) -> None:
+    """Jobs are submitted, and no worker was started."""
+    job = shop.module.greet.enqueue("ann").submit()
+    shop.run("health", only="health|nodes|pending|oldest|Problems|code|──|start")
+    shop.run("jobs", "explain", short(job))
+
+
+def held_back(shop: Shop) -> None:
+    """A worker runs, but a queue is paused, and a function is unknown to the worker."""
+    shop.scheduler.queues.pause("emails")
+    with shop.scheduler:
+        mail = shop.module.greet.enqueue("ann").with_queue("emails").submit()
+        shop.run("health", only="health|Problems|code|──|emails")
+        shop.run("jobs", "explain", short(mail))
+        shop.run("queues", "resume", "emails")
+        mail.wait(timeout=30)
+        shop.run("jobs", "list", "--queue", "emails")
+
+
+def twice(shop: Shop) -> None:
+    """The process of a worker dies while it runs a job; another worker runs it again."""
+    job = shop.module.pay.enqueue(42).submit()
+    subprocess.run([sys.executable, "-c", NODE], check=False, capture_output=True, timeout=60)
+    with shop.scheduler:
+        job.wait(timeout=60)
+    shop.run("jobs", "show", short(job))
+
+
+def never(shop: Shop) -> None:
+    """One job was canceled because its parent failed, another one because nobody ran it in time."""
+    late = shop.module.greet.enqueue("ann").with_expiry(timedelta(milliseconds=1)).submit()
+    steps = shop.module.charge.enqueue(7).then(shop.module.ship, 7).submit()
+    with shop.scheduler:
+        shop.until(lambda: steps.last.status() is JobStatus.CANCELED and late.status() is JobStatus.CANCELED)
+    shop.run("jobs", "list", "--status", "CANCELED")
+    shop.run("jobs", "show", short(steps.last), only="status|call|reason|parent|canceled|Cancel")
+    shop.run("jobs", "show", short(late), only="status|call|reason|expires|canceled|Cancel")
+    shop.run("dlq", "summary")
+
+
+def grows(shop: Shop) -> None:
+    """Many jobs have ended."""
+    handles = shop.scheduler.enqueue_many(shop.module.greet, [(str(n),) for n in range(200)])
+    with shop.scheduler:
+        shop.until(lambda: shop.scheduler.jobs.counts().get(JobStatus.SUCCEEDED) == len(handles))
+    shop.run(
+        "db",
+        "stats",
+        only="rows|──|scheduler_job |job_execution|job_queue|together|retention|what|jobs|letters|logs|runs",
+    )
+    began = time.monotonic()
+    shop.until(lambda: time.monotonic() > began + 1.1)
+    shop.run("db", "purge", "--older-than", "1s", "--dry-run")
+
+
+def hangs(shop: Shop) -> None:
+    """Two jobs have all slots of the only node, and do not end."""
+    try:
+        with shop.scheduler:
+            stuck = [shop.module.export.enqueue(table).submit() for table in ("orders", "invoices")]
+            shop.until(lambda: all(job.status() is JobStatus.RUNNING for job in stuck))
+            waiting = shop.module.greet.enqueue("ann").submit()
+            shop.until(lambda: [reason.code for reason in waiting.explain()] == ["slots_full"])
+            shop.run("jobs", "explain", short(waiting))
+            shop.run("jobs", "list", "--status", "RUNNING")
+            shop.run("jobs", "cancel", short(stuck[0]))
+            shop.module.released.set()
+            waiting.wait(timeout=30)
+            shop.run("jobs", "list", "--status", "SUCCEEDED", "--target", "shop:greet")
+    finally:
+        shop.module.released.set()
+
+
+SCENARIOS: dict[str, Callable[[Shop], None]] = {
+    "no-node": no_node,
+    "held-back": held_back,
+    "twice": twice,
+    "never": never,
+    "grows": grows,
+    "hangs": hangs,
+}
+
+
+@contextmanager
+def opened() -> Iterator[Shop]:
+    """The application, in a directory of its own."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "shop.py").write_text(SHOP)
+        os.chdir(place)
+        sys.path.insert(0, place)
+        sys.modules.pop("shop", None)
+        try:
+            shop = Shop()
+            yield shop
+            shop.scheduler.close()
+        finally:
+            sys.modules.pop("shop", None)
+            sys.path.remove(place)
+            os.chdir(before)
+
+
+def transcript(name: str) -> str:
+    """What a scenario prints."""
+    with opened() as shop:
+        SCENARIOS[name](shop)
+        return "\n".join(shop.written) + "\n"
+
+
+def normalized(text: str) -> list[str]:
+    """The words of a transcript, without what differs each time."""
+    text = re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]*", "ID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S*", "TIME", text)
+    text = re.sub(r"\b[\w.-]+:\d+(-[0-9a-f]+)?", "NODE", text)
+    text = re.sub(r"\b[\w.-]+-[0-9a-f]{12}\b", "NODE", text)
+    text = re.sub(r"(host|process) [\w.-]+", r"\1 X", text)
+    text = re.sub(r"\b\d+(\.\d+)?( ?[KMG]iB| B|ms|s|m|h)?( ago)?\b", "N", text)
+    return re.sub(r"[─]+", "─", text).replace(" now ", " N ").split()
+
+
+def main() -> int:
+    """Run every scenario that a page shows, and write it there."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        page.write_text(
+            BLOCK.sub(lambda found: found[1] + transcript(found[2]) + found[4], text), encoding="utf-8"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
