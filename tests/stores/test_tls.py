@@ -1,14 +1,22 @@
-"""TLS to real servers with certificates of the test's own: whoever names a CA gets a connection that is checked in full."""
+"""
+TLS to real servers with certificates of the test's own: whoever names a CA gets a connection that is checked in full.
+
+The table of docs/how-to/database-access.md is that of `TestANamedCa`.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import pymongo
 import pytest
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
@@ -16,24 +24,33 @@ from ratchet.model.options import Options
 from ratchet.stores import open_store, transport
 from ratchet.stores.sql.dialects.mysql.connections import Address
 from tests.services.mariadb import MariaDB
+from tests.services.mongodb import MongoDB
 from tests.services.postgresql import PostgreSQL
 from tests.services.server import Server
 from tests.support.certificates import Authority
+from tests.support.waiting import until
 
 
-def _install(server: Server, authority: Authority) -> tuple[Path, Path]:
+def _install(server: Server, authority: Authority, lasts: timedelta = timedelta(days=2)) -> tuple[Path, Path]:
     """Certificate and key for the name ``localhost`` alone, in the server's folder and for its user."""
     owner = server.directory.stat()
-    paths = (server.directory / "server.pem", server.directory / "server.key")
-    for path, content in zip(paths, authority.issue("localhost"), strict=True):
+    names = ("server.pem", "server.key", "both.pem", "ca.pem")
+    paths = [server.directory / name for name in names]
+    certificate, private = authority.issue("localhost", lasts=lasts)
+    contents = (certificate, private, certificate + private, authority.path.read_bytes())
+    for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
         path.chmod(0o600)
         os.chown(path, owner.st_uid, owner.st_gid)
-    return paths
+    return paths[0], paths[1]
 
 
 class MariaDBWithTls(MariaDB):
     authority: Authority
+    ca_parameter = "ssl_ca"
+
+    def reload(self) -> None:
+        self._execute("FLUSH SSL")
 
     def prepare(self) -> None:
         super().prepare()
@@ -47,8 +64,38 @@ class MariaDBWithTls(MariaDB):
         ]
 
 
+class MongoDBWithTls(MongoDB):
+    authority: Authority
+    ca_parameter = "directConnection=true&tls=true&tlsCAFile"
+
+    def prepare(self) -> None:
+        super().prepare()
+        _install(self, self.authority)
+
+    def command(self) -> list[str]:
+        files = {"--tlsCertificateKeyFile": "both.pem", "--tlsCAFile": "ca.pem"}
+        words = [word for name, file in files.items() for word in (name, str(self.directory / file))]
+        return [
+            *super().command(),
+            "--tlsMode",
+            "allowTLS",
+            *words,
+            "--tlsAllowConnectionsWithoutCertificates",
+        ]
+
+    def reload(self) -> None:
+        client: pymongo.MongoClient[dict[str, Any]]
+        with pymongo.MongoClient(self.url) as client:
+            client.admin.command("rotateCertificates")
+
+
 class PostgreSQLWithTls(PostgreSQL):
     authority: Authority
+    ca_parameter = "sslrootcert"
+
+    def reload(self) -> None:
+        with self._connect() as connection:
+            connection.execute("SELECT pg_reload_conf()")
 
     def prepare(self) -> None:
         super().prepare()
@@ -60,17 +107,17 @@ class PostgreSQLWithTls(PostgreSQL):
 class Secured:
     """A server with TLS: its certificate is for ``localhost``, and comes from `known`."""
 
-    server: Server
+    server: Any
     known: Authority
     unknown: Authority
 
     def connect(self, host: str, query: str) -> None:
         """Ask the database once, by this host name and with these parameters; `StoreUnavailable` if that is not possible."""
         parts = urlsplit(self.url)
-        netloc = f"{parts.username}@{host}:{parts.port}"
+        user = f"{parts.username}@" if parts.username else ""
         store = open_store(
-            parts._replace(netloc=netloc, query=query).geturl(),
-            Options(connect_timeout=5, auto_migrate=False),
+            parts._replace(netloc=f"{user}{host}:{parts.port}", query=query).geturl(),
+            Options(connect_timeout=self.patience, auto_migrate=False),
         )
         try:
             store.migrate()
@@ -83,9 +130,35 @@ class Secured:
 
     def __post_init__(self) -> None:
         self._url = self.server.create_database()
+        #: Seconds; MongoDB's driver goes on trying for so long, whatever is wrong with the certificate.
+        self.patience = 2.0 if isinstance(self.server, MongoDB) else 5.0
+
+    @contextmanager
+    def expired(self) -> Iterator[None]:
+        """Inside the block the server's certificate has expired."""
+        # MongoDB takes no certificate that has expired already
+        lasts = timedelta(seconds=2) if isinstance(self.server, MongoDB) else timedelta(days=-1)
+        end = datetime.now(UTC) + lasts
+        _install(self.server, self.known, lasts)
+        self.server.reload()
+        until(lambda: datetime.now(UTC) > end)
+        yield
+        _install(self.server, self.known)
+        self.server.reload()
+
+    def connects(self, host: str, query: str) -> bool:
+        try:
+            self.connect(host, query)
+        except StoreUnavailable:
+            return False
+        return True
 
 
-@pytest.fixture(scope="module", params=[MariaDBWithTls, PostgreSQLWithTls], ids=["mysql", "postgresql"])
+@pytest.fixture(
+    scope="module",
+    params=[MariaDBWithTls, PostgreSQLWithTls, MongoDBWithTls],
+    ids=["mysql", "postgresql", "mongodb"],
+)
 def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("certificates")
     known, unknown = Authority(folder, "known"), Authority(folder, "unknown")
@@ -98,7 +171,7 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def ca(secured: Secured) -> str:
     """The parameter that names a CA."""
-    return "ssl_ca" if isinstance(secured.server, MariaDB) else "sslrootcert"
+    return str(secured.server.ca_parameter)
 
 
 class TestANamedCa:
@@ -111,6 +184,17 @@ class TestANamedCa:
         with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
             secured.connect("localhost", f"{ca}={secured.unknown.path}")
 
+    def test_an_expired_certificate_is_refused(self, secured: Secured, ca: str) -> None:
+        """Of the right CA and for the right host, but valid until yesterday; a new one is taken without a restart."""
+        query = f"{ca}={secured.known.path}"
+        with secured.expired():
+            until(lambda: not secured.connects("localhost", query))  # a server may reload a moment later
+            with pytest.raises(
+                StoreUnavailable, match=r"(?i)certificate( has)? expired|certificate verify failed"
+            ):
+                secured.connect("localhost", query)
+        until(lambda: secured.connects("localhost", query))
+
     def test_the_certificate_of_another_host_is_refused(self, secured: Secured, ca: str) -> None:
         """The right CA vouches for localhost, not for this address."""
         with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed|does not match host name"):
@@ -118,9 +202,10 @@ class TestANamedCa:
 
     def test_the_checks_can_be_turned_off_by_name(self, secured: Secured, ca: str) -> None:
         """Each of them, in the words of the product."""
-        mysql = ca == "ssl_ca"
-        no_host = "ssl_verify_identity=false" if mysql else "sslmode=verify-ca"
-        nothing = "ssl_verify_cert=false" if mysql else "sslmode=prefer"
+        no_host, nothing = {
+            "ssl_ca": ("ssl_verify_identity=false", "ssl_verify_cert=false"),
+            "sslrootcert": ("sslmode=verify-ca", "sslmode=prefer"),
+        }.get(ca, ("tlsAllowInvalidHostnames=true", "tlsAllowInvalidCertificates=true"))
         secured.connect("127.0.0.1", f"{ca}={secured.known.path}&{no_host}")
         with pytest.raises(StoreUnavailable, match=r"(?i)certificate verify failed"):
             secured.connect("127.0.0.1", f"{ca}={secured.unknown.path}&{no_host}")
@@ -128,7 +213,7 @@ class TestANamedCa:
 
     def test_a_url_without_tls_options_connects(self, secured: Secured) -> None:
         """As before: encrypted where the server offers it, and nobody is asked."""
-        secured.connect("127.0.0.1", "")
+        secured.connect("127.0.0.1", "directConnection=true" if isinstance(secured.server, MongoDB) else "")
 
 
 class TestMysql:

@@ -27,12 +27,12 @@ class Authority:
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(made.public_bytes(_PEM))
 
-    def issue(self, host: str) -> tuple[bytes, bytes]:
-        """Certificate and key of a server that is called *host*, and nothing else."""
+    def issue(self, host: str, *, lasts: timedelta = timedelta(days=2)) -> tuple[bytes, bytes]:
+        """Certificate and key of a server that is called *host*, and nothing else; it *lasts* from now on, or until a time that has passed."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
         made = (
-            _certificate(subject, self._name, key.public_key())
+            _certificate(subject, self._name, key.public_key(), lasts)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -41,7 +41,10 @@ class Authority:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    lasts: timedelta = timedelta(days=2),
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -50,6 +53,6 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=2))
+        .not_valid_before(now - timedelta(days=3))
+        .not_valid_after(now + lasts)
     )

@@ -44,7 +44,7 @@ jobs run-now|jobs set-priority|jobs list|jobs show|jobs cancel|jobs pause|jobs r
 dlq list|dlq retry|dlq alerts|queues list|queues pause|queues resume|limits list|limits set|limits remove
 breakers list|breakers open|breakers reset
 recurring list|recurring show|recurring pause|recurring resume|recurring trigger|recurring remove
-db upgrade|db status|db ddl|db stats|db purge
+db upgrade|db status|db ddl|db grants|db stats|db purge
 nodes list|nodes drain|nodes resume|nodes stop
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -224,6 +225,48 @@ def test_there_is_no_ddl_for_an_unknown_dialect(bare: Callable[..., Result]) -> 
     result = bare("db", "ddl", "--dialect", "oracle")
     assert result.exit_code == 1
     assert "postgresql" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://db.example/shop", 'GRANT SELECT, INSERT ON "public".scheduler_job,'),
+        ("mysql://db.example/shop", "GRANT SELECT, INSERT ON `shop`.scheduler_job TO ours_submitter;"),
+        ("mongodb://db.example/shop", '"collection": "scheduler_job"}, "actions": ["find", "insert"]}'),
+    ],
+)
+def test_grants_are_printed(bare: Callable[..., Result], url: str, said: str) -> None:
+    """The statements of the roles that are named, without connecting to anything."""
+    result = bare("db", "grants", "submitter", "--url", url, "--prefix", "ours")
+    assert result.exit_code == 0
+    assert said in result.stdout
+    assert "ours_worker" not in result.stdout
+    every = json.loads(bare("db", "grants", "--url", url, "--json").stdout)
+    assert [one["name"] for one in every] == [
+        "ratchet_migrator",
+        "ratchet_worker",
+        "ratchet_submitter",
+        "ratchet_reader",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url", "sqlite:///jobs.db"], "SQLite has no users and no roles"),
+        (["--url", "mysql://db.example/"], "names no database"),
+        (["--url", "oracle://db.example/shop"], "PostgreSQL, MySQL, MariaDB and MongoDB"),
+        (
+            ["--url", "mysql://db.example/shop", "--prefix", "a; DROP"],
+            "small letters, digits and underscores",
+        ),
+    ],
+)
+def test_grants_that_cannot_be_made(bare: Callable[..., Result], words: list[str], said: str) -> None:
+    """The message says why, and what protects a file."""
+    result = bare("db", "grants", *words)
+    assert result.exit_code == 1
+    assert said in result.stderr
 
 
 # --- health

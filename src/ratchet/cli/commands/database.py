@@ -1,4 +1,4 @@
-"""``ratchet db``: create, upgrade, check and print the schema; how large the store is, and purging it."""
+"""``ratchet db``: create, upgrade, check and print the schema; roles; how large the store is, and purging it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from ratchet.model.store_url import StoreUrl
 from ratchet.scheduler import Scheduler
 from ratchet.spi.store import JobStore
 from ratchet.stores import open_store
+from ratchet.stores.grants import Role, grants_for
 from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
 
 commands = typer.Typer(
-    help="The database: create, upgrade, check and show the schema; sizes and purges.",
+    help="The database: create, upgrade, check and show the schema; roles; sizes and purges.",
     no_args_is_help=True,
     epilog=EPILOG,
 )
@@ -108,6 +109,37 @@ def ddl(
         return
     for script in scripts:
         typer.echo(f"-- {script.name}\n{script.text}")
+
+
+@commands.command(epilog=EPILOG)
+def grants(
+    roles: Annotated[
+        list[Role] | None,
+        typer.Argument(help="For which of them; default: all.", show_default=False),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="How the names of the roles begin: PREFIX_worker, and so on.")
+    ] = "ratchet",
+    url: given.Url = None,
+    json: given.Json = False,
+) -> None:
+    """
+    Print the statements that make roles with no more rights than a program needs; nothing is connected.
+
+    migrator: ratchet db upgrade. worker: runs jobs, and what people change by hand. submitter: adds jobs, and sees what became of them.
+    reader: sees everything. Pipe them into psql, mysql or mongosh as an administrator: the migrator's before the first upgrade, all
+    of them again after each one. Then make the role the one of a user of yours.
+    """
+    found = grants_for(
+        given.store_url(url), roles or tuple(Role), prefix=prefix, schema=resolve_options().schema
+    )
+    if json:
+        Output(as_json=True).document(
+            [{"role": one.role.value, "name": one.name, "statements": one.statements} for one in found]
+        )
+        return
+    for one in found:
+        typer.echo("\n".join(one.statements))
 
 
 # --- sizes and purges

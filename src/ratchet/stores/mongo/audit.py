@@ -6,12 +6,14 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
+from pymongo.errors import DuplicateKeyError
+
 from ratchet.model.audit import EQUAL_CRITERIA, AuditEntry, AuditFilter
 from ratchet.model.cursors import audit_cursor, audit_position
 from ratchet.model.job import Page
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
-from ratchet.stores.mongo.documents.audit_entries import append_entry, entry_of
+from ratchet.stores.mongo.documents.audit_entries import append_entry, document_of, entry_of
 from ratchet.stores.mongo.documents.values import Document, micros, time_of
 from ratchet.stores.mongo.schema import Names
 from ratchet.stores.unreadable import readable
@@ -22,7 +24,17 @@ class MongoAudit(MongoPart):
 
     def append_audit(self, entry: AuditEntry, *, within: object | None = None) -> None:
         """Store an entry by itself."""
-        self.database.run(lambda work: append_entry(work, entry, True), within=within)
+        if within is not None:
+            self.database.run(lambda work: append_entry(work, entry, True), within=within)
+            return
+
+        def append(collections: Collections) -> None:
+            try:  # an insert: a role that may add to the log, and not change it, writes its refusals down
+                collections[Names.AUDIT].insert_one(document_of(entry))
+            except DuplicateKeyError:
+                pass  # it was sent again, after a lost answer
+
+        self.database.write(append)
 
     def find_audit(self, where: AuditFilter, *, limit: int, cursor: str | None = None) -> Page[AuditEntry]:
         """One page of matching entries, newest first."""

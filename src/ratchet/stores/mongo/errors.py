@@ -150,9 +150,15 @@ def _refused(error: OperationFailure) -> RatchetError:
         return UnstorableData(f"a document would exceed MongoDB's 16 MB: {_first_line(error)}")
     if error.code in _NOT_ALLOWED:
         return StoreError(
-            f"MongoDB refuses the user of this URL: {_first_line(error)}; it needs readWrite on the database"
+            f"MongoDB does not allow this to the user of the connection: {_without_values(error)}; `ratchet db grants` prints what "
+            f"each role needs"
         )
     return StoreError(f"MongoDB refused an operation: {_first_line(error)}")
+
+
+def _without_values(error: Exception) -> str:
+    """What the server says of a refused command: which one, on which collection, but not the documents in it."""
+    return _first_line(error).partition(",")[0]
 
 
 def _first_line(error: Exception) -> str:

@@ -11,6 +11,10 @@ class ConstraintViolated(StoreError):
     """A unique, foreign-key, check or NOT NULL constraint refused a row; none of our statements expects one."""
 
 
+class AccessDenied(StoreError):
+    """The role of the connection lacks a right; nothing was done, and nothing will be by trying again."""
+
+
 class LockTimeout(Conflict):
     """Another transaction held a lock for longer than one of ours waits."""
 

@@ -15,6 +15,7 @@ from ratchet.model.errors import (
     led_to,
 )
 from ratchet.stores.sql.errors import (
+    AccessDenied,
     ConnectionLost,
     ConstraintViolated,
     LockTimeout,
@@ -37,7 +38,8 @@ _READ_ONLY = {1290, 1792, 1836}  # read_only, a read-only transaction, read-only
 _ADVICE = "if it is a replica, connect to its primary; if read_only is on for a while, work goes on by itself when it is off"
 _INTERRUPTED = {1317, 1969, 3024}  # killed, max_statement_time, max_execution_time
 # too many connections, not ready, out of memory, disk full, access denied, unknown database, host blocked
-_UNAVAILABLE = {1021, 1037, 1040, 1041, 1044, 1045, 1047, 1049, 1114, 1129, 1130, 1142, 1203, 1226, 1698}
+_UNAVAILABLE = {1021, 1037, 1040, 1041, 1044, 1045, 1047, 1049, 1114, 1129, 1130, 1203, 1226, 1698}
+NOT_ALLOWED = {1142, 1143, 1227}  # on the table, on a column, without a privilege of the server
 
 
 class MysqlConstraints:
@@ -92,6 +94,10 @@ def meaning(error: Exception, text: str) -> Exception:
     if number in _INTERRUPTED:
         return StoreUnavailable(
             f"MySQL gave up: {message}; raise the option statement_timeout if it needs longer"
+        )
+    if number in NOT_ALLOWED:
+        return AccessDenied(
+            f"MySQL does not allow this to the user of the connection: {message}; `ratchet db grants` prints what each role needs"
         )
     if number in _UNAVAILABLE:
         return StoreUnavailable(f"MySQL cannot serve this now: {message}")

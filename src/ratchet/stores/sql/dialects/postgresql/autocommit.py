@@ -45,7 +45,7 @@ from ratchet.stores.sql.dialects.postgresql.values import (
     encode_params,
     encoder_of,
 )
-from ratchet.stores.sql.errors import ReadOnlyServer
+from ratchet.stores.sql.errors import AccessDenied, ReadOnlyServer
 from ratchet.stores.sql.rows.specs import insert_texts
 
 if TYPE_CHECKING:
@@ -343,6 +343,8 @@ class Autocommit:
                 refusal = meaning(error, "a claim")
                 if isinstance(refusal, ReadOnlyServer):
                     refusal.found_at(connections.where())
+                    raise refusal from error
+                if isinstance(refusal, AccessDenied):
                     raise refusal from error
                 raise CommitUnknown(f"a claim got no answer and may have been made: {error}") from error
             log.debug("a statement alone failed and is sent again in a transaction: %s", error)

@@ -15,6 +15,7 @@ from ratchet.model.errors import (
     led_to,
 )
 from ratchet.stores.sql.errors import (
+    AccessDenied,
     ConnectionLost,
     ConstraintViolated,
     LockTimeout,
@@ -83,9 +84,9 @@ def _of_state(state: str, message: str, text: str) -> Exception:
     if state == _READ_ONLY or (state == _NOT_SUPPORTED and _is_of_standby(message, text)):
         return ReadOnlyServer("PostgreSQL", message.splitlines()[0], _ADVICE)
     if state == _NOT_ALLOWED:
-        return StoreError(
-            f"PostgreSQL does not allow this to the user of the connection: {message}; grant it what it needs on the "
-            f"tables of Ratchet, and run `ratchet db upgrade` as their owner"
+        return AccessDenied(
+            f"PostgreSQL does not allow this to the user of the connection: {message}; `ratchet db grants` prints what each role "
+            f"needs, and `ratchet db upgrade` is for the owner of the tables"
         )
     if state == _CANCELED:
         return StoreUnavailable(
