@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         NodeNotFound,
         NotAuthorized,
         PayloadTooLarge,
+        QuotaExceeded,
         RatchetError,
         ResultTruncated,
         RetryLater,
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from ratchet.model.options import Options
     from ratchet.model.permissions import Permission
     from ratchet.model.problems import Problem
+    from ratchet.model.quotas import Quota
     from ratchet.model.results import BatchContext, JobError, JobResult
     from ratchet.model.status import BackoffPolicy, Busy, JobStatus, JobType, Lane, Priority
     from ratchet.scheduler import Scheduler
@@ -255,6 +257,8 @@ _HOMES: dict[str, str] = {
     "PrincipalProvider": "ratchet.spi.principal_provider",
     "Priority": "ratchet.model.status",
     "Progress": "ratchet.model.job",
+    "Quota": "ratchet.model.quotas",
+    "QuotaExceeded": "ratchet.model.errors",
     "RESULT": "ratchet.model.payload",
     "RESULTS": "ratchet.model.payload",
     "RatchetError": "ratchet.model.errors",
@@ -416,6 +420,8 @@ __all__ = [
     "Priority",
     "Problem",
     "Progress",
+    "Quota",
+    "QuotaExceeded",
     "RatchetError",
     "Reason",
     "ResilienceStrategy",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from ratchet.model.audit import AuditSource
@@ -23,6 +23,9 @@ from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.store import JobStore, SendingStore
 from ratchet.spi.surrounding_transaction import SurroundingTransaction
 from ratchet.spi.tracer import Tracer
+
+if TYPE_CHECKING:
+    from ratchet.api.submit.quotas import Quotas
 
 
 class Actor(NamedTuple):
@@ -99,6 +102,11 @@ class Backend(Protocol):
     @property
     def authorizer(self) -> ScopedAuthorizer | None:
         """Says who may do what; None: everything is permitted."""
+        ...
+
+    @property
+    def quotas(self) -> Quotas | None:
+        """How much may be submitted; None: there are no quotas."""
         ...
 
     def actor(self) -> Actor:

@@ -104,6 +104,25 @@ class BusinessKeyBusy(RatchetError):
         self.holder = holder
 
 
+class QuotaExceeded(RatchetError):
+    """
+    A `Quota` of the scheduler has no room for the submission; nothing was stored.
+
+    ``kind`` is ``pending`` or ``per_minute``, ``subject`` says whose quota it is.
+    """
+
+    def __init__(self, kind: str, subject: str, *, used: int, limit: int, wanted: int) -> None:
+        jobs = "pending jobs" if kind == "pending" else "submissions in the last minute"
+        when = "when some of them have run" if kind == "pending" else "in a minute"
+        super().__init__(
+            f"{subject} has {used} {jobs}, its quota is {limit}, and this would add {wanted}; nothing was stored: submit it again {when}"
+        )
+        self.kind = kind
+        self.subject = subject
+        self.used = used
+        self.limit = limit
+
+
 class SubmissionBlocked(RatchetError):
     """Another transaction that is still open holds what this submission writes; submit again after it has ended."""
 

@@ -256,6 +256,7 @@ class Core(Acting):
         self.masking: Masking | None = parts.masking
         self.caller = nobody if parts.principal is None else parts.principal.current
         self.authorizer = parts.authorizer
+        self.quotas = parts.quotas
         if clock is not None and not (
             callable(getattr(clock, "now", None)) and callable(getattr(clock, "monotonic", None))
         ):
@@ -338,8 +339,8 @@ class Core(Acting):
 
     @property
     def sending(self) -> SendingStore | None:
-        """The store, if a job can be sent to it now without waiting; else None. An authorizer may take its time."""
-        return self._lazy.sending if self.authorizer is None else None
+        """The store, if a job can be sent to it now without waiting; else None. An authorizer and quotas may take their time."""
+        return self._lazy.sending if self.authorizer is None and self.quotas is None else None
 
     def show_sealed(self) -> None:
         """Show what is encrypted as such, though this scheduler has no codec; before the store is first used."""

@@ -29,6 +29,7 @@ from ratchet.model.clock import Clock
 from ratchet.model.errors import ConfigurationError
 from ratchet.model.masking import Masking, MaskingRule
 from ratchet.model.options import Options
+from ratchet.model.quotas import Quota
 from ratchet.spi.authorizer import Authorizer
 from ratchet.spi.broadcast import BroadcastCoordinator
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
@@ -48,6 +49,7 @@ from ratchet.spi.target_policy import TargetPolicy
 from ratchet.spi.tracer import Tracer
 
 if TYPE_CHECKING:
+    from ratchet.api.submit.quotas import Quotas
     from ratchet.defaults.circuit_breaker import Moved
 
 
@@ -66,6 +68,7 @@ class Replacements:
     polling_strategy: PollingStrategy | None = None
     principal_provider: PrincipalProvider | None = None
     authorizer: Authorizer | None = None
+    quotas: Sequence[Quota] = ()
     lifecycle_hooks: Sequence[LifecycleHook] = ()
     meters: Meters | None = None
     tracer: Tracer | None = None
@@ -108,6 +111,8 @@ class Parts:
         self.authorizer: GuardedAuthorizer | None = (
             None if given.authorizer is None else GuardedAuthorizer(given.authorizer)
         )
+        #: None: there are none.
+        self.quotas: Quotas | None = _quotas(given.quotas) if given.quotas else None
         self.cluster: ClusterCoordinator | None = _guarded(given.cluster_coordinator)
         self.hooks: tuple[LifecycleHook, ...] = tuple(given.lifecycle_hooks)
         self.meters: tuple[Meters, ...] = () if given.meters is None else (given.meters,)
@@ -155,6 +160,12 @@ class _StockSanitizer:
         from ratchet.defaults.error_sanitizer import DefaultErrorSanitizer
 
         return DefaultErrorSanitizer()
+
+
+def _quotas(given: Sequence[Quota]) -> Quotas | None:
+    from ratchet.api.submit.quotas import quotas_of  # only who has some needs it
+
+    return quotas_of(given)
 
 
 def _policy(given: TargetPolicy | None, prefixes: PrefixTargetPolicy) -> TargetPolicy:

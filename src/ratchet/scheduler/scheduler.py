@@ -26,6 +26,7 @@ from ratchet.model.events import JobDeadLettered
 from ratchet.model.masking import MaskingRule
 from ratchet.model.options import Options
 from ratchet.model.permissions import Permission
+from ratchet.model.quotas import Quota
 from ratchet.scheduler.controlling import ControlVerbs
 from ratchet.scheduler.core import Core
 from ratchet.scheduler.declaring import DeclaringVerbs
@@ -153,6 +154,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
         polling_strategy: PollingStrategy | None = None,
         principal_provider: PrincipalProvider | None = None,
         authorizer: Authorizer | None = None,
+        quotas: Sequence[Quota] = (),
         lifecycle_hooks: Sequence[LifecycleHook] = (),
         meters: Meters | None = None,
         tracer: Tracer | None = None,
@@ -175,6 +177,7 @@ class Scheduler(DeclaringVerbs, SubmittingVerbs, ControlVerbs, Views):
             polling_strategy=polling_strategy,
             principal_provider=principal_provider,
             authorizer=authorizer,
+            quotas=quotas,
             lifecycle_hooks=lifecycle_hooks,
             meters=meters,
             tracer=tracer,

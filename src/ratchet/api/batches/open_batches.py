@@ -112,6 +112,8 @@ class OpenBatch:
         """Store more items; `InvalidJob` if somebody has canceled the batch."""
         store = self._backend.store
         require_submission(self._backend, specs)
+        if self._backend.quotas is not None:
+            self._backend.quotas.admit(store, specs, self._backend.now())
 
         def write() -> bool:
             try:

@@ -67,12 +67,14 @@ def _send_parts(
     backend: Backend, specs: list[JobSpec], limits: dict[str, KeyLimit], within: object | None
 ) -> None:
     store = backend.store
+    if backend.quotas is not None:  # for all of them or none, however many transactions they take
+        backend.quotas.admit(store, specs, backend.now())
     size = min(max(CHUNK, -(-len(specs) // PARTS)), store.capabilities.bulk)
     parts = [Submission(specs[start : start + size], limits=limits) for start in range(0, len(specs), size)]
     joined = joined_transaction(backend, within) is not None
     if joined or len(parts) < HELPED_FROM or not store.capabilities.concurrent_writers:
         for part in parts:
-            send(backend, part, backend.now(), within=within, traced=True)
+            send(backend, part, backend.now(), within=within, traced=True, admitted=True)
     else:
         _send_with_help(backend, parts)
 
@@ -94,7 +96,7 @@ def _send_with_help(backend: Backend, parts: Sequence[Submission]) -> None:
             if part is None:
                 return
             try:
-                send(backend, part, backend.now(), traced=True)
+                send(backend, part, backend.now(), traced=True, admitted=True)
             except BaseException as error:
                 errors.append(error)
 

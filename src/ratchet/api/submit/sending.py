@@ -47,6 +47,7 @@ def send(
     *,
     within: object | None = None,
     traced: bool = False,
+    admitted: bool = False,
 ) -> list[Insertion]:
     """
     Store *submission*; one `Insertion` per spec.
@@ -54,9 +55,10 @@ def send(
     *within* is the caller's transaction, or else that of the ``ctx.transaction()`` block around the
     caller, or else the one that the application's framework has open. The commit is theirs then, so nothing is repeated and
     nobody is woken here; a framework says when it has committed. *traced*: the jobs have their trace already.
+    *admitted*: the quotas have been asked about them.
     """
     if backend.tracer is not None and not traced:
-        return _send_traced(backend, submission, now, within)
+        return _send_traced(backend, submission, now, within, admitted)
     if submission.edges:
         require_shallow(submission.edges, backend.options.chain_depth_limit)
     store = backend.store
@@ -69,6 +71,8 @@ def send(
         from ratchet.api.authorization import require_submission
 
         require_submission(backend, submission.specs, joined)
+    if backend.quotas is not None and not admitted:
+        backend.quotas.admit(store, submission.specs, now)
     for name, limit in submission.limits.items():
         backend.ensure_limit(name, limit, joined=joined is not None)
     insert: Callable[[], list[Insertion]] = partial(
@@ -97,11 +101,11 @@ def send(
 
 
 def _send_traced(
-    backend: Backend, submission: Submission, now: datetime, within: object | None
+    backend: Backend, submission: Submission, now: datetime, within: object | None, admitted: bool
 ) -> list[Insertion]:
     assert backend.tracer is not None
     with producing_graph(backend.tracer, submission, now):
-        return send(backend, submission, now, within=within, traced=True)
+        return send(backend, submission, now, within=within, traced=True, admitted=admitted)
 
 
 def joined_transaction(backend: Backend, within: object | None) -> object | None:
