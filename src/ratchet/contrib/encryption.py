@@ -48,7 +48,8 @@ class Keyring:
     *keys* maps ids to keys, or is a function that is given an id and returns the key (None: it has none), for a key
     management service; it is asked once for each key. A key is 32 bytes, or base64 of them. *retired* names keys that are gone and that no
     value has any more (``ratchet keys status``): jobs that once waited for one run here. *hash_keys*, a secret of its own, has
-    business and idempotency keys stored as HMACs; it must stay the same for as long as jobs are to be found by their keys.
+    business and idempotency keys stored as HMACs; it must stay the same for as long as jobs are to be found by their keys. *strict*, once
+    all values are encrypted: what is in plain text is unreadable, like a value that was changed.
     """
 
     def __init__(
@@ -58,7 +59,12 @@ class Keyring:
         keys: Mapping[str, Secret] | KeyProvider,
         retired: Collection[str] = (),
         hash_keys: Secret | None = None,
+        strict: bool = False,
     ) -> None:
+        if not isinstance(strict, bool):
+            raise ConfigurationError("strict is True or False")
+        #: True: a value in plain text is taken for one that somebody has put there.
+        self.refuses_plaintext = strict
         self._active = _checked_id(active)
         self._lock = threading.Lock()
         self._ciphers: dict[str, AESGCM] = {}
@@ -90,7 +96,12 @@ class Keyring:
 
     @classmethod
     def from_environment(
-        cls, name: str = "RATCHET_KEYS", *, active: str | None = None, hash_keys: Secret | None = None
+        cls,
+        name: str = "RATCHET_KEYS",
+        *,
+        active: str | None = None,
+        hash_keys: Secret | None = None,
+        strict: bool = False,
     ) -> Keyring:
         """Keys from an environment variable, ``2026-11:<base64>,2026-05:<base64>``; the first is active unless *active* says otherwise."""
         text = os.environ.get(name, "")
@@ -98,11 +109,16 @@ class Keyring:
             raise ConfigurationError(
                 f"the environment variable {name} is not set; it holds id:base64,id:base64"
             )
-        return cls._of_pairs(text.split(","), f"the environment variable {name}", active, hash_keys)
+        return cls._of_pairs(text.split(","), f"the environment variable {name}", active, hash_keys, strict)
 
     @classmethod
     def from_file(
-        cls, path: str | os.PathLike[str], *, active: str | None = None, hash_keys: Secret | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        active: str | None = None,
+        hash_keys: Secret | None = None,
+        strict: bool = False,
     ) -> Keyring:
         """
         Keys from a file, one ``2026-11:<base64>`` on a line; the first is active unless *active* says otherwise.
@@ -117,10 +133,12 @@ class Keyring:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(f"the key file {file} cannot be read: {type(error).__name__}") from None
         kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-        return cls._of_pairs(kept, f"the key file {file}", active, hash_keys)
+        return cls._of_pairs(kept, f"the key file {file}", active, hash_keys, strict)
 
     @classmethod
-    def _of_pairs(cls, pairs: list[str], where: str, active: str | None, hash_keys: Secret | None) -> Keyring:
+    def _of_pairs(
+        cls, pairs: list[str], where: str, active: str | None, hash_keys: Secret | None, strict: bool
+    ) -> Keyring:
         keys: dict[str, Secret] = {}
         for number, pair in enumerate(pairs, 1):
             key, colon, secret = pair.strip().partition(":")
@@ -131,7 +149,8 @@ class Keyring:
             keys[key.strip()] = secret.strip()
         if not keys:
             raise ConfigurationError(f"{where} holds no key; write id:base64, one for each key")
-        return cls(active=active if active is not None else next(iter(keys)), keys=keys, hash_keys=hash_keys)
+        chosen = active if active is not None else next(iter(keys))
+        return cls(active=chosen, keys=keys, hash_keys=hash_keys, strict=strict)
 
     # --- PayloadCodec ---
 

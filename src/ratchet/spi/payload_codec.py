@@ -12,7 +12,8 @@ class PayloadCodec(Protocol):
 
     `ratchet.contrib.encryption.Keyring` is one. Every method may be called from many threads at once. ``context`` says to
     which job (schedule, signal) and to which field a value belongs; it is the same for both directions, and what was encoded for
-    one context must not be decoded for another. Ratchet keeps the id of the key beside the data, in plain sight.
+    one context must not be decoded for another. Ratchet keeps the id of the key beside the data, in plain sight. Values in plain text, from
+    before the codec, are read as they are; not with a codec whose attribute ``refuses_plaintext`` is True.
     """
 
     def active_key(self) -> str:

@@ -16,13 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from ratchet.model.errors import ConfigurationError, MissingKey, UnreadablePayload
-from ratchet.model.payload.envelope import sealing_key
+from ratchet.model.payload.envelope import is_sealed, sealing_key
 from ratchet.model.status import JobType
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.stored_values import ValueStore
 from ratchet.stores.sealed.seals import Seals, of_audit, of_edge, of_job, of_log_line, of_schedule, of_signal
 from ratchet.stores.sealed.store import SealedStore
+from ratchet.stores.sealed.values import is_told_by_store
 
 #: Rows that are read, and changed, in one step.
 PORTION: Final = 200
@@ -32,6 +33,8 @@ MOST_PASSES: Final = 5
 PLAIN: Final = "(none)"
 
 #: JSON with texts in it that are sealed one by one: the names of those.
+#: Texts that stores write by themselves too, in plain text.
+_FOR_PEOPLE: Final = frozenset({"error", "traceback", "message", "progress", "reason"})
 _INNER: Final = {"signal": ("payload", "rejected"), "template": ("payload", "params")}
 
 
@@ -138,6 +141,10 @@ class StoredKeys:
     def _moved(self, place: Place, row: ValueRow, field: str, text: str) -> str:
         if field in _INNER:
             return self._moved_inside(row, field, text)
+        if not is_sealed(text) and (field in _FOR_PEOPLE or is_told_by_store(text)):
+            if self._seals.is_strict:
+                return text  # nobody knows who wrote it: sealed, it would look as if one of us had
+            return self._seals.seal(text, _contexts(place, row.facts, field)[0])
         contexts = _contexts(place, row.facts, field)
         if sealing_key(text) == self._codec.active_key():
             if len(contexts) == 1:

@@ -57,6 +57,8 @@ class Seals:
 
     def __init__(self, codec: PayloadCodec | None) -> None:
         self.codec = codec
+        #: What code gets has to be sealed. Texts for people need not be: a store itself says that a job has crashed, or expired.
+        self.is_strict = getattr(codec, "refuses_plaintext", False) is True
 
     def seal(self, text: str, context: bytes, *, errors: str = "strict") -> str:
         """*text* as it is stored; `UnstorableData` if the codec fails."""
@@ -85,13 +87,21 @@ class Seals:
         except UnstorableData:
             return NOT_KEPT
 
+    def takes_as_it_stands(self, text: str) -> bool:
+        """True for a text that was never sealed, if that is permitted."""
+        return not self.is_strict and not is_sealed(text)
+
     def open(self, text: str, context: bytes) -> str:
         """
-        What was sealed; a text that never was is returned as it stands.
+        What was sealed; a text that never was is returned as it stands, unless the codec refuses these.
 
         `MissingKey`, or `UnreadablePayload` if it is damaged, or was stored for another job or field.
         """
         if not is_sealed(text):
+            if self.is_strict:
+                raise UnreadablePayload(
+                    "it is in plain text, and the codec of this process takes encrypted values only"
+                )
             return text
         key, data = take_out(text)
         if self.codec is None:
@@ -111,6 +121,8 @@ class Seals:
 
     def show(self, text: str, context: bytes) -> str:
         """`open` for a text that people read: what cannot be opened says so."""
+        if not is_sealed(text):
+            return text
         try:
             return self.open(text, context)
         except UnreadablePayload as error:

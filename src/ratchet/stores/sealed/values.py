@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ratchet.model.audit import AuditEntry
+from ratchet.model.callbacks import NO_FACTS, failure_facts
 from ratchet.model.claim import ClaimedJob, JobBody, RowFault
 from ratchet.model.composition import Edge, ScheduleRecord, ScheduleSpec, SignalSpec
 from ratchet.model.decision import (
@@ -35,7 +36,7 @@ from ratchet.model.job import (
     Progress,
 )
 from ratchet.model.payload import encode, refuse_sealed
-from ratchet.model.payload.envelope import SEALED, is_sealed, sealing_key
+from ratchet.model.payload.envelope import SEALED, envelope, is_sealed
 from ratchet.model.payload.tagging import DAMAGED, TAG
 from ratchet.model.status import JobType
 from ratchet.stores.sealed.seals import (
@@ -52,8 +53,29 @@ from ratchet.stores.sealed.seals import (
 #: Stands for arguments that cannot be opened.
 _NO_ARGUMENTS = encode((), {})
 
+#: Stands for a value in plain text that is refused, where nothing else can say so: nobody has such a key.
+_REFUSED = envelope("plain-text-is-refused", b"")
+
 _write = msgspec.json.encode
 _read = msgspec.json.decode
+
+
+def is_told_by_store(payload: str) -> bool:
+    """
+    True for the payload of a failure callback that a store made by itself, in which nothing is but what happened to the job.
+
+    The arguments that a callback was given are among its params.
+    """
+    if is_sealed(payload):
+        return False
+    if payload == NO_FACTS:
+        return True
+    try:
+        facts = _read(payload)["args"][0]
+        words, attempts = [facts["message"], facts["type"], facts["reason"]], facts["attempts"]
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError):
+        return False
+    return all(type(word) is str for word in words) and payload == failure_facts(*words, attempts)
 
 
 class Values:
@@ -180,9 +202,11 @@ class Values:
 
     def opened_schedule(self, record: ScheduleRecord) -> ScheduleRecord:
         """*record* as it was declared; what cannot be opened stays sealed, and no run is made of it."""
-        if SEALED not in record.spec.template:
+        if SEALED not in record.spec.template and not self._seals.is_strict:
             return record
         template = self._opened_template(record.spec)
+        if template is None:
+            template = self._refused_template(record.spec)
         if template is None:
             return record
         return replace(record, spec=replace(record.spec, template=_write(template).decode()))
@@ -197,6 +221,21 @@ class Values:
         except (msgspec.MsgspecError, UnreadablePayload, AttributeError, TypeError):
             return None
         return template
+
+    def _refused_template(self, spec: ScheduleSpec) -> dict[str, Any] | None:
+        """The template with what is in plain text, and must not be, taken out; None if there is no such thing."""
+        try:
+            template: dict[str, Any] = _read(spec.template)
+            plain = [
+                field
+                for field in ("payload", "params")
+                if isinstance(template.get(field), str) and not is_sealed(template[field])
+            ]
+        except (msgspec.MsgspecError, AttributeError):
+            return None
+        if not self._seals.is_strict or not plain:
+            return None
+        return {**template, **dict.fromkeys(plain, _REFUSED)}
 
     # --- jobs on their way out ------------------------------------------------------------------
 
@@ -223,14 +262,15 @@ class Values:
         job_id = body.job_id
 
         def opened(field: str, text: str | None, *contexts: bytes) -> None:
-            if text is None or not is_sealed(text):
+            if text is None or self._seals.takes_as_it_stands(text):
                 return
             try:
                 changes[field] = self._opened_by(text, *contexts)
             except UnreadablePayload as error:
                 bad[field] = error
 
-        opened("payload", body.payload, of_job(job_id, "payload"))
+        if not (is_callback and is_told_by_store(body.payload)):
+            opened("payload", body.payload, of_job(job_id, "payload"))
         if body.params is not None:
             contexts = [of_job(job_id, "params")]
             if is_callback and body.parent_id is not None:
@@ -238,7 +278,7 @@ class Values:
                 contexts.append(of_job(body.parent_id, "params"))
             opened("params", body.params, *contexts)
         opened("state", body.state, of_job(job_id, "state"))
-        if body.signal is not None and SEALED in body.signal:
+        if body.signal is not None and (self._seals.is_strict or SEALED in body.signal):
             try:
                 changes["signal"] = self._opened_signal(body.signal)
             except UnreadablePayload as error:
@@ -293,7 +333,9 @@ class Values:
             ("result", None),
         ):
             text = getattr(record, field)
-            if text is None or not is_sealed(text):
+            if text is None or self._seals.takes_as_it_stands(text):
+                continue
+            if field == "payload" and record.type is JobType.CALLBACK and is_told_by_store(text):
                 continue
             try:
                 changes[field] = self._opened_by(text, *contexts[field])
@@ -314,7 +356,7 @@ class Values:
     def opened_row(self, row: JobResultRow) -> JobResultRow:
         """*row* with its result and its error; a result that cannot be opened raises where it is decoded."""
         changes: dict[str, Any] = {}
-        if row.result is not None and is_sealed(row.result):
+        if row.result is not None and not self._seals.takes_as_it_stands(row.result):
             try:
                 changes["result"] = self._seals.open(row.result, of_job(row.job_id, "result"))
             except MissingKey:
@@ -364,10 +406,14 @@ class Values:
     def opened_edge(self, edge: Edge) -> Edge:
         """The argument of its condition; one that cannot be opened stays sealed, and fails the condition."""
         condition = edge.condition
-        if condition is None or condition.argument is None or sealing_key(condition.argument) is None:
+        if condition is None or condition.argument is None:
+            return edge
+        if self._seals.takes_as_it_stands(condition.argument):
             return edge
         try:
             argument = self._seals.open(condition.argument, of_edge(edge.parent_id, edge.child_id))
         except UnreadablePayload:
-            return edge
+            if is_sealed(condition.argument):
+                return edge
+            argument = _REFUSED
         return replace(edge, condition=replace(condition, argument=argument))
