@@ -9,13 +9,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from ratchet.model.audit import AuditEntry, AuditFilter
-from ratchet.model.cluster import BreakerRecord
+from ratchet.model.cluster import BreakerRecord, NodeRequest
 from ratchet.model.errors import InvalidJob
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import JobFilter, SignalWait
+from ratchet.model.job import JobFilter, LogEntry, SignalWait
 from ratchet.model.status import JobStatus, Priority
+from ratchet.model.stored_values import Place, ValueChange
 from ratchet.spi.store import JobStore
 from ratchet.spi.store.audit import PendingEntry, auditing
 from ratchet.tck.contracts.transactions import rolled_back
@@ -24,6 +26,7 @@ from ratchet.tck.sabotage import Situation, sabotage
 
 TAG = "audited"
 NODE = "gone"
+SOON = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,30 @@ def _paused_schedule(harness: Harness) -> str:
     name = _schedule(harness)
     harness.store.pause_schedule(name, now=harness.now)
     return name
+
+
+def _two_ended(harness: Harness) -> None:
+    for _ in range(2):
+        harness.succeeded()
+
+
+def _two_archived(harness: Harness) -> None:
+    _two_ended(harness)
+    assert harness.store.archive(before=harness.now + SOON, limit=9, now=harness.now) == 2
+
+
+def _two_lines(harness: Harness) -> None:
+    line = LogEntry(
+        job_id=harness.submit(),
+        claim_id=new_id(),
+        sequence=1,
+        attempt=1,
+        at=harness.now,
+        level="INFO",
+        logger="shop",
+        message="m",
+    )
+    harness.store.append_logs([line, replace(line, sequence=2)], now=harness.now)
 
 
 def _breaker(version: int) -> Callable[[Harness, JobStore, Any], object]:
@@ -174,10 +201,40 @@ VERBS: dict[str, Verb] = {
         lambda harness, store, _: store.deregister(NODE, now=harness.now),
         (1, 1),
     ),
+    "drain a node": Verb(
+        lambda harness: harness.register(NODE),
+        lambda harness, store, _: store.request_of_node(NODE, NodeRequest.DRAIN, now=harness.now),
+        (1, 1),
+    ),
+    "stop a node that is gone": Verb(
+        lambda harness: None,
+        lambda harness, store, _: store.request_of_node(NODE, NodeRequest.STOP, now=harness.now),
+        (0, 0),
+    ),
+    "archive": Verb(
+        _two_ended,
+        lambda harness, store, _: store.archive(before=harness.now + SOON, limit=9, now=harness.now),
+        (2, 0),
+    ),
+    "purge the archive": Verb(
+        _two_archived,
+        lambda harness, store, _: store.purge_archive(before=harness.now + SOON, limit=9),
+        (2, 0),
+    ),
+    "purge runs": Verb(
+        _two_ended,
+        lambda harness, store, _: store.purge_executions(before=harness.now + SOON, limit=9),
+        (2, 0),
+    ),
+    "purge log lines": Verb(
+        _two_lines,
+        lambda harness, store, _: store.purge_logs(before=harness.now + SOON, limit=9),
+        (2, 0),
+    ),
 }
 
 #: Verbs that a store may answer without a transaction the second time; who calls it knows that nothing changes.
-UNSURE = {"new schedule"}
+UNSURE = {"new schedule", "archive", "purge the archive", "purge runs", "purge log lines"}
 
 
 def entry(harness: Harness, **changes: Any) -> AuditEntry:
@@ -222,6 +279,22 @@ class TestAuditedChanges:
         verb = VERBS[name]
         verb.change(harness, harness.store, verb.prepare(harness))
         assert everything(harness) == []
+
+    def test_moved_values(self, harness: Harness) -> None:
+        """Texts that are put in the place of others, where a store can do that: one entry, with how many rows were changed."""
+        store: Any = getattr(harness.store, "inner", harness.store)  # behind a codec too
+        job_id = harness.submit()
+        rows = store.value_rows(Place.JOBS, limit=9) if hasattr(store, "swap_values") else []
+        changes = [
+            ValueChange(key=row.key, before={"payload": row.texts["payload"]}, after={"payload": "{}"})
+            for row in rows
+        ]
+        pending = PendingEntry(entry(harness, object="keys"), many=True)
+        with auditing(pending):
+            changed = store.swap_values(Place.JOBS, changes) if rows else 0
+        assert everything(harness) == ([pending.entry(1)] if changed else [])
+        assert changed == len(rows)
+        assert harness.status(job_id) is JobStatus.PENDING
 
     def test_one_entry_for_several_transactions(self, harness: Harness) -> None:
         """A verb that calls the store several times has one entry, whose count grows."""
