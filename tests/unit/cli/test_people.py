@@ -16,6 +16,7 @@ from ratchet import AuditFilter, Permission, Scheduler
 from ratchet.cli import people
 from ratchet.cli.app import COMMANDS, PERSONAL, app
 from ratchet.cli.commands import database
+from ratchet.contrib.encryption import Keyring
 from ratchet.model.audit import AuditEntry
 from ratchet.model.cluster import NodeSpec
 from ratchet.spi.store import JobStore
@@ -219,3 +220,38 @@ def test_the_upgrade_of_the_schema_is_in_it(ratchet: CommandLine, url: str) -> N
     [one] = ratchet.json("audit", "--object", "schema")["entries"]
     assert (one["principal"], one["verb"], one["source"]) == ("dora", "upgrade", "cli")
     assert "__audit" in one["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "permission", "verb"), [("status", P.LIST, None), ("rewrap", P.STORAGE, "rewrap")]
+)
+@pytest.mark.parametrize("role", ["viewer", "operator", "admin", "somebody"])
+def test_keys_for_each_role(
+    url: str,
+    scheduler: Scheduler,
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    permission: Permission,
+    verb: str | None,
+    role: str,
+) -> None:
+    """Counting keys is looking; moving values to another one is for who may change the storage, and is written down once."""
+    made = Scheduler(
+        url,
+        allow=["tests.unit.cli.errands"],
+        authorizer=guarded_app.by_role,
+        codec=Keyring(active="new", keys={"new": b"k" * 32}),
+    )
+    monkeypatch.setattr(guarded_app, "scheduler", made, raising=False)
+    words = ["keys", name, "--app", "tests.unit.cli.guarded_app:scheduler", "--as", role]
+    result = CliRunner().invoke(app, words)
+    left = [(one.principal, one.verb, one.object, one.outcome) for one in entries(scheduler)]
+    if permission in guarded_app.ROLES.get(role, ()):
+        assert result.exit_code == 0, result.output
+        assert left == ([(role, verb, "keys", "done")] if verb else [])
+    else:
+        assert result.exit_code == 1, result.output
+        assert f"'{role}' may not {permission}" in result.stderr
+        assert [(one[0], one[2], one[3]) for one in left] == [(role, "keys", "refused")]
+    made.close()
