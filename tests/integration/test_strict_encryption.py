@@ -157,6 +157,7 @@ def test_what_a_store_tells_a_callback() -> None:
     for payload in (
         encode((PLANTED,), {}),
         encode(({"message": "m", "type": "t", "reason": "r", "attempts": 1, "more": 1},), {}),
+        encode(({"message": "m", "type": "t", "reason": "r", "attempts": [PLANTED]},), {}),
         encode(({"message": [PLANTED], "type": "t", "reason": "r", "attempts": 1},), {}),
         encode(({"message": "m", "type": "t", "reason": "r", "attempts": 1},), {"given": PLANTED}),
         "nonsense",

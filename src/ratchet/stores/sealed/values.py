@@ -72,10 +72,12 @@ def is_told_by_store(payload: str) -> bool:
         return True
     try:
         facts = _read(payload)["args"][0]
-        words, attempts = [facts["message"], facts["type"], facts["reason"]], facts["attempts"]
+        message, kind, reason, attempts = (facts[name] for name in ("message", "type", "reason", "attempts"))
     except (msgspec.MsgspecError, KeyError, IndexError, TypeError):
         return False
-    return all(type(word) is str for word in words) and payload == failure_facts(*words, attempts)
+    if any(type(word) is not str for word in (message, kind, reason)) or type(attempts) is not int:
+        return False
+    return payload == failure_facts(message, kind, reason, attempts)
 
 
 class Values:
