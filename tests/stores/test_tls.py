@@ -216,15 +216,27 @@ class TestANamedCa:
         secured.connect("127.0.0.1", "directConnection=true" if isinstance(secured.server, MongoDB) else "")
 
 
-class TestMysql:
-    def test_a_server_without_tls_is_refused(self, mysql_url: str, tmp_path: Path) -> None:
-        """Whoever asks for TLS does not get a connection in clear, also if somebody in between removes the offer."""
-        ca = Authority(tmp_path, "some").path
-        store = open_store(f"{mysql_url}?ssl_ca={ca}", Options(auto_migrate=False))
-        with pytest.raises(StoreUnavailable, match=r"(?i)ssl|tls"):
-            store.migrate()
-        store.close()
+@pytest.mark.parametrize(
+    ("product", "query"),
+    [
+        ("mysql", "ssl_ca={}"),
+        ("postgresql", "sslrootcert={}"),
+        ("mongodb", "tls=true&tlsCAFile={}&serverSelectionTimeoutMS=2000"),
+    ],
+)
+def test_a_server_without_tls_is_refused(
+    product: str, query: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Whoever asks for TLS does not get a connection in clear, also if somebody in between removes the offer."""
+    url = request.getfixturevalue(f"{product}_url")
+    more = query.format(Authority(tmp_path, "some").path)
+    store = open_store(f"{url}{'&' if '?' in url else '?'}{more}", Options(auto_migrate=False))
+    with pytest.raises(StoreUnavailable, match=r"(?i)ssl|tls"):
+        store.migrate()
+    store.close()
 
+
+class TestMysql:
     @pytest.mark.parametrize("option", ["ssl_verify_cert=true", "ssl_verify_identity=true"])
     def test_a_check_without_a_ca_asks_the_system(self, secured: Secured, option: str) -> None:
         """The certificates that the system trusts do not include the test's."""
