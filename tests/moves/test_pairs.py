@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -25,7 +26,7 @@ CHAINS = (
 
 def test_each_pair_is_there() -> None:
     """Four chains of three moves make all twelve pairs."""
-    pairs = {pair for chain in CHAINS for pair in zip(chain, chain[1:], strict=False)}
+    pairs = {pair for chain in CHAINS for pair in pairwise(chain)}
     assert len(pairs) == 12
 
 

@@ -1,4 +1,4 @@
-"""``ratchet db``: create, upgrade, check and print the schema; how large the store is, and purging it."""
+"""``ratchet db``: create, upgrade, check and print the schema; how large the store is, and purging it. `moving` adds moves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
+from ratchet.cli.commands import moving
 from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
@@ -27,7 +28,7 @@ from ratchet.stores import open_store
 from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
 
 commands = typer.Typer(
-    help="The database: create, upgrade, check and show the schema; sizes and purges.",
+    help="The database: create, upgrade, check and show the schema; sizes, purges and moves.",
     no_args_is_help=True,
     epilog=EPILOG,
 )
@@ -109,6 +110,8 @@ def ddl(
     for script in scripts:
         typer.echo(f"-- {script.name}\n{script.text}")
 
+
+moving.register(commands)
 
 # --- sizes and purges
 

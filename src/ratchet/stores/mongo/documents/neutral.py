@@ -472,8 +472,8 @@ def job_out(document: Document, kind: RowKind, key_of: Callable[[int], StreamKey
                 row[name] = float(stored)
             else:
                 row[name] = stored
-    current: int = document["stream_id"]
-    home: int = document["home_stream_id"] if "home_stream_id" in document else current
+    current = int(document["stream_id"])
+    home = int(document.get("home_stream_id", current))
     waits = row["status"] in (JobStatus.PENDING, JobStatus.RUNNING)
     row["job_id"] = document["_id"]
     row["root_id"] = document.get("root_id", document["_id"])
