@@ -27,9 +27,10 @@ PORTION = 1000
 
 
 def portions(
-    store: MovableStore, kind: RowKind, after: tuple[Any, ...] | None = None, size: int = PORTION
+    store: MovableStore, kind: RowKind, after: tuple[Any, ...] | None = None
 ) -> Iterator[list[NeutralRow]]:
     """The rows of a kind; the next portion is read while the caller deals with one."""
+    size = PORTION
     with ThreadPoolExecutor(1, thread_name_prefix="ratchet-move") as reader:
 
         def read(beyond: tuple[Any, ...] | None) -> Future[list[NeutralRow]]:
@@ -45,7 +46,7 @@ def portions(
 
 
 def copy_rows(
-    source: MovableStore, target: MovableStore, record: MoveRecord, clockwork: Clockwork, size: int = PORTION
+    source: MovableStore, target: MovableStore, record: MoveRecord, clockwork: Clockwork
 ) -> tuple[MoveRecord, int]:
     """
     Copy what has not arrived yet; the record at the end, and how many jobs were copied.
@@ -59,7 +60,7 @@ def copy_rows(
             continue
         reached = record.reached.get(kind.value)
         after = None if reached is None else key_from(kind, reached)
-        for rows in portions(source, kind, after, size):
+        for rows in portions(source, kind, after):
             record = replace(record, reached=record.reached | {kind.value: plain_key(kind, rows[-1])})
             target.put_rows(kind, rows, record=record)
             clockwork.add(kind, len(rows))
@@ -69,14 +70,12 @@ def copy_rows(
     return record, jobs
 
 
-def tallies_of(
-    store: MovableStore, clockwork: Clockwork | None = None, size: int = PORTION
-) -> dict[RowKind, Tally]:
+def tallies_of(store: MovableStore, clockwork: Clockwork | None = None) -> dict[RowKind, Tally]:
     """How many rows of each kind a store has, and their checksums."""
     found = {}
     for kind in RowKind:
         total = Tally()
-        for rows in portions(store, kind, None, size):
+        for rows in portions(store, kind):
             total = total.plus(tally(kind, rows))
             if clockwork is not None:
                 clockwork.add(kind, len(rows))

@@ -41,10 +41,9 @@ class Refusal(NamedTuple):
         """The name of the trigger."""
         return f"ratchet_fence_{self.table.removeprefix('scheduler_')}_{self.event.lower()}"
 
-    @property
-    def message(self) -> str:
-        """What is said, as a literal. MySQL takes 128 characters."""
-        text = (FENCED + self.reason)[:127]
+    def message(self, most: int = 1000) -> str:
+        """What is said, as a literal of at most so many characters."""
+        text = (FENCED + self.reason)[:most]
         return "'" + text.replace("'", "`").replace("\\", "/").replace("%", " ") + "'"
 
 

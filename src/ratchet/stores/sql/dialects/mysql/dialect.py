@@ -63,6 +63,7 @@ _MIGRATION_LOCK_WAIT = (
     1  # seconds to wait for a table, the server's least: everybody else waits behind this one
 )
 
+_MESSAGE = 128  # characters that a trigger can say
 _NO_TRIGGERS = {1142, 1227, 1419}  # no TRIGGER privilege, no SUPER, the binary log does not trust it
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
@@ -390,7 +391,7 @@ class MysqlDialect(Dialect):
     def refuse(self, session: Session, refusal: Refusal) -> None:
         assert isinstance(session, MysqlSession)
         self.allow(session, refusal)
-        signal = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {refusal.message}"
+        signal = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {refusal.message(_MESSAGE)}"
         body = f"IF {refusal.condition} THEN {signal}; END IF" if refusal.condition else signal
         try:
             session.plain(

@@ -155,7 +155,7 @@ class PostgresqlDialect(PostgresqlTransactions):
         run_plain(
             cursor,
             f"CREATE OR REPLACE TRIGGER {refusal.name} BEFORE {refusal.event} ON {self.table(refusal.table)} "
-            f"FOR EACH ROW {when}EXECUTE FUNCTION ratchet_fence({refusal.message})",
+            f"FOR EACH ROW {when}EXECUTE FUNCTION ratchet_fence({refusal.message()})",
         )
 
     def allow(self, session: Session, refusal: Refusal) -> None:

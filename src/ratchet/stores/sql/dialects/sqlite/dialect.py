@@ -333,7 +333,7 @@ class SqliteDialect(Dialect):
             self,
             session.connection,
             f"CREATE TRIGGER {refusal.name} BEFORE {refusal.event} ON {refusal.table} {when}"
-            f"BEGIN SELECT RAISE(ABORT, {refusal.message}); END",
+            f"BEGIN SELECT RAISE(ABORT, {refusal.message()}); END",
         )
 
     def allow(self, session: Session, refusal: Refusal) -> None:
