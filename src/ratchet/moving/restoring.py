@@ -132,6 +132,7 @@ class _Restoring:
         movable.put_rows(RowKind.RUN, [_run(one, now) for one in held])
         nodes = tuple(sorted({one.node_id for one in store.nodes(counting=False)} | set(store.strays())))
         for node_id in nodes:
+            store.hand_back_unknown(node_id, (), now=now)  # its runs are in the history already
             store.deregister(node_id, now=now)
         if running is Restored.PAUSE:
             for job_id in ids:
