@@ -29,7 +29,14 @@ from ratchet.moving import (
 )
 
 From = Annotated[
-    str, typer.Option("--from", metavar="URL", help="The store whose jobs are moved.", show_default=False)
+    str | None,
+    typer.Option(
+        "--from",
+        "--url",
+        metavar="URL",
+        help=f"The store whose jobs are moved. Default: ${given.URL_VARIABLE}, else {given.DEFAULT_URL}.",
+        show_default=False,
+    ),
 ]
 To = Annotated[
     str | None,
@@ -64,7 +71,7 @@ def register(commands: typer.Typer) -> None:
 
 
 def move_command(
-    source: From,
+    source: From = None,
     target: To = None,
     wait: Wait = "5m",
     hand_back: Annotated[
@@ -91,9 +98,9 @@ def move_command(
     refused; then rows are copied, and compared on both sides; then the new store is open for nodes. Interrupted at any point, the same command
     goes on. The old store keeps its rows and stays closed.
     """
-    out = Output(as_json=json)
+    out, source = Output(as_json=json), given.existing(given.store_url(source))
     if give_it_up:
-        found = give_up(given.existing(source), options=resolve_options())
+        found = give_up(source, options=resolve_options())
         text = (
             "the move is given up; nodes may claim again"
             if found
@@ -107,7 +114,7 @@ def move_command(
     if not dry_run and not confirmed(what, yes=yes, out=out):
         return
     report = move(
-        given.existing(source),
+        source,
         target,
         options=resolve_options(),
         wait=given.duration(wait, "--wait"),
