@@ -18,19 +18,13 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "seed"),
-    [
-        ("sqlite", "postgresql", 1),
-        ("postgresql", "mongodb", 2),
-        ("mongodb", "mysql", 3),
-        ("mysql", "sqlite", 4),
-    ],
+    ("source", "target", "seed"), [("sqlite", "postgresql", 1), ("mongodb", "mysql", 3)]
 )
 def test_killed_again_and_again(
     source: str, target: str, seed: int, make_url: MakeUrl, clock: ManualClock
 ) -> None:
     """
-    After up to four kills at random points both sides hold the same rows; at no time a job can be claimed from both, nor from
+    After up to three kills at random points both sides hold the same rows; at no time a job can be claimed from both, nor from
     the target before the end. `python -m tests.moves.killing` plays other seeds and more kills.
     """
     there, here = make_url(source), make_url(target)
@@ -38,7 +32,7 @@ def test_killed_again_and_again(
     store.migrate()
     samples.fill(store, clock)
     rows = samples.rows_of(store)
-    command = [sys.executable, "-m", "tests.moves.killing", there, here, "--seed", str(seed), "--kills", "4"]
+    command = [sys.executable, "-m", "tests.moves.killing", there, here, "--seed", str(seed), "--kills", "3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
