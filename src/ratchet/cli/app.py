@@ -144,7 +144,7 @@ COMMANDS = {
     "db": Entry(
         "commands.database",
         "commands",
-        "The database: create, upgrade, check and show the schema; roles; sizes and purges.",
+        "The database: create, upgrade, check and show the schema; roles; sizes, purges and moves.",
     ),
 }
 

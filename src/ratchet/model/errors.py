@@ -289,6 +289,10 @@ class StoreReadOnly(StoreUnavailable):
     """The database takes no writes now: it is a standby, or writes are frozen; it may help to try again later."""
 
 
+class StoreMoved(StoreReadOnly):
+    """The jobs of this database are being moved to another one, or were; the message says which."""
+
+
 class CommitUnknown(StoreUnavailable):
     """The connection was lost during the commit: the change may or may not have been made."""
 

@@ -1,4 +1,4 @@
-"""``ratchet db``: create, upgrade, check and print the schema; roles; how large the store is, and purging it."""
+"""``ratchet db``: create, upgrade, check and print the schema; roles; sizes and purges. `moving` adds moves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
+from ratchet.cli.commands import moving
 from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
@@ -28,7 +29,7 @@ from ratchet.stores.grants import Role, grants_for
 from ratchet.stores.sql.migrations import PRODUCTS, migrations_of, product_of
 
 commands = typer.Typer(
-    help="The database: create, upgrade, check and show the schema; roles; sizes and purges.",
+    help="The database: create, upgrade, check and show the schema; roles; sizes, purges and moves.",
     no_args_is_help=True,
     epilog=EPILOG,
 )
@@ -141,6 +142,8 @@ def grants(
     for one in found:
         typer.echo("\n".join(one.statements))
 
+
+moving.register(commands)
 
 # --- sizes and purges
 

@@ -22,6 +22,7 @@ from ratchet.model.errors import (
     Conflict,
     RatchetError,
     StoreError,
+    StoreMoved,
     StoreReadOnly,
     StoreUnavailable,
     SubmissionBlocked,
@@ -34,7 +35,11 @@ from ratchet.model.errors import ConfigurationError as BadConfiguration
 TRANSIENT = "TransientTransactionError"
 UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 
+#: What the title of a fence's validator begins with.
+FENCED = "ratchet-fence: "
+
 TIMED_OUT = 50
+_INVALID = 121  # DocumentValidationFailure: only a fence has validators
 _WRITE_CONFLICT = 112
 _DUPLICATE_KEY = 11000
 _TOO_LARGE = (10334, 17419, 17420)
@@ -85,7 +90,7 @@ def translated(error: Exception, where: str, *, unknown: bool = False) -> Ratche
     if is_conflict(error):
         return Conflict(f"another transaction was faster: {_first_line(error)}")
     if isinstance(error, OperationFailure):
-        return _refused(error)
+        return _fenced(error) or _refused(error)
     return StoreError(f"MongoDB: {_first_line(error)}")
 
 
@@ -141,6 +146,17 @@ def aborted(error: Exception, *, submission: bool) -> RatchetError:
         found._add_error_label(TRANSIENT)
     found.__cause__ = error
     return found
+
+
+def _fenced(error: OperationFailure) -> StoreMoved | None:
+    """The error where the validator of a fence has refused a document; None: it was something else."""
+    details = error.details or {}
+    for one in (details, *details.get("writeErrors", ())):
+        if one.get("code") == _INVALID:
+            title = str(((one.get("errInfo") or {}).get("details") or {}).get("title") or "")
+            reason = title.partition(FENCED)[2]
+            return StoreMoved(reason or "the jobs of this database are being moved to another one, or were")
+    return None
 
 
 def _refused(error: OperationFailure) -> RatchetError:

@@ -58,6 +58,7 @@ class Names:
     WAKEUPS: Final = "scheduler_wakeup"
     FLOW: Final = "scheduler_flow"
     AUDIT: Final = "scheduler_audit"
+    MOVES: Final = "scheduler_move"
     VERSION: Final = "ratchet_schema_version"
 
 
@@ -197,6 +198,11 @@ def _make_audit(collections: Collections) -> None:
     collections[Names.AUDIT].create_indexes(AUDIT_INDEXES)
 
 
+def _make_moves(collections: Collections) -> None:
+    """How far a move to or from another store has come. Only `ratchet db move` writes it."""
+    _make(collections, Names.MOVES)
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything),
     Step("V002__checks", _nothing, serves=1),
@@ -204,6 +210,7 @@ STEPS: Final = (
     Step("V004__node_requests", _node_requests, serves=1),
     Step("V005__flow", _make_flow, serves=1),
     Step("V006__audit", _make_audit, serves=1),
+    Step("V007__moves", _make_moves, serves=1),
 )
 
 #: The number of the step since which there is an audit log.

@@ -26,6 +26,7 @@ from ratchet.stores.mongo.database import Database
 from ratchet.stores.mongo.dead_letters import MongoDeadLetters
 from ratchet.stores.mongo.history import MongoHistory
 from ratchet.stores.mongo.jobs import MongoJobs
+from ratchet.stores.mongo.moving import MongoMoving
 from ratchet.stores.mongo.permits import MongoPermits
 from ratchet.stores.mongo.recurring import MongoRecurring
 from ratchet.stores.mongo.schema import ALL_NAMES, Schema
@@ -57,6 +58,7 @@ class MongoStore(
     MongoSignals,
     MongoStreams,
     MongoStoredValues,
+    MongoMoving,
     MongoAudit,
 ):
     """

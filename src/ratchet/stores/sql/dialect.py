@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ratchet.model.storage import StoreSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.constraint_detector import ConstraintDetector
 from ratchet.spi.store import Capabilities
 from ratchet.stores.sql.columns import Kind
+from ratchet.stores.sql.errors import FENCED
 from ratchet.stores.sql.statement import Statement, translate
 
 if TYPE_CHECKING:
@@ -25,6 +26,25 @@ if TYPE_CHECKING:
     from ratchet.stores.sql.dependants.edges import EdgeWriter
     from ratchet.stores.sql.finish.completions import Facts
     from ratchet.stores.sql.rows.specs import RowWriter
+
+
+class Refusal(NamedTuple):
+    """A kind of change that a fenced store refuses: a trigger, which holds for every process on the database."""
+
+    table: str
+    event: str  # INSERT, UPDATE, DELETE
+    condition: str = ""  # about OLD and NEW; empty: every row
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the trigger."""
+        return f"ratchet_fence_{self.table.removeprefix('scheduler_')}_{self.event.lower()}"
+
+    def message(self, most: int = 1000) -> str:
+        """What is said, as a literal of at most so many characters."""
+        text = (FENCED + self.reason)[:most]
+        return "'" + text.replace("'", "`").replace("\\", "/").replace("%", " ") + "'"
 
 
 class Autocommit(Protocol):
@@ -149,6 +169,14 @@ class Dialect(ABC):
     @abstractmethod
     def run_script(self, session: Session, script: str) -> None:
         """Run the statements of a migration script, as they stand."""
+
+    @abstractmethod
+    def refuse(self, session: Session, refusal: Refusal) -> None:
+        """Make a trigger that refuses a change, in a session of `migrating`; one of that name is replaced."""
+
+    @abstractmethod
+    def allow(self, session: Session, refusal: Refusal) -> None:
+        """Remove the trigger of that name, if it is there."""
 
     @abstractmethod
     def has_table(self, session: Session, name: str) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ratchet.model.errors import Conflict, StoreError, StoreReadOnly, StoreUnavailable
+from ratchet.model.errors import Conflict, StoreError, StoreMoved, StoreReadOnly, StoreUnavailable
+
+#: What the message of a change begins with that a fence has refused, whichever product says it.
+FENCED = "ratchet-fence: "
 
 
 class ConstraintViolated(StoreError):
@@ -34,6 +37,12 @@ class ReadOnlyServer(StoreReadOnly, ConnectionLost):
         """Say which server it is."""
         text, detail = self._text
         self.args = (text.format(f" at {where}", detail),)
+
+
+def fenced(message: str) -> StoreMoved | None:
+    """The error for a message of a fence; None: it is of something else."""
+    _, found, reason = message.partition(FENCED)
+    return StoreMoved(reason.splitlines()[0]) if found else None
 
 
 _SECRET = re.compile(r"(?P<head>://[^:/?#\s@]*:)[^@/\s]*(?=@)|(?P<word>\bpassword=)[^\s&'\"]+", re.IGNORECASE)

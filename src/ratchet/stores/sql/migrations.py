@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
+from typing import TypeVar
 
 from msgspec import structs
 
@@ -34,6 +35,8 @@ from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dialect import Dialect
 
 log = logging.getLogger("ratchet.stores.sql")
+
+T = TypeVar("T")
 
 #: How long an upgrade goes on trying to lock tables that other transactions use, and how long it lets them work in between.
 PATIENCE = 600.0
@@ -135,14 +138,14 @@ class SchemaMigrator:
         migrate at a time: whoever waited finds the work done.
         """
         applied: list[str] = []
-        while (name := self._insist(lambda: self._apply_next(applied))) is not None:
+        while (name := self.insist(lambda: self._apply_next(applied))) is not None:
             applied.append(name)
             pending = pending_entry.get()
             if pending is not None and self._has_audit:
                 pending.settle(len(applied))
         return applied
 
-    def _insist(self, attempt: Callable[[], str | None]) -> str | None:
+    def insist(self, attempt: Callable[[], T]) -> T:
         """
         What *attempt* returns, once nobody is in its way.
 

@@ -25,6 +25,7 @@ from ratchet.stores.sql.dialect import Dialect
 from ratchet.stores.sql.history import SqlHistory
 from ratchet.stores.sql.jobs import SqlJobs
 from ratchet.stores.sql.migrations import SchemaMigrator
+from ratchet.stores.sql.moving import SqlMoving
 from ratchet.stores.sql.permits import SqlPermits
 from ratchet.stores.sql.recurring import SqlRecurring
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
@@ -60,6 +61,7 @@ class SqlStore(
     SqlSignals,
     SqlStreams,
     SqlStoredValues,
+    SqlMoving,
     SqlAudit,
 ):
     """
@@ -72,10 +74,10 @@ class SqlStore(
     def __init__(self, dialect: Dialect, options: Options) -> None:
         database = Database(dialect)
         super().__init__(database, StreamRegistry(database))
+        self.migrator = SchemaMigrator(database)
         self.name = dialect.name
         self.capabilities = dialect.capabilities
         self.constraints: ConstraintDetector = dialect.constraints
-        self.migrator = SchemaMigrator(database)
         self._coordinator: ClusterCoordinator | None = None
         self._lock = threading.Lock()
         database.prepare_with(

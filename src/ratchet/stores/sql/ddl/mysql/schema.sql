@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V007__moves, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -446,6 +446,13 @@ CREATE TABLE scheduler_audit (
     INDEX idx_audit_job (job_id, audited_at)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
 
+-- serves: V001
+-- A move of all jobs to or from another store: which side this store is, how far it has come. Written by `ratchet db move` alone.
+CREATE TABLE scheduler_move (
+    move_id         VARCHAR(64) PRIMARY KEY,
+    document        MEDIUMTEXT NOT NULL                     -- JSON
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
 
@@ -463,3 +470,6 @@ VALUES ('V005__flow', '871c4cba030ed8c9b60ad16d6ca1779224844f7cc6a8407e125fe77cf
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V006__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b346f2d4c90', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V007__moves', '491cb2f09899c210e79801844d65cdef0ecbf4c5d124a4a72822892d5a84cbbe', UTC_TIMESTAMP(6), 1);

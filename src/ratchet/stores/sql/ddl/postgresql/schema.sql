@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V007__moves, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -454,6 +454,13 @@ CREATE TABLE scheduler_audit (
 CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
 CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
 
+-- serves: V001
+-- A move of all jobs to or from another store: which side this store is, how far it has come. Written by `ratchet db move` alone.
+CREATE TABLE scheduler_move (
+    move_id         varchar(64) PRIMARY KEY,
+    document        text NOT NULL                     -- JSON
+);
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
@@ -471,3 +478,6 @@ VALUES ('V005__flow', 'cf9ecbfd5e6b7a9622c6fb005eb2501cbd6e0110cd0f959365f14bca6
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V006__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f19db12f7', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V007__moves', 'cd9e7eea043ba60554ca687ca72fa0f75a953f74eb74dc6a0b0d57a8c25f6e17', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V006__audit, in one script.
+-- The schema of Ratchet up to V007__moves, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -535,6 +535,13 @@ CREATE TABLE scheduler_audit (
 CREATE INDEX idx_audit_at ON scheduler_audit (audited_at, audit_id);
 CREATE INDEX idx_audit_job ON scheduler_audit (job_id, audited_at) WHERE job_id IS NOT NULL;
 
+-- serves: V001
+-- A move of all jobs to or from another store: which side this store is, how far it has come. Written by `ratchet db move` alone.
+CREATE TABLE scheduler_move (
+    move_id         TEXT NOT NULL PRIMARY KEY,
+    document        TEXT NOT NULL                     -- JSON
+);
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
 
@@ -552,3 +559,6 @@ VALUES ('V005__flow', '62531f6bf62056e9a47bcc09c7284ab4713628c8f540081ae070a9c29
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V006__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af5f3de34e', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V007__moves', '2c9d8404adfbe0868c0d4b2fb7ecffb03616d368b7410435282e47d3dc54fa4c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

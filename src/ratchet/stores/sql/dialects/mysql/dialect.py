@@ -28,7 +28,7 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
-from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialect import Dialect, Refusal
 from ratchet.stores.sql.dialects.mysql import mysqlclient
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.mysql.connections import (
@@ -62,6 +62,9 @@ _MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits a
 _MIGRATION_LOCK_WAIT = (
     1  # seconds to wait for a table, the server's least: everybody else waits behind this one
 )
+
+_MESSAGE = 128  # characters that a trigger can say
+_NO_TRIGGERS = {1142, 1227, 1419}  # no TRIGGER privilege, no SUPER, the binary log does not trust it
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
 _CALLER_SETTINGS = """
@@ -384,6 +387,27 @@ class MysqlDialect(Dialect):
     def run_script(self, session: Session, script: str) -> None:
         assert isinstance(session, MysqlSession)
         run_script(session, script)
+
+    def refuse(self, session: Session, refusal: Refusal) -> None:
+        assert isinstance(session, MysqlSession)
+        self.allow(session, refusal)
+        signal = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {refusal.message(_MESSAGE)}"
+        body = f"IF {refusal.condition} THEN {signal}; END IF" if refusal.condition else signal
+        try:
+            session.plain(
+                f"CREATE TRIGGER {refusal.name} BEFORE {refusal.event} ON {refusal.table} FOR EACH ROW BEGIN {body}; END"
+            )
+        except StoreError as error:
+            if number_of(error.__cause__ or error) in _NO_TRIGGERS:
+                raise StoreError(
+                    "MySQL does not let this user make triggers, which keep nodes from the jobs while they are moved; grant "
+                    "TRIGGER on the database and, where the binary log is on, set log_bin_trust_function_creators=1 for the move"
+                ) from error
+            raise
+
+    def allow(self, session: Session, refusal: Refusal) -> None:
+        assert isinstance(session, MysqlSession)
+        session.plain(f"DROP TRIGGER IF EXISTS {refusal.name}")
 
     def has_table(self, session: Session, name: str) -> bool:
         where = {"schema": self.schema, "name": name}

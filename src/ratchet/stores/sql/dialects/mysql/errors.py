@@ -20,12 +20,14 @@ from ratchet.stores.sql.errors import (
     ConstraintViolated,
     LockTimeout,
     ReadOnlyServer,
+    fenced,
     redacted,
 )
 
 DUPLICATE = 1062
 DEADLOCK = 1213
 NO_SUCH_SAVEPOINT = 1305
+_SIGNALED = 1644  # a trigger has refused it
 _LOCK_TIMEOUT = 1205
 _CONFLICTS = {DEADLOCK, 1020, 1180}  # deadlock, record changed since it was read, refused at commit (Galera)
 _FOREIGN_KEY = {1216, 1217, 1451, 1452}
@@ -75,6 +77,8 @@ def meaning(error: Exception, text: str) -> Exception:
         return StoreError(f"{type(error).__name__}: {error}, in: {text}")
     number = number_of(error)
     message = redacted(str(error.args[1] if len(error.args) > 1 else error)).strip()
+    if number == _SIGNALED and (moved := fenced(message)) is not None:
+        return moved
     if number == _LOCK_TIMEOUT:
         return LockTimeout(f"MySQL: {message}")
     if number in _CONFLICTS:

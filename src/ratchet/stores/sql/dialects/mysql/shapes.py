@@ -50,6 +50,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "scheduler_dlq_alert": ("alert_id",),
     "scheduler_flow": ("seconds", "begins_at", "source"),
     "scheduler_audit": ("audit_id",),
+    "scheduler_move": ("move_id",),
     "ratchet_schema_version": ("script",),
 }
 

@@ -27,7 +27,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
-from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, UnstorableData
+from ratchet.model.errors import CommitUnknown, RatchetError, StoreError, StoreMoved, UnstorableData
 from ratchet.stores.sql.columns import kind_of
 from ratchet.stores.sql.dialects.pool import PoolExhausted
 from ratchet.stores.sql.dialects.postgresql.connections import (
@@ -343,6 +343,7 @@ class Autocommit:
                 refusal = meaning(error, "a claim")
                 if isinstance(refusal, ReadOnlyServer):
                     refusal.found_at(connections.where())
+                if isinstance(refusal, ReadOnlyServer | StoreMoved):
                     raise refusal from error
                 if isinstance(refusal, AccessDenied):
                     raise refusal from error

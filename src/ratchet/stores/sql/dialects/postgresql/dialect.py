@@ -13,9 +13,10 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_at_once
 from ratchet.stores.sql.dependants.edges import FusedEdgeWriter
+from ratchet.stores.sql.dialect import Refusal
 from ratchet.stores.sql.dialects.postgresql.caller_transaction import joined
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
-from ratchet.stores.sql.dialects.postgresql.errors import PostgresqlConstraints
+from ratchet.stores.sql.dialects.postgresql.errors import FENCE_STATE, PostgresqlConstraints
 from ratchet.stores.sql.dialects.postgresql.processes import end_transactions
 from ratchet.stores.sql.dialects.postgresql.row_writer import PostgresqlRowWriter
 from ratchet.stores.sql.dialects.postgresql.session import (
@@ -31,6 +32,13 @@ QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 #: Milliseconds; shorter than the server's deadlock_timeout, so that nobody else is chosen as the victim.
 _MIGRATION_LOCK_WAIT = 300
+_FENCE_FUNCTION = f"""
+    CREATE OR REPLACE FUNCTION ratchet_fence() RETURNS trigger LANGUAGE plpgsql AS $fence$
+    BEGIN
+        RAISE EXCEPTION '%', TG_ARGV[0] USING ERRCODE = '{FENCE_STATE}';
+    END
+    $fence$
+"""
 _BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
@@ -139,6 +147,22 @@ class PostgresqlDialect(PostgresqlTransactions):
 
     def run_script(self, session: Session, script: str) -> None:
         run_plain(session.connection.cursor(), script)
+
+    def refuse(self, session: Session, refusal: Refusal) -> None:
+        when = f"WHEN ({refusal.condition}) " if refusal.condition else ""
+        cursor = session.connection.cursor()
+        run_plain(cursor, _FENCE_FUNCTION)
+        run_plain(
+            cursor,
+            f"CREATE OR REPLACE TRIGGER {refusal.name} BEFORE {refusal.event} ON {self.table(refusal.table)} "
+            f"FOR EACH ROW {when}EXECUTE FUNCTION ratchet_fence({refusal.message()})",
+        )
+
+    def allow(self, session: Session, refusal: Refusal) -> None:
+        run_plain(
+            session.connection.cursor(),
+            f"DROP TRIGGER IF EXISTS {refusal.name} ON {self.table(refusal.table)}",
+        )
 
     def has_table(self, session: Session, name: str) -> bool:
         found = session.value("SELECT to_regclass(:name) IS NOT NULL AS is_there", {"name": self.table(name)})

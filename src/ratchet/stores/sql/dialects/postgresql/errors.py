@@ -20,9 +20,11 @@ from ratchet.stores.sql.errors import (
     ConstraintViolated,
     LockTimeout,
     ReadOnlyServer,
+    fenced,
     redacted,
 )
 
+FENCE_STATE = "RTF01"  # ours: what a fenced store refuses
 _CONFLICTS = {"40001", "40P01"}  # serialization failure, deadlock
 _LOCK_TIMEOUT = "55P03"
 _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
@@ -66,6 +68,8 @@ def meaning(error: Exception, text: str) -> Exception:
 
 
 def _of_state(state: str, message: str, text: str) -> Exception:
+    if state == FENCE_STATE and (moved := fenced(message)) is not None:
+        return moved
     if state == _LOCK_TIMEOUT:
         return LockTimeout(f"PostgreSQL: {message}")
     if state in _CONFLICTS:

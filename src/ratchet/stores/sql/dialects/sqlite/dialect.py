@@ -31,7 +31,7 @@ from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
-from ratchet.stores.sql.dialect import Dialect
+from ratchet.stores.sql.dialect import Dialect, Refusal
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
@@ -325,6 +325,19 @@ class SqliteDialect(Dialect):
                 text = ""
         if text.strip():
             session_sql(self, session.connection, text)
+
+    def refuse(self, session: Session, refusal: Refusal) -> None:
+        self.allow(session, refusal)
+        when = f"WHEN {refusal.condition} " if refusal.condition else ""
+        session_sql(
+            self,
+            session.connection,
+            f"CREATE TRIGGER {refusal.name} BEFORE {refusal.event} ON {refusal.table} {when}"
+            f"BEGIN SELECT RAISE(ABORT, {refusal.message()}); END",
+        )
+
+    def allow(self, session: Session, refusal: Refusal) -> None:
+        session_sql(self, session.connection, f"DROP TRIGGER IF EXISTS {refusal.name}")
 
     def has_table(self, session: Session, name: str) -> bool:
         return bool(

@@ -17,7 +17,7 @@ from ratchet.model.errors import (
     blame_store,
     led_to,
 )
-from ratchet.stores.sql.errors import ConstraintViolated
+from ratchet.stores.sql.errors import ConstraintViolated, fenced
 
 _UNAVAILABLE = {
     sqlite3.SQLITE_IOERR,
@@ -73,6 +73,8 @@ def meaning(error: Exception, text: str, location: Location, *, waited: bool = F
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return _busy(code, location, waited)
     if primary == sqlite3.SQLITE_CONSTRAINT:
+        if (moved := fenced(str(error))) is not None:
+            return moved
         return ConstraintViolated(f"SQLite refused a row ({error}), in: {text}")
     if primary in (sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE):
         return UnstorableData(f"SQLite refused a value: {error}")

@@ -1,0 +1,6 @@
+-- serves: V001
+-- A move of all jobs to or from another store: which side this store is, how far it has come. Written by `ratchet db move` alone.
+CREATE TABLE scheduler_move (
+    move_id         varchar(64) PRIMARY KEY,
+    document        text NOT NULL                     -- JSON
+);
