@@ -17,9 +17,7 @@ from tests.moves.conftest import MakeUrl
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "seed"), [("sqlite", "postgresql", 1), ("mongodb", "mysql", 3)]
-)
+@pytest.mark.parametrize(("source", "target", "seed"), [("sqlite", "postgresql", 1), ("mongodb", "mysql", 3)])
 def test_killed_again_and_again(
     source: str, target: str, seed: int, make_url: MakeUrl, clock: ManualClock
 ) -> None:
