@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -305,6 +306,13 @@ class Recurrence:
         )
 
 
+def _require_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidJob(f"{name!r} is not a time zone; write it as in 'Europe/Berlin' or 'UTC'") from error
+
+
 def _upcoming(spec: ScheduleSpec, backend: Backend, now: datetime, anchor: datetime) -> ScheduleSpec:
     """*spec* with its next fire time; `InvalidJob` if there is none although it never ends."""
     upcoming = next(backend.fire_times(spec, now, anchor), None)
@@ -467,6 +475,8 @@ class Schedule:
             "overlap": timing.overlap.value,
             "jitter": timing.jitter,
         }
+        if given["zone"] is not None:
+            _require_zone(timing.zone)  # an interval does not ask for it, but the next expression may
         return {name: value for name, value in stored.items() if given[name] is not None}
 
     def _called_with(

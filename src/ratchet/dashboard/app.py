@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -133,7 +133,8 @@ class Dashboard:
         except Forbidden as error:
             return await self._say(visit, HTTPStatus.FORBIDDEN, str(error))
         except RatchetError as error:
-            return await self._say(visit, _status_of(error), self._scheduler.backend.sanitized(str(error)))
+            text, back = self._scheduler.backend.sanitized(str(error)), _origin(visit)
+            return await self._say(visit, _status_of(error), text, back=back)
         except Exception:
             logger.exception("the page %s failed", shown(path, 300))
             return await self._say(
@@ -359,6 +360,18 @@ def _matching(among: Sequence[Any], path: str) -> tuple[Any, dict[str, str]] | N
         if (found := pattern.match(path)) is not None:
             return one, found.groupdict()
     return _matching(among, path.rstrip("/")) if len(path) > 1 and path.endswith("/") else None
+
+
+def _origin(visit: Visit) -> str:
+    """The page on which an action was asked for; the overview where that cannot be told."""
+    if visit.request.method in SAFE:
+        return "/"
+    page = visit.path.rpartition("/")[0]
+    if page.startswith("/breakers/"):
+        return "/limits"
+    if _matching(PAGES, page) is None:
+        page = "/" + page.split("/")[1] if page else "/"
+    return quote(page) if _matching(PAGES, page) is not None else "/"
 
 
 def _digest(data: Any) -> str:

@@ -31,6 +31,7 @@ from ratchet.dashboard.pages.question import path_of
 from ratchet.dashboard.text import NOTHING, ago, count, finalized, jobs_of, pretty, shown, span
 from ratchet.dashboard.verbs import SAID
 from ratchet.model.composition import Graph
+from ratchet.model.durations import format_duration
 from ratchet.model.process import shown_size
 
 HERE = Path(__file__).parent
@@ -163,6 +164,7 @@ class Rendering:
             jobs_of=jobs_of,
             pretty=pretty,
             flat=_flat,
+            duration=format_duration,
             rate=_rate,
             cut=_cut,
             shown=shown,
@@ -194,7 +196,8 @@ class Rendering:
             link=visit.link,
             layout="fragment.html" if fragment else "frame.html",
             now=now,
-            time=lambda moment: _time(moment, now),
+            # A part is only sent to the script, which says how long ago it was: it must not differ from second to second.
+            time=lambda moment: _time(moment, None if fragment else now),
         )
 
     def file(self, name: str, request: Request) -> Response:
@@ -210,13 +213,14 @@ class Rendering:
         )
 
 
-def _time(moment: datetime | None, now: datetime) -> Markup:
+def _time(moment: datetime | None, now: datetime | None) -> Markup:
     """A time: how long ago, with the exact one on hover; the script turns it to the zone of the viewer."""
     if moment is None:
         return Markup(NOTHING)
     moment = moment.astimezone(UTC)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    text = ago(moment, now) if abs(now - moment) < timedelta(days=2) else exact[:16]
+    is_near = now is not None and abs(now - moment) < timedelta(days=2)
+    text = ago(moment, now) if now is not None and is_near else exact[:16]
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), exact, text)
 
 
