@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from ratchet import JobFilter, JobStatus, Scheduler, dashboard
 from ratchet.dashboard.verbs import VERBS
-from ratchet.model.cluster import NodeSpec
+from ratchet.model.cluster import NodeSpec, NodeState
 from tests.browser import shop
 from tests.browser.conftest import Shop, Watched, served
 from tests.services.postgresql import PostgreSQL
@@ -114,7 +114,9 @@ def test_every_page(served_shop: Shop, windows: Windows) -> None:
     only: dict[str, Any] = {"resultTypes": ["violations"]}
     # the rest does not depend on colors
     rules = {"light": only, "dark": {**only, "runOnly": ["color-contrast"]}}
-    for look, settings in looks.items():
+    # The markup is the same whatever the store is: one look is enough to see that all pages are there.
+    is_first = "sqlite" in repr(served_shop.scheduler).lower()
+    for look, settings in looks.items() if is_first else [("light", looks["light"])]:
         window = windows(served_shop.address, **settings)
         for path in pages_of(served_shop):
             page = window.open(path)
@@ -123,8 +125,7 @@ def test_every_page(served_shop: Shop, windows: Windows) -> None:
                 "document.documentElement.scrollWidth > document.documentElement.clientWidth"
             )
             assert not too_wide, (path, look)
-            # the markup is the same whatever the store is
-            if look in rules and "sqlite" in repr(served_shop.scheduler).lower():
+            if look in rules and is_first:
                 found = axe.run(page, options=rules[look]).response["violations"]
                 serious = [
                     (one["id"], node["html"][:200])
@@ -235,7 +236,8 @@ def _verbs_of_dead_letters(window: Watched) -> None:
 def _verbs_of_queues_and_limits(window: Watched) -> None:
     page = window.open("/queues")
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="mail", exact=True))
-    row.get_by_role("button", name="Pause").click()
+    row.get_by_text("Pause…").click()
+    row.get_by_role("button", name="Pause", exact=True).click()
     expect(row).to_contain_text("paused")
     row.get_by_role("button", name="Resume").click()
     expect(row).to_contain_text("open")
@@ -303,12 +305,15 @@ def _verbs_of_nodes(window: Watched, scheduler: Scheduler) -> None:
     node = page.locator("section.node")
     expect(node).to_contain_text("MiB")
     node.get_by_role("button", name="Drain").click()
-    expect(page.locator("section.node .badge")).to_have_text("draining")
+    _said(page, "Asked to drain")
+    until(lambda: scheduler.nodes.list()[-1].state is NodeState.DRAINING)
     node.get_by_role("button", name="Resume").click()
-    expect(page.locator("section.node .badge")).to_have_text("active")
+    _said(page, "Asked to take jobs again")
+    until(lambda: scheduler.nodes.list()[-1].state is NodeState.ACTIVE)
     node.get_by_text("Stop…").click()
     node.get_by_role("button", name="Stop", exact=True).click()
-    expect(node).to_have_count(0)
+    _said(page, "Asked to stop")
+    until(lambda: not scheduler.running)
     scheduler.store.register(GONE, now=scheduler.backend.now() - timedelta(hours=1))
     page = window.open("/nodes")
     expect(node).to_contain_text("silent")

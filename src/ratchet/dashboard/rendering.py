@@ -198,6 +198,7 @@ class Rendering:
             now=now,
             # A part is only sent to the script, which says how long ago it was: it must not differ from second to second.
             time=lambda moment: _time(moment, None if fragment else now),
+            exact=lambda moment: _timed(moment.isoformat()),
         )
 
     def file(self, name: str, request: Request) -> Response:

@@ -56,9 +56,11 @@ def job(question: Question) -> Data:
 
 def job_pulse(question: Question) -> Any:
     """Its state, and what it says while it runs."""
-    found = question.scheduler.jobs.get(question.names["id"])
-    said = question.scheduler.jobs.logs(found.id, limit=1) if found.status is JobStatus.RUNNING else []
-    return [found, said]
+    handle, jobs = question.scheduler.handle(question.names["id"]), question.scheduler.jobs
+    status = handle.status()
+    if status is not JobStatus.RUNNING:
+        return status
+    return [jobs.get(handle.id), jobs.logs(handle.id, limit=1)]
 
 
 def _actions(question: Question, job_id: UUID) -> list[AuditEntry] | None:

@@ -24,6 +24,14 @@
       if (time.textContent !== text) time.textContent = text;
       time.title = `${exact.format(then)} (${time.dateTime})`;
     }
+    localizeTicks(root);
+  }
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+  function localizeTicks(root) {
+    for (const tick of root.querySelectorAll("text[data-time]")) {
+      const then = new Date(tick.dataset.time);
+      if (!isNaN(then)) tick.textContent = clock.format(then);
+    }
   }
   const zone = document.getElementById("zone");
   if (zone) zone.textContent = `Times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
