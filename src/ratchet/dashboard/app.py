@@ -210,14 +210,14 @@ class Dashboard:
 
     def _looking(self, page: Page, names: dict[str, str], words: Words) -> Callable[[], str]:
         """Tells one state of a page from another, at the cost of its pulse most of the time."""
-        whole, felt, read_at = "", "", -math.inf
+        whole, felt, read_at = "", "?", -math.inf
 
         def look() -> str:
             nonlocal whole, felt, read_at
             pulse = "" if page.pulse is None else _digest(page.pulse(self._question(names, words)))
             if page.pulse is None or pulse != felt or time.monotonic() - read_at >= page.whole:
                 # What browsers are given must not be older than what was felt.
-                fresh = 0.0 if pulse != felt else None
+                fresh = 0.0 if pulse != felt != "?" else None
                 whole = _digest(self._read(page, names, words, fresh))
                 felt, read_at = pulse, time.monotonic()
             return pulse + whole
