@@ -29,11 +29,13 @@ from ratchet.model.permissions import Permission
 _LONGEST = timedelta(days=3650)
 
 
-def read_statistics(backend: Backend, window: timedelta, load: Load, now: datetime) -> Statistics:
-    """`Jobs.statistics`, with the *load* that was read just now."""
+def read_statistics(
+    backend: Backend, window: timedelta, load: Load, now: datetime, *, most: int = SAMPLED
+) -> Statistics:
+    """`Jobs.statistics`, with the *load* that was read just now, and made of so many runs at *most*."""
     require(backend, Permission.LIST, about="statistics")
-    runs, queued = backend.store.run_samples(limit=SAMPLED), backend.store.queued_samples(limit=SAMPLED)
-    return statistics_of(runs, queued, load, window=window, now=now)
+    runs, queued = backend.store.run_samples(limit=most), backend.store.queued_samples(limit=SAMPLED)
+    return statistics_of(runs, queued, load, window=window, now=now, most=most)
 
 
 def history_of(

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from ratchet.api.observe.rates import read_statistics
+from ratchet.dashboard.pages.overview import RUNS
 from ratchet.dashboard.pages.question import Data, Question
 from ratchet.model.cluster import BREAKER_GATE, NodeRecord, NodeState, QueueRecord
 from ratchet.model.flow import Flow
@@ -26,7 +28,9 @@ DEAD = 20
 
 def queues(question: Question) -> Data:
     """The busiest queues, or those with these words in their names: what waits, runs and has run in the last hour."""
-    found = question.scheduler.jobs.statistics(timedelta(hours=1))
+    backend = question.scheduler.backend
+    load = backend.store.load(now=question.now)
+    found = read_statistics(backend, timedelta(hours=1), load, question.now, most=RUNS)
     flows = {flow.name: flow for flow in found.queues}
     records = {record.name: record for record in question.scheduler.queues.list(counting=False)}
     text = question.words.get("name", "").strip()
@@ -47,6 +51,7 @@ def queues(question: Question) -> Data:
             for name in names[:QUEUES]
         ],
         "sampled": found.sampled,
+        "most_runs": RUNS,
     }
 
 
