@@ -201,7 +201,8 @@ class Jobs(Facade):
         """
         length = to_timedelta(window, "the window", zero=False)
         now = self._backend.now()
-        return read_statistics(self._backend, length, self._backend.store.load(now=now), now)
+        # How much waits comes from samples; the load is asked for how long, and counts nothing.
+        return read_statistics(self._backend, length, self._backend.store.load(now=now, most=1), now)
 
     def history(
         self,

@@ -29,7 +29,7 @@ DEAD = 20
 def queues(question: Question) -> Data:
     """The busiest queues, or those with these words in their names: what waits, runs and has run in the last hour."""
     backend = question.scheduler.backend
-    load = backend.store.load(now=question.now)
+    load = backend.store.load(now=question.now, most=1)  # the numbers come from samples
     found = read_statistics(backend, timedelta(hours=1), load, question.now, most=RUNS)
     flows = {flow.name: flow for flow in found.queues}
     records = {record.name: record for record in question.scheduler.queues.list(counting=False)}
