@@ -7,15 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from ratchet import Scheduler, dashboard
+from ratchet import Options, Scheduler, dashboard
 from tests.browser import shop
 from tests.services import chromium
 from tests.support.store_urls import fresh_url
@@ -29,6 +31,10 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
+
+
+#: A node learns with its beat what it was asked.
+LIVELY = Options(heartbeat=timedelta(milliseconds=500), idle_heartbeat=timedelta(milliseconds=500))
 
 
 @dataclass
@@ -77,6 +83,8 @@ class Watched:
         self.address = address
         self.faults: list[str] = []
         self.requests: list[str] = []
+        #: The paths of what was asked for with a form.
+        self.posted: list[str] = []
         self.page = self.tab()
 
     def tab(self) -> Page:
@@ -85,8 +93,13 @@ class Watched:
         page.set_default_timeout(20_000)
         page.on("console", lambda message: self._console(message.type, message.text))
         page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("request", lambda request: self._requested(request.method, request.url))
         return page
+
+    def _requested(self, method: str, url: str) -> None:
+        self.requests.append(url)
+        if method == "POST":
+            self.posted.append(unquote(urlsplit(url).path))
 
     def _console(self, kind: str, text: str) -> None:
         # What the server refuses on purpose is written to the console too.
@@ -124,9 +137,9 @@ def windows(browser: Browser) -> Iterator[Callable[..., Watched]]:
 def served_shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     """A shop with jobs in every state, on each of two stores."""
     scheduler = shop.declare(
-        Scheduler(fresh_url(request.param, request, tmp_path), allow=["tests.browser.shop"])
+        Scheduler(fresh_url(request.param, request, tmp_path), allow=["tests.browser.shop"], options=LIVELY)
     )
-    ids = shop.fill(scheduler, mails=12)
+    ids = shop.fill(scheduler, mails=24)
     app = dashboard.asgi(scheduler)
     with served(app) as address:
         yield Shop(address, scheduler, ids, app)

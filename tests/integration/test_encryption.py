@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from ratchet import (
     JobType,
     Join,
     ManualClock,
+    MissingKey,
     Options,
     Scheduler,
     call,
@@ -245,6 +247,30 @@ class TestStoredValues:
         clock.advance(timedelta(minutes=1))
         assert declare() == first
         assert SECRET not in first
+
+    def test_a_schedule_is_changed(self, make: Make, clock: ManualClock) -> None:
+        """With its key or without: its arguments stay sealed once, and its business key is the one it was."""
+        scheduler, stranger = make(codec=keyring()), make()
+        scheduler.schedule_recurring(
+            "0 * * * *", call(samples.take, SECRET), name="hourly", business_key="one"
+        )
+
+        def stored() -> str:
+            record: Any = scheduler.store.inner.schedule("hourly")  # type: ignore[attr-defined]  # the sealed store's
+            return str(record.spec.template)
+
+        first = stored()
+        stranger.schedules.get("hourly").change(zone="Asia/Tokyo")
+        scheduler.schedules.get("hourly").change(expression="30 * * * *")
+        assert stored() == first
+        with pytest.raises(MissingKey):
+            stranger.schedules.get("hourly").change(args=["mine"])
+        scheduler.schedules.get("hourly").change(args=[SECRET + "2"])
+        assert SECRET not in stored()
+        assert json.loads(stored())["business_key"] == json.loads(first)["business_key"]
+        clock.advance(timedelta(hours=1))
+        scheduler.drain()
+        assert scheduler.schedules.get("hourly").runs().items[0].args == (SECRET + "2",)
 
 
 class TestIntroduction:

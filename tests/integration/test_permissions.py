@@ -189,6 +189,7 @@ VERBS: dict[tuple[type, str], Row] = {
     (Schedule, "pause"): Row(P.SCHEDULES, lambda w: w.schedule.pause(), "pause"),
     (Schedule, "resume"): Row(P.SCHEDULES, lambda w: w.paused_schedule.resume(), "resume"),
     (Schedule, "trigger"): Row(P.SCHEDULES, lambda w: w.schedule.trigger(), "trigger"),
+    (Schedule, "change"): Row(P.SCHEDULES, lambda w: w.schedule.change(zone="Asia/Tokyo"), "change"),
     (Schedule, "remove"): Row(P.SCHEDULES, lambda w: w.schedule.remove(), "remove"),
     (Jobs, "get"): Row(P.VIEW, lambda w: w.scheduler.jobs.get(w.pending.id)),
     (Jobs, "find"): Row(P.VIEW, lambda w: w.scheduler.jobs.find(), narrows=True),

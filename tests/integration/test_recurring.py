@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet import (
+    RESULT,
     InvalidJob,
     JobStatus,
     JobType,
@@ -192,6 +193,59 @@ class TestVerbs:
         clock.set(datetime(2026, 1, 1, 2, tzinfo=UTC))
         scheduler.drain()
         assert ran == ["old", "new"]
+
+    def test_change(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
+        """What is given is changed and the rest stays: its function, its options, its pause and its runs."""
+        schedule = scheduler.schedule_recurring(
+            "0 2 * * *", tick, "old", name="nightly", queue="nights", tags=["n"], jitter=timedelta(minutes=1)
+        )
+        schedule.pause()
+        before = schedule.record()
+        assert schedule.change(expression="0 2 * * *", zone="UTC", args=["old"]) is False
+        assert schedule.record() == before
+        assert schedule.change(zone="Europe/Berlin", overlap=Overlap.ALLOW) is True
+        spec = schedule.record().spec
+        assert (spec.zone, spec.overlap, spec.expression, spec.misfire) == (
+            "Europe/Berlin", "ALLOW", "0 2 * * *", "fire_once",
+        )  # fmt: skip
+        assert (spec.template, spec.jitter, schedule.paused) == (
+            before.spec.template,
+            timedelta(minutes=1),
+            True,
+        )
+        schedule.change(expression=timedelta(minutes=5), jitter=0, misfire=Misfire.skip())
+        schedule.change(args=["new"])
+        schedule.resume()
+        clock.advance(FIVE)
+        scheduler.drain()
+        assert ran == ["new"]
+        (run,) = schedule.runs()
+        assert (run.queue, run.tags) == ("nights", ("n",))
+        assert asyncio.run(schedule.aio.change(kwargs={"name": "named"})) is True
+        clock.advance(FIVE)
+        scheduler.drain()
+        assert ran == ["new", "named"]
+
+    def test_a_change_that_makes_no_sense(self, scheduler: ManualScheduler) -> None:
+        """It is refused, and nothing is changed; nor is what is declared in code, or gone."""
+        schedule = scheduler.schedule_recurring("0 2 * * *", tick, name="nightly")
+        before = schedule.record()
+        wrong: list[dict[str, Any]] = [
+            {"expression": "61 * * * *"}, {"expression": ""}, {"expression": timedelta()}, {"zone": "Mars"},
+            {"misfire": "skip"}, {"overlap": "maybe"}, {"jitter": -1}, {"args": "text"}, {"args": 1},
+            {"kwargs": {1: 2}}, {"kwargs": [1]}, {"args": [object()]}, {"args": [RESULT]},
+        ]  # fmt: skip
+        for given in wrong:
+            with pytest.raises(InvalidJob):
+                schedule.change(**given)
+        assert schedule.record() == before
+        scheduler.recurring("@daily", name="declared")(tick)
+        scheduler.drain()
+        with pytest.raises(InvalidJob, match="declared in code"):
+            scheduler.schedules.get("declared").change(zone="Asia/Tokyo")
+        schedule.remove()
+        with pytest.raises(ScheduleNotFound):
+            schedule.change(zone="Asia/Tokyo")
 
     def test_remove(self, scheduler: ManualScheduler, clock: ManualClock) -> None:
         """It fires no more and is not found; its runs stay."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -27,12 +28,14 @@ from ratchet.api.checks import (
 )
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.observe.records import job_of, job_of_spec
-from ratchet.api.submit.steps import Step
+from ratchet.api.submit.steps import Step, require_no_placeholders
 from ratchet.api.submit.tracing import producing_job
 from ratchet.model.composition import Fire, FireRecord, ScheduleRecord, ScheduleSpec
 from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, RatchetError
 from ratchet.model.job import Job, JobFilter, JobSpec, Page
+from ratchet.model.masking import stored_masks
+from ratchet.model.payload import encode, read_json, refuse_sealed
 from ratchet.model.permissions import Permission
 from ratchet.model.schedules import is_same_schedule
 from ratchet.model.status import Priority
@@ -209,6 +212,26 @@ def run_facts(spec: ScheduleSpec) -> dict[str, Any]:
     }
 
 
+def plain_arguments(spec: ScheduleSpec, backend: Backend) -> tuple[list[Any], dict[str, Any]] | None:
+    """
+    What the runs of a stored schedule are called with, if people may see it and write it as JSON.
+
+    None where it is masked or sealed, or has values that JSON has no word for: written again, a date would be a text.
+    """
+    try:
+        template = msgspec.json.decode(spec.template, type=JobSpec, strict=False)
+        if stored_masks(template.params) or (
+            backend.masking is not None and backend.masking.paths(spec.target)
+        ):
+            return None
+        found = read_json(template.payload)
+        args, kwargs = found["args"], found["kwargs"]
+        same = encode(args, kwargs, limit=None) == template.payload
+    except (msgspec.MsgspecError, RatchetError, KeyError, TypeError):
+        return None
+    return (args, kwargs) if same else None
+
+
 @dataclass(frozen=True, slots=True)
 class Recurrence:
     """A schedule as it was asked for: by ``schedule_recurring``, or declared and stored at start."""
@@ -238,10 +261,7 @@ class Recurrence:
         spec = self._spec(template)
         existing = backend.store.schedule(spec.name, **joining_transaction(within))
         anchor = now if existing is None else existing.created_at
-        upcoming = next(backend.fire_times(spec, now, anchor), None)
-        if upcoming is None and spec.ends_at is None:
-            raise InvalidJob(f"{spec.expression!r} never fires: its first time would be after the year 9999")
-        wanted = msgspec.structs.replace(spec, next_fire_at=upcoming)
+        wanted = _upcoming(spec, backend, now, anchor)
         same = existing is not None and is_same_schedule(wanted, existing.spec)
         with (
             by_hand(
@@ -284,6 +304,21 @@ class Recurrence:
             jitter=timing.jitter,
             declared=self.declared,
         )
+
+
+def _require_zone(name: str) -> None:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidJob(f"{name!r} is not a time zone; write it as in 'Europe/Berlin' or 'UTC'") from error
+
+
+def _upcoming(spec: ScheduleSpec, backend: Backend, now: datetime, anchor: datetime) -> ScheduleSpec:
+    """*spec* with its next fire time; `InvalidJob` if there is none although it never ends."""
+    upcoming = next(backend.fire_times(spec, now, anchor), None)
+    if upcoming is None and spec.ends_at is None:
+        raise InvalidJob(f"{spec.expression!r} never fires: its first time would be after the year 9999")
+    return msgspec.structs.replace(spec, next_fire_at=upcoming)
 
 
 def _run_of(spec: ScheduleSpec, backend: Backend) -> Job | None:
@@ -374,6 +409,91 @@ class Schedule:
         if within is None:
             self._backend.submitted([run], due=True, priority=Priority.NORMAL)
         return JobHandle(self._backend, fired.job_id, target=run.target, uncommitted=within is not None)
+
+    def change(
+        self,
+        *,
+        expression: str | Duration | None = None,
+        zone: str | None = None,
+        misfire: Misfire | None = None,
+        overlap: Overlap | None = None,
+        jitter: Duration | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        within: object | None = None,
+    ) -> bool:
+        """
+        Change when it fires, or what its runs are called with; what is left out stays. False if nothing differs.
+
+        *args* and *kwargs* replace all arguments; whether the function takes them is seen when it runs. A schedule that
+        is declared in code is refused with `InvalidJob`: the next node that starts would change it back.
+        """
+        record, now = self._record(within), self._backend.now()
+        held = record.spec
+        if held.declared:
+            raise InvalidJob(
+                f"schedule {self.name!r} is declared in code; change it there, because a node that starts stores what the "
+                f"code says"
+            )
+        said = self._said(
+            held, expression=expression, zone=zone, misfire=misfire, overlap=overlap, jitter=jitter
+        )
+        if args is not None or kwargs is not None:
+            said["template"] = self._called_with(held, args, kwargs)
+        changed = msgspec.structs.replace(held, **said)
+        wanted = _upcoming(changed, self._backend, now, record.created_at)
+        differs = [name for name, value in said.items() if value != getattr(held, name)]
+        names = ["arguments" if name == "template" else f"{name}={said[name]}" for name in differs]
+        with by_hand(
+            self._backend,
+            Permission.SCHEDULES,
+            "change",
+            job=_run_of(held, self._backend),
+            about=f"schedule:{self.name}",
+            reason=", ".join(names) or None,
+            within=within,
+        ):
+            if differs:
+                self._backend.store.upsert_schedule(wanted, now=now, **joining_transaction(within))
+        return bool(differs)
+
+    def _said(self, held: ScheduleSpec, **given: Any) -> dict[str, Any]:
+        """The fields that were given, checked, as they are stored."""
+        filled: dict[str, Any] = {
+            "expression": held.expression,
+            "zone": held.zone,
+            "misfire": FIRE_ONCE,
+            "overlap": Overlap.SKIP,
+            "jitter": held.jitter,
+            **{name: value for name, value in given.items() if value is not None},
+        }
+        timing = Timing.of(**filled, starts_at=held.starts_at, ends_at=held.ends_at)
+        stored = {
+            "expression": timing.expression,
+            "zone": timing.zone,
+            "misfire": timing.misfire.rule,
+            "overlap": timing.overlap.value,
+            "jitter": timing.jitter,
+        }
+        if given["zone"] is not None:
+            _require_zone(timing.zone)  # an interval does not ask for it, but the next expression may
+        return {name: value for name, value in stored.items() if given[name] is not None}
+
+    def _called_with(
+        self, held: ScheduleSpec, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+    ) -> str:
+        """The template of its runs with other arguments."""
+        args, kwargs = () if args is None else args, {} if kwargs is None else kwargs
+        if isinstance(args, str | bytes) or not isinstance(args, Sequence):
+            raise InvalidJob(f"args is a list of arguments, not {args!r:.60}")
+        if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+            raise InvalidJob(f"kwargs is a mapping of names to arguments, not {kwargs!r:.60}")
+        template = msgspec.json.decode(held.template, type=JobSpec, strict=False)
+        refuse_sealed(template.payload, "arguments")
+        require_no_placeholders(held.target, (tuple(args), dict(kwargs)))
+        backend = self._backend
+        payload = encode(args, kwargs, limit=backend.options.payload_limit, allow_type=backend.allow_type)
+        return msgspec.json.encode(msgspec.structs.replace(template, payload=payload)).decode()
 
     def remove(self, *, within: object | None = None) -> bool:
         """Forget the schedule; its runs stay. False if there was none."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -86,6 +88,10 @@ class Dashboard:
         """Say who it is that uses it, where nobody is asked for a name: who has started it on this machine."""
         self._guard.local = name or LOCAL
 
+    def forget(self) -> None:
+        """Read each page anew when it is asked for next."""
+        self._answers.clear()
+
     # --- the face of the server ---
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +133,8 @@ class Dashboard:
         except Forbidden as error:
             return await self._say(visit, HTTPStatus.FORBIDDEN, str(error))
         except RatchetError as error:
-            return await self._say(visit, _status_of(error), self._scheduler.backend.sanitized(str(error)))
+            text, back = self._scheduler.backend.sanitized(str(error)), _origin(visit)
+            return await self._say(visit, _status_of(error), text, back=back)
         except Exception:
             logger.exception("the page %s failed", shown(path, 300))
             return await self._say(
@@ -191,9 +198,9 @@ class Dashboard:
 
         async def digest() -> str:
             with self._acting_as(visit.who):
-                data = await in_thread(self._read, page, names, words)
-            return hashlib.blake2b(json.dumps(document(data)).encode(errors="replace")).hexdigest()
+                return await in_thread(look)
 
+        look = self._looking(page, names, words)
         hints = self.live.hints(json.dumps([target, text, self._seen_by()]), digest, page.every)
         return StreamingResponse(
             hints,
@@ -201,13 +208,29 @@ class Dashboard:
             headers={"x-accel-buffering": "no", "cache-control": "no-store"},
         )
 
-    def _read(self, page: Page, names: dict[str, str], words: Words) -> Any:
+    def _looking(self, page: Page, names: dict[str, str], words: Words) -> Callable[[], str]:
+        """Tells one state of a page from another, at the cost of its pulse most of the time."""
+        whole, felt, read_at = "", "?", -math.inf
+
+        def look() -> str:
+            nonlocal whole, felt, read_at
+            pulse = "" if page.pulse is None else _digest(page.pulse(self._question(names, words)))
+            if page.pulse is None or pulse != felt or time.monotonic() - read_at >= page.whole:
+                # What browsers are given must not be older than what was felt.
+                fresh = 0.0 if pulse != felt != "?" else None
+                whole = _digest(self._read(page, names, words, fresh))
+                felt, read_at = pulse, time.monotonic()
+            return pulse + whole
+
+        return look
+
+    def _read(self, page: Page, names: dict[str, str], words: Words, fresh: float | None = None) -> Any:
         chosen = sorted((name, value) for name, value in words.multi_items() if name not in ("did", "n"))
         key = json.dumps([page.name, names, chosen, self._seen_by()])
         return self._answers.get(
             key,
             lambda: page.read(self._question(names, words)),
-            fresh=OLDEST if page.every >= OLDEST else FRESH,
+            fresh=fresh if fresh is not None else OLDEST if page.every >= OLDEST else FRESH,
         )
 
     def _seen_by(self) -> str | None:
@@ -216,7 +239,12 @@ class Dashboard:
         return None if backend.authorizer is None else backend.actor().name
 
     def _question(self, names: dict[str, str], words: Words) -> Question:
-        return Question(self._scheduler, names, words)
+        seen_by = self._seen_by()
+
+        def kept(name: str, read: Callable[[], Any], seconds: float) -> Any:
+            return self._answers.get(json.dumps([name, seen_by]), read, fresh=seconds)
+
+        return Question(self._scheduler, names, words, kept)
 
     async def _permissions(self, request: Request) -> frozenset[str]:
         """What the person may do, so that a page shows only that; each action asks again."""
@@ -332,6 +360,22 @@ def _matching(among: Sequence[Any], path: str) -> tuple[Any, dict[str, str]] | N
         if (found := pattern.match(path)) is not None:
             return one, found.groupdict()
     return _matching(among, path.rstrip("/")) if len(path) > 1 and path.endswith("/") else None
+
+
+def _origin(visit: Visit) -> str:
+    """The page on which an action was asked for; the overview where that cannot be told."""
+    if visit.request.method in SAFE:
+        return "/"
+    page = visit.path.rpartition("/")[0]
+    if page.startswith("/breakers/"):
+        return "/limits"
+    if _matching(PAGES, page) is None:
+        page = "/" + page.split("/")[1] if page else "/"
+    return quote(page) if _matching(PAGES, page) is not None else "/"
+
+
+def _digest(data: Any) -> str:
+    return hashlib.blake2b(json.dumps(document(data)).encode(errors="replace"), digest_size=16).hexdigest()
 
 
 def path_text(names: dict[str, str], verb: Verb) -> str:

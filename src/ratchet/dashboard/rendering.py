@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -29,6 +31,8 @@ from ratchet.dashboard.pages.question import path_of
 from ratchet.dashboard.text import NOTHING, ago, count, finalized, jobs_of, pretty, shown, span
 from ratchet.dashboard.verbs import SAID
 from ratchet.model.composition import Graph
+from ratchet.model.durations import format_duration
+from ratchet.model.process import shown_size
 
 HERE = Path(__file__).parent
 FILES = {"dashboard.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -155,7 +159,18 @@ class Rendering:
             greatest=greatest,
         )
         self._environment.filters.update(
-            span=span, count=count, jobs_of=jobs_of, pretty=pretty, cut=_cut, shown=shown, said=_said
+            span=span,
+            count=count,
+            jobs_of=jobs_of,
+            pretty=pretty,
+            flat=_flat,
+            duration=format_duration,
+            rate=_rate,
+            cut=_cut,
+            shown=shown,
+            said=_said,
+            timed=_timed,
+            size=shown_size,
         )
 
     def page(self, page: Page, data: dict[str, Any], visit: Visit, *, fragment: bool) -> str:
@@ -173,7 +188,7 @@ class Rendering:
             "problem.html", visit, fragment, title=status.phrase, code=int(status), text=text, back=back
         )
 
-    def _render(self, name: str, visit: Visit, fragment: bool, **data: Any) -> str:
+    def _render(self, name: str, visit: Visit, fragment: bool, /, **data: Any) -> str:
         now = datetime.now(UTC)
         return self._environment.get_template(name).render(
             **data,
@@ -181,7 +196,9 @@ class Rendering:
             link=visit.link,
             layout="fragment.html" if fragment else "frame.html",
             now=now,
-            time=lambda moment: _time(moment, now),
+            # A part is only sent to the script, which says how long ago it was: it must not differ from second to second.
+            time=lambda moment: _time(moment, None if fragment else now),
+            exact=lambda moment: _timed(moment.isoformat()),
         )
 
     def file(self, name: str, request: Request) -> Response:
@@ -197,14 +214,49 @@ class Rendering:
         )
 
 
-def _time(moment: datetime | None, now: datetime) -> Markup:
+def _time(moment: datetime | None, now: datetime | None) -> Markup:
     """A time: how long ago, with the exact one on hover; the script turns it to the zone of the viewer."""
     if moment is None:
         return Markup(NOTHING)
     moment = moment.astimezone(UTC)
     exact = moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
-    text = ago(moment, now) if abs(now - moment) < timedelta(days=2) else exact[:16]
+    is_near = now is not None and abs(now - moment) < timedelta(days=2)
+    text = ago(moment, now) if now is not None and is_near else exact[:16]
     return Markup('<time datetime="{}" title="{}">{}</time>').format(moment.isoformat(), exact, text)
+
+
+#: A time as messages of ours write it.
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?\+\d\d:\d\d")
+
+
+def _timed(text: str) -> Markup:
+    """A message with the times in it marked, so that the script shows them in the zone of the viewer."""
+    parts, last = [], 0
+    for found in _MOMENT.finditer(text):
+        try:
+            moment = datetime.fromisoformat(found.group()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            continue
+        exact = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+        parts.append(escape(shown(text[last : found.start()])))
+        parts.append(
+            Markup('<time data-exact datetime="{}" title="{}">{} UTC</time>').format(
+                moment.isoformat(), exact, exact[:16]
+            )
+        )
+        last = found.end()
+    return Markup("").join([*parts, escape(shown(text[last:]))])
+
+
+def _rate(number: float) -> str:
+    """A rate: ``0.3``, ``42``, ``1,200``."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}" if number else NOTHING
+
+
+def _flat(value: Any) -> str:
+    """A value as JSON in one line. It is written back, so what would be spelled out on a page is escaped as in JSON."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if shown(text) == text else json.dumps(value)
 
 
 def _cut(text: Any, limit: int) -> str:

@@ -7,12 +7,14 @@ JSON, is not asked again unless it says ``dry_run``.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from ratchet.api.recurring import Misfire, plain_arguments
 from ratchet.dashboard.bulk import change_many
 from ratchet.dashboard.filters import Words, address
 from ratchet.dashboard.orders import Confirmation, Done, Order
@@ -116,12 +118,7 @@ def _named(order: Order) -> str:
 
 def _pause_queue(order: Order) -> Done:
     length = order.form.get("for", "").strip()
-    until = None
-    if length:
-        try:
-            until = parse_duration(length)
-        except ValueError as error:
-            raise InvalidJob(str(error)) from None
+    until = _duration(length, "for") if length else None
     changed = order.scheduler.queues.pause(order.names["name"], until=until)
     return Done(f"queue {order.names['name']}", "/queues", int(changed), refusal="it is paused already")
 
@@ -139,10 +136,7 @@ def _set_limit(order: Order) -> Done:
     if concurrent:
         order.scheduler.limits.set(name, concurrent=_number(concurrent, "concurrent"))
     else:
-        try:
-            period = parse_duration(order.form.get("per", "").strip() or "1s")
-        except ValueError as error:
-            raise InvalidJob(str(error)) from None
+        period = _duration(order.form.get("per", "").strip() or "1s", "per")
         order.scheduler.limits.set_rate(name, _number(rate, "rate"), per=period)
     return Done(f"limit {name}", "/limits", 1)
 
@@ -186,6 +180,62 @@ def _schedule(verb: str, refusal: str) -> Verb:
     return Verb(f"schedules.{verb}", f"/schedules/{{name:path}}/{verb}", act)
 
 
+def _edit_schedule(order: Order) -> Done:
+    """What is in the form is changed; no jitter and no arguments can be said by leaving their fields empty."""
+    found = order.scheduler.schedules.get(order.names["name"])
+    given = {name: order.form.get(name, "").strip() for name in ("expression", "zone")}
+    change: dict[str, Any] = {name: text for name, text in given.items() if text}
+    if "jitter" in order.form:
+        change["jitter"] = _duration(order.form["jitter"].strip() or "0s", "jitter")
+    if word := order.form.get("overlap", "").strip():
+        change["overlap"] = word.upper()
+    if word := order.form.get("misfire", "").strip():
+        change["misfire"] = _misfire(word)
+    if "arguments" in order.form:
+        known = plain_arguments(found.record().spec, order.scheduler.backend)
+        wanted = _arguments(order.form["arguments"])
+        if wanted != known:
+            change["args"], change["kwargs"] = wanted
+    changed = found.change(**change)
+    return Done(
+        f"schedule {found.name}", path_of("schedules", found.name), int(changed), refusal="it is so already"
+    )
+
+
+def _misfire(word: str) -> Misfire:
+    rule, _, most = word.lower().partition(":")
+    match rule:
+        case "skip" if not most:
+            return Misfire.skip()
+        case "fire_once" if not most:
+            return Misfire.fire_once()
+        case "catch_up":
+            return Misfire.catch_up(_number(most, "misfire")) if most else Misfire.catch_up()
+    raise InvalidJob(f"misfire: {word!r} is none of skip, fire_once, catch_up and catch_up:20")
+
+
+def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+    """``[1, 2]`` or ``{"args": [1], "kwargs": {"region": "eu"}}``."""
+    try:
+        found = json.loads(text or "[]")
+    except ValueError as error:
+        raise InvalidJob(f"arguments: this is no JSON: {error}") from None
+    if isinstance(found, list):
+        return found, {}
+    if isinstance(found, dict) and found.keys() <= {"args", "kwargs"}:
+        args, kwargs = found.get("args", []), found.get("kwargs", {})
+        if isinstance(args, list) and isinstance(kwargs, dict):
+            return args, kwargs
+    raise InvalidJob('arguments: write [1, 2], or {"args": [1, 2], "kwargs": {"region": "eu"}}')
+
+
+def _duration(text: str, name: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except (ValueError, OverflowError) as error:
+        raise InvalidJob(f"{name}: {error}") from None
+
+
 def _cancel_batch(order: Order) -> Done:
     found = order.scheduler.batches.get(order.names["id"])
     changed = found.cancel(f"requested by {order.who}"[:200])
@@ -196,6 +246,15 @@ def _retry_batch(order: Order) -> Done:
     found = order.scheduler.batches.get(order.names["id"])
     count = found.retry_failed()
     return Done(f"batch {found.id}", path_of("batches", found.id), count, refusal="no item has failed")
+
+
+def _node(verb: str, refusal: str) -> Verb:
+    def act(order: Order) -> Done:
+        nodes, name = order.scheduler.nodes, order.names["name"]
+        asked = {"drain": nodes.drain, "resume": nodes.resume, "stop": nodes.stop}[verb](name)
+        return Done(f"node {name}", "/nodes", int(asked), refusal=refusal)
+
+    return Verb(f"nodes.{verb}", f"/nodes/{{name:path}}/{verb}", act)
 
 
 def _remove_node(order: Order) -> Done:
@@ -241,8 +300,12 @@ VERBS: tuple[Verb, ...] = (
     _schedule("resume", "it is not paused"),
     _schedule("trigger", ""),
     _schedule("remove", "there is no such schedule"),
+    Verb("schedules.edit", "/schedules/{name:path}/edit", _edit_schedule),
     Verb("batches.cancel", "/batches/{id}/cancel", _cancel_batch),
     Verb("batches.retry-failed", "/batches/{id}/retry-failed", _retry_batch),
+    _node("drain", "it was asked before"),
+    _node("resume", "it takes jobs, or it is stopping"),
+    _node("stop", "it was asked before"),
     Verb("nodes.remove", "/nodes/{name:path}/remove", _remove_node),
 )
 #: Every permission that an action asks for.
@@ -269,8 +332,12 @@ SAID: dict[str, str] = {
     "schedules.resume": "Schedule resumed",
     "schedules.trigger": "Triggered: this is the run",
     "schedules.remove": "Schedule removed",
+    "schedules.edit": "Schedule changed",
     "batches.cancel": "Batch canceled",
     "batches.retry-failed": "Failed items retried",
+    "nodes.drain": "Asked to drain: it takes no more jobs from its next beat on",
+    "nodes.resume": "Asked to take jobs again",
+    "nodes.stop": "Asked to stop: it finishes what runs, and leaves",
     "nodes.remove": "Node removed",
 }
 

@@ -84,9 +84,15 @@ class Statistics(Struct, frozen=True, kw_only=True):
 
 
 def statistics_of(
-    runs: Sequence[RunSample], queued: Sequence[QueuedSample], load: Load, *, window: timedelta, now: datetime
+    runs: Sequence[RunSample],
+    queued: Sequence[QueuedSample],
+    load: Load,
+    *,
+    window: timedelta,
+    now: datetime,
+    most: int = SAMPLED,
 ) -> Statistics:
-    """The statistics that samples give. How long a queue has waited comes from its *load*, which knows the oldest job."""
+    """The statistics that samples give, of *most* runs. How long a queue has waited comes from its *load*, which knows the oldest job."""
     since = earlier(now, window)
     lately = [run for run in runs if run.finished_at is not None and since <= run.finished_at <= now]
     oldest: dict[str, datetime] = {}
@@ -96,7 +102,7 @@ def statistics_of(
             oldest[stream.key.queue] = min(at, stream.first_at)
     queues = _flows(lately, queued, lambda one: one.queue, since, now, oldest)
     targets = _flows(lately, queued, lambda one: plain_target(one.target), since, now, {})
-    return Statistics(queues=queues, targets=targets, sampled=len(runs) >= SAMPLED or len(queued) >= SAMPLED)
+    return Statistics(queues=queues, targets=targets, sampled=len(runs) >= most or len(queued) >= SAMPLED)
 
 
 def _flows(

@@ -188,9 +188,10 @@ class TestCurves:
         assert "at most 4" in (runs.get("aria-label") or "")
 
     def test_nothing_is_known(self) -> None:
-        """A store without rates has empty charts."""
+        """A store without rates has empty charts, which say so."""
         for one in CHARTS:
-            assert "curve" in chart(one, [])
+            assert "nothing in this time" in chart(one, [])
+            assert "curve" not in chart(one, [])
 
 
 def test_durations_and_counts() -> None:

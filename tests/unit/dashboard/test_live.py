@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from ratchet import Scheduler, dashboard
 from ratchet.dashboard import live
+from ratchet.dashboard.filters import words_of
 from ratchet.dashboard.live import Live
+from ratchet.dashboard.pages import Page
 from tests.browser import shop
 from tests.unit.dashboard.conftest import Browse
 
@@ -102,6 +105,37 @@ class TestHints:
             await stream.aclose()  # type: ignore[attr-defined]
 
         watched(work)
+
+
+class TestPulse:
+    def test_a_page_is_read_when_its_pulse_has_changed(self, browse: Browse) -> None:
+        """Otherwise only now and then: what costs many statements is not read each second."""
+        felt, read = ["a"], list[int]()
+
+        def reading(_: Any) -> dict[str, Any]:
+            read.append(len(read))
+            return {"times": len(read)}
+
+        page = Page("x", "/x", reading, pulse=lambda _: felt[0], whole=1000)
+        app: Any = browse().app
+        look = app._looking(page, {}, words_of(""))
+        first = look()
+        assert (look(), len(read)) == (first, 1)
+        felt[0] = "b"
+        second = look()
+        assert (second != first, len(read)) == (True, 2)
+        assert (look(), len(read)) == (second, 2)
+
+    def test_a_page_without_one(self, browse: Browse) -> None:
+        """It is read each time, as often as its answers are allowed to be read."""
+        values = iter("aab")
+        app: Any = browse().app
+        look = app._looking(Page("x", "/x", lambda _: {"v": next(values)}), {}, words_of(""))
+        found = []
+        for _ in range(3):
+            app.forget()
+            found.append(look())
+        assert found[0] == found[1] != found[2]
 
 
 class TestConnections:

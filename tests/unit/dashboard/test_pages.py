@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from ratchet import Scheduler, dashboard
 from ratchet.dashboard.answers import Answers
+from ratchet.dashboard.rendering import _timed
 from tests.browser import shop
 from tests.unit.dashboard.conftest import JSON, SAME, Browse
 
@@ -89,8 +90,9 @@ class TestEveryPage:
             ids_of = re.compile(r'data-live[^>]* id="([^"]+)"|id="([^"]+)"[^>]* data-live')
             assert ids_of.findall(part.text) == ids_of.findall(whole.text.partition("<main")[2])
         path = "/audit"
-        tag = client.get(path, headers={"ratchet-fragment": "1"}).headers["etag"]
-        again = client.get(path, headers={"ratchet-fragment": "1", "if-none-match": tag})
+        part = client.get(path, headers={"ratchet-fragment": "1"})
+        assert " ago</time>" not in part.text  # that would be another text in a second
+        again = client.get(path, headers={"ratchet-fragment": "1", "if-none-match": part.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
 
     def test_the_store_goes_away_and_comes_back(self, tmp_path: Path) -> None:
@@ -107,7 +109,11 @@ class TestEveryPage:
         scheduler.close()
 
     def test_a_page_that_fails(
-        self, browse: Browse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        scheduler: Scheduler,
+        browse: Browse,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """The browser learns no detail; the log does."""
 
@@ -115,8 +121,8 @@ class TestEveryPage:
             raise RuntimeError("secret detail")
 
         client = browse()
-        monkeypatch.setattr(Scheduler, "health", fails)
-        answer = client.get("/")
+        monkeypatch.setattr(type(scheduler.batches), "records", fails)
+        answer = client.get("/batches")
         assert answer.status_code == 500
         assert "secret detail" not in answer.text
         assert "secret detail" in caplog.text
@@ -224,6 +230,38 @@ class TestAddresses:
         monkeypatch.setattr("ratchet.api.observe.queries.Jobs.count", None)
         assert "9 jobs" in client.get("/jobs?limit=20").text
 
+    def test_only_what_an_index_has_is_counted(self, ids: dict[str, UUID], client: TestClient) -> None:
+        """Of a queue or a function no index has all jobs: how many there are is not told, rather than read."""
+        for words, is_counted in (
+            ("", True),
+            ("status=PENDING", True),
+            ("tag=billing", True),
+            (f"batch={ids['batch']}", True),
+            ("queue=default&status=PENDING", True),
+            ("queue=payments", False),
+            ("target=mail.send", False),
+            ("queue=payments&status=FAILED", False),
+            ("since=1d", False),
+            ("archived=1", False),
+        ):
+            answer = client.get(f"/jobs?{words}&limit=1", headers=JSON).json()
+            assert (answer["total"] is not None) == is_counted, words
+        assert "1 shown, more may match" in client.get("/jobs?queue=payments&limit=1").text
+
+    def test_queues_by_name(
+        self, ids: dict[str, UUID], client: TestClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those with most to do are shown, what is paused first; the others are found by their names."""
+        monkeypatch.setattr("ratchet.dashboard.pages.cluster.QUEUES", 2)
+        answer = client.get("/queues", headers=JSON).json()
+        assert answer["total"] == 5
+        assert [one["name"] for one in answer["queues"]] == ["newsletter", "default"]
+        found = client.get("/queues?name=MAI", headers=JSON).json()
+        assert [one["name"] for one in found["queues"]] == ["mail"]
+        assert found["queues"][0]["rate"] > 0
+        assert "the 2 busiest of 5" in client.get("/queues").text
+        assert "No queue has these words" in client.get("/queues?name=nothing").text
+
     def test_few_jobs_in_a_long_history(
         self, scheduler: Scheduler, client: TestClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -237,11 +275,23 @@ class TestAddresses:
         while not client.get(path, headers=JSON).json()["jobs"]:
             page = client.get(path).text
             assert "None among the jobs that were looked at" in page
-            assert "there may be more" in page
+            assert "not counted" in page
             path = re.findall(r'rel="next" href="([^"]+)"', page)[0].replace("&amp;", "&")
             steps += 1
         assert steps == 2
         assert str(wanted.id) in client.get(path).text
+
+
+def test_times_in_messages(ids: dict[str, UUID], client: TestClient) -> None:
+    """They are marked, so that the script can show them in the viewer's zone; what only looks like one is text."""
+    page = client.get("/").text
+    assert re.search(r'the next is due at <time data-exact datetime="[^"]+\+00:00" title=', page)
+    assert not re.search(r"due at \d{4}-\d\d-\d\dT", page)
+    text = "<b> 2026-02-31T00:00:00+00:00 and 2026-02-01T12:00:00+02:00 <i>"
+    made = _timed(text)
+    assert made.startswith("&lt;b&gt; 2026-02-31T00:00:00+00:00 and <time data-exact")
+    assert 'datetime="2026-02-01T10:00:00+00:00"' in made
+    assert made.endswith("</time> &lt;i&gt;")
 
 
 class TestCost:
@@ -319,6 +369,17 @@ class TestAJob:
         made = eval(text, {"scheduler": scheduler})  # the text is ours, and this is what people do with it
         one, two = scheduler.jobs.get(first.id), scheduler.jobs.get(made.id)
         assert (one.args, one.kwargs, one.queue, one.tags) == (two.args, two.kwargs, two.queue, two.tags)
+
+    def test_who_acted_on_it(self, ids: dict[str, UUID], scheduler: Scheduler, client: TestClient) -> None:
+        """Each change by hand, with who made it and through what."""
+        with scheduler.acting_as("ann"):
+            scheduler.retry_job(ids["failed"])
+        client.post(f"/jobs/{ids['failed']}/pause", headers=SAME)
+        answer = client.get(f"/jobs/{ids['failed']}", headers=JSON).json()
+        found = [(one["principal"], one["verb"], one["source"]) for one in answer["actions"]]
+        assert found == [("local", "pause", "dashboard"), ("ann", "retry", "api")]
+        page = client.get(f"/jobs/{ids['failed']}").text.partition('id="actions"')[2]
+        assert page.index("local") < page.index("ann")
 
     def test_logs_and_runs(self, ids: dict[str, UUID], client: TestClient) -> None:
         """What it logged, its traceback, and a bar for each run."""

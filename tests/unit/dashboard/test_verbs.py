@@ -9,9 +9,11 @@ from uuid import UUID
 import pytest
 from starlette.testclient import TestClient
 
-from ratchet import JobFilter, JobStatus, Priority, ScheduleNotFound, Scheduler
+from ratchet import AuditFilter, JobFilter, JobStatus, Priority, ScheduleNotFound, Scheduler
 from ratchet.dashboard import bulk
+from ratchet.dashboard.pages.question import path_of
 from tests.browser import shop
+from tests.support.waiting import until
 from tests.unit.dashboard.conftest import JSON, SAME
 
 
@@ -219,10 +221,72 @@ class TestOtherObjects:
         assert not schedule.paused
         location = post(client, "/schedules/thumbnails/trigger")
         assert scheduler.jobs.get(location.partition("?")[0].removeprefix("/jobs/")).schedule == "thumbnails"
+        post(client, "/schedules/thumbnails/edit", expression="*/5 * * * *", zone="Asia/Tokyo", jitter="30s")
+        assert (schedule.record().spec.expression, schedule.record().spec.zone) == (
+            "*/5 * * * *",
+            "Asia/Tokyo",
+        )
         post(client, "/schedules/thumbnails/remove")
         with pytest.raises(ScheduleNotFound):
             scheduler.schedules.get("thumbnails")
         refused(client, "/schedules/thumbnails/pause", 404)
+
+    def test_editing_a_schedule(self, ids: dict[str, UUID], scheduler: Scheduler, client: TestClient) -> None:
+        """What the form says is stored, and nothing else; what makes no sense is refused in a sentence."""
+        schedule, path = scheduler.schedules.get("thumbnails"), "/schedules/thumbnails/edit"
+        before = schedule.record().spec
+        form = {"expression": before.expression, "zone": "UTC", "jitter": "", "overlap": "SKIP"}
+        assert "so already" in refused(client, path, **form, arguments='["logo.png"]')
+        assert schedule.record().spec == before
+        post(
+            client,
+            path,
+            **{**form, "jitter": "1m"},
+            arguments='{"args": ["big.png"], "kwargs": {"width": 9}}',
+        )
+        post(client, path, misfire="catch_up:3")
+        spec = schedule.record().spec
+        assert (spec.jitter, spec.misfire, spec.expression) == (
+            timedelta(minutes=1),
+            "catch_up:3",
+            "every 15m",
+        )
+        run = scheduler.jobs.get(schedule.trigger().id)
+        assert (run.args, run.kwargs, run.target) == (("big.png",), {"width": 9}, "media.resize")
+        shown = client.get("/schedules/thumbnails").text
+        assert "big.png" in shown
+        assert 'value="1m"' in shown
+        for wrong, words in (
+            ({"expression": "61 * * * *"}, "cron"),
+            ({"zone": "Mars/Olympus"}, "time zone"),
+            ({"jitter": "soon"}, "jitter"),
+            ({"misfire": "never"}, "catch_up"),
+            ({"overlap": "maybe"}, "ALLOW, SKIP, QUEUE"),
+            ({"arguments": "{]"}, "no JSON"),
+            ({"arguments": '{"a": 1}'}, "write [1, 2]"),
+        ):
+            assert words in refused(client, path, 400, **wrong)
+        assert schedule.record().spec == spec
+        (last, *_) = scheduler.audit.find(AuditFilter(verb="change", outcome="done"))
+        assert (last.principal, last.source, last.object) == ("local", "dashboard", "schedule:thumbnails")
+        assert "misfire=catch_up:3" in (last.reason or "")
+
+    def test_a_schedule_that_is_declared_in_code(self, scheduler: Scheduler, client: TestClient) -> None:
+        """It is not edited here: a node that starts would change it back. The page says so."""
+        scheduler.recurring("@daily", name="nightly")(shop.cleanup)
+        with scheduler:
+            pass
+        assert "declared in code" in refused(client, "/schedules/nightly/edit", 400, zone="Asia/Tokyo")
+        assert "declared in code: change it there" in client.get("/schedules/nightly").text
+        assert scheduler.schedules.get("nightly").record().spec.zone == "UTC"
+
+    def test_arguments_that_are_no_plain_json(self, scheduler: Scheduler, client: TestClient) -> None:
+        """They are neither shown nor overwritten: as JSON, a date would come back as text."""
+        scheduler.schedule_recurring("@daily", shop.resize, timedelta(days=3), name="typed")
+        page = client.get("/schedules/typed").text
+        assert 'name="arguments"' not in page
+        post(client, "/schedules/typed/edit", zone="Asia/Tokyo")
+        assert scheduler.jobs.get(scheduler.schedules.get("typed").trigger().id).args == (timedelta(days=3),)
 
     def test_batches(self, ids: dict[str, UUID], scheduler: Scheduler, client: TestClient) -> None:
         """Failed items are retried, which opens it again; then it is canceled."""
@@ -236,9 +300,22 @@ class TestOtherObjects:
         refused(client, f"/batches/{batch.id}/cancel")
 
     def test_nodes(self, ids: dict[str, UUID], scheduler: Scheduler, client: TestClient) -> None:
-        """One that is gone can be forgotten; a living one cannot."""
+        """A living one is drained, resumed and stopped; one that is gone can be forgotten, a living one cannot."""
+        for verb in ("drain", "resume", "stop"):
+            assert "no node" in refused(client, f"/nodes/nobody/{verb}", 404)
         refused(client, "/nodes/nobody/remove")
         with scheduler:
             node = next(one for one in scheduler.nodes.list() if one.state == "ACTIVE")
-            assert "is alive" in refused(client, f"/nodes/{node.node_id}/remove")
-            assert node.node_id in client.get("/nodes").text
+            path = path_of("nodes", node.node_id)
+            assert "is alive" in refused(client, f"{path}/remove")
+            refused(client, f"{path}/resume")
+            post(client, f"{path}/drain")
+            refused(client, f"{path}/drain")
+            page = client.get("/nodes").text
+            assert f'action="{path}/resume"' in page
+            assert f'action="{path}/drain"' not in page
+            assert "MiB" in page  # its memory
+            post(client, f"{path}/resume")
+            post(client, f"{path}/stop")
+            assert f'action="{path}/stop"' not in client.get("/nodes").text
+            until(lambda: not scheduler.running, 60)

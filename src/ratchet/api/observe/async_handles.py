@@ -120,6 +120,7 @@ class AsyncSchedule(AwaitFace[Schedule]):
     pause = awaited(Schedule.pause)
     resume = awaited(Schedule.resume)
     trigger = awaited(Schedule.trigger)
+    change = awaited(Schedule.change)
     remove = awaited(Schedule.remove)
     runs = awaited(Schedule.runs)
     fires = awaited(Schedule.fires)

@@ -29,7 +29,7 @@ from ratchet.api.checks import (
     texts_of,
     within_ids,
 )
-from ratchet.api.observe.rates import history_of
+from ratchet.api.observe.rates import history_of, read_statistics
 from ratchet.api.observe.records import job_of
 from ratchet.api.recurring import Schedule, ScheduleNotFound, run_facts
 from ratchet.api.submit.sending import wake
@@ -46,7 +46,7 @@ from ratchet.model.durations import Duration, format_duration, to_timedelta
 from ratchet.model.errors import InvalidJob, JobNotFound
 from ratchet.model.events import BreakerClosed, BreakerOpened
 from ratchet.model.filters import both
-from ratchet.model.flow import SAMPLED, Statistics, statistics_of
+from ratchet.model.flow import Statistics
 from ratchet.model.flow_history import FlowPoint
 from ratchet.model.job import (
     Alert,
@@ -199,11 +199,10 @@ class Jobs(Facade):
         Runs that ended within *window* count. The cost is bounded: looked at are the runs of the newest jobs and the jobs
         that wait or run, 10,000 of each at most (``sampled`` says whether that was too few).
         """
-        require(self._backend, Permission.LIST, about="statistics")
         length = to_timedelta(window, "the window", zero=False)
-        store, now = self._backend.store, self._backend.now()
-        runs, queued = store.run_samples(limit=SAMPLED), store.queued_samples(limit=SAMPLED)
-        return statistics_of(runs, queued, store.load(now=now), window=length, now=now)
+        now = self._backend.now()
+        # How much waits comes from samples; the load is asked for how long, and counts nothing.
+        return read_statistics(self._backend, length, self._backend.store.load(now=now, most=1), now)
 
     def history(
         self,

@@ -1,13 +1,15 @@
-"""Rates over time, as ``scheduler.jobs.history`` gives them."""
+"""Numbers of what waits, runs and has run: ``scheduler.jobs.statistics`` and ``scheduler.jobs.history``."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from ratchet.api.authorization import require
 from ratchet.api.backend import Backend
 from ratchet.api.checks import text_of
 from ratchet.model.durations import Duration, earlier, to_timedelta
 from ratchet.model.errors import InvalidJob
+from ratchet.model.flow import SAMPLED, Statistics, statistics_of
 from ratchet.model.flow_history import (
     MERGED,
     MERGED_AFTER,
@@ -20,9 +22,20 @@ from ratchet.model.flow_history import (
     points_of,
     usual_step,
 )
+from ratchet.model.load import Load
+from ratchet.model.permissions import Permission
 
 #: A longer window is as good as this one: nothing older can be there.
 _LONGEST = timedelta(days=3650)
+
+
+def read_statistics(
+    backend: Backend, window: timedelta, load: Load, now: datetime, *, most: int = SAMPLED
+) -> Statistics:
+    """`Jobs.statistics`, with the *load* that was read just now, and made of so many runs at *most*."""
+    require(backend, Permission.LIST, about="statistics")
+    runs, queued = backend.store.run_samples(limit=most), backend.store.queued_samples(limit=SAMPLED)
+    return statistics_of(runs, queued, load, window=window, now=now, most=most)
 
 
 def history_of(

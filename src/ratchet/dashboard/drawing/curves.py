@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -86,22 +86,20 @@ def chart(made: Chart, points: Sequence[FlowPoint]) -> Markup:
         *(
             element("path", d=_path(line, place), class_=f"curve {curve.kind}")
             for curve, line in zip(made.curves, values, strict=True)
+            if most
         ),
     ]
     if points:
         shapes += [
-            element(
-                "text", points[0].at.astimezone(UTC).strftime("%H:%M"), x=LEFT, y=HEIGHT - 3, class_="tick"
-            ),
-            element(
-                "text",
-                points[-1].at.astimezone(UTC).strftime("%H:%M UTC"),
-                x=WIDTH - LEFT,
-                y=HEIGHT - 3,
-                text_anchor="end",
-                class_="tick",
-            ),
+            _tick(points[0].at, LEFT, "start"),
+            _tick(points[-1].at, WIDTH - LEFT, "end"),
         ]
+    if not most:
+        shapes.append(
+            element(
+                "text", "nothing in this time", x=WIDTH / 2, y=HEIGHT / 2, text_anchor="middle", class_="none"
+            )
+        )
     return element(
         "svg",
         Markup("").join(shapes),
@@ -112,10 +110,24 @@ def chart(made: Chart, points: Sequence[FlowPoint]) -> Markup:
     )
 
 
+def _tick(at: datetime, x: float, anchor: str) -> Markup:
+    """A time below the axis, in UTC; the script turns it to the zone of the viewer."""
+    moment = at.astimezone(UTC)
+    return element(
+        "text",
+        moment.strftime("%H:%M UTC"),
+        x=x,
+        y=HEIGHT - 3,
+        text_anchor=anchor,
+        class_="tick",
+        data_time=moment.isoformat(),
+    )
+
+
 def greatest(made: Chart, points: Sequence[FlowPoint]) -> str:
     """The greatest value of a chart, as it is written."""
     found = [value for curve in made.curves for point in points if (value := curve.value(point)) is not None]
-    return made.written(max(found)) if found else ""
+    return made.written(max(found)) if any(found) else ""
 
 
 def _path(line: Sequence[float | None], place: Callable[[int, float], str]) -> str:

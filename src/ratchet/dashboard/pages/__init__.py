@@ -7,30 +7,30 @@ What each page shows: a function that reads it through the scheduler's public AP
 from __future__ import annotations
 
 from ratchet.dashboard.pages.audit import audit
-from ratchet.dashboard.pages.batches import batch, batches
+from ratchet.dashboard.pages.batches import batch, batch_pulse, batches
 from ratchet.dashboard.pages.cluster import limits, nodes, queues
 from ratchet.dashboard.pages.dead_letters import dead_letters
 from ratchet.dashboard.pages.graph import graph
-from ratchet.dashboard.pages.job import job
+from ratchet.dashboard.pages.job import job, job_pulse
 from ratchet.dashboard.pages.jobs import jobs
 from ratchet.dashboard.pages.overview import overview
 from ratchet.dashboard.pages.question import Page, Question
 from ratchet.dashboard.pages.schedules import schedule, schedules
 
 PAGES: tuple[Page, ...] = (
-    Page("overview", "/", overview, every=5.0),
-    Page("jobs", "/jobs", jobs),
-    Page("job", "/jobs/{id}", job, every=1.0),
+    Page("overview", "/", overview, every=10.0),
+    Page("jobs", "/jobs", jobs, every=5.0),
+    Page("job", "/jobs/{id}", job, every=2.0, pulse=job_pulse, whole=20.0),
     Page("dead_letters", "/dead-letters", dead_letters, every=5.0),
-    Page("queues", "/queues", queues, every=5.0),
-    Page("limits", "/limits", limits),
+    Page("queues", "/queues", queues, every=10.0),
+    Page("limits", "/limits", limits, every=3.0),
     Page("schedules", "/schedules", schedules, every=5.0),
-    Page("schedule", "/schedules/{name:path}", schedule),
+    Page("schedule", "/schedules/{name:path}", schedule, every=5.0),
     Page("batches", "/batches", batches),
-    Page("batch", "/batches/{id}", batch),
-    Page("graph", "/graphs/{id}", graph),
-    Page("nodes", "/nodes", nodes),
-    Page("audit", "/audit", audit),
+    Page("batch", "/batches/{id}", batch, every=3.0, pulse=batch_pulse),
+    Page("graph", "/graphs/{id}", graph, every=8.0),
+    Page("nodes", "/nodes", nodes, every=3.0),
+    Page("audit", "/audit", audit, every=3.0),
 )
 
 __all__ = ["PAGES", "Page", "Question"]

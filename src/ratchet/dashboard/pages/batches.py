@@ -38,6 +38,11 @@ def batch(question: Question) -> Data:
     }
 
 
+def batch_pulse(question: Question) -> Any:
+    """Its counters."""
+    return question.scheduler.batches.get(question.names["id"]).record()
+
+
 def _facts(record: BatchRecord, now: datetime) -> dict[str, Any]:
     done = record.completed + record.failed + record.canceled
     return {

@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from ratchet.api.observe.rates import read_statistics
+from ratchet.dashboard.pages.overview import RUNS
 from ratchet.dashboard.pages.question import Data, Question
-from ratchet.model.cluster import BREAKER_GATE, NodeRecord, NodeState
+from ratchet.model.cluster import BREAKER_GATE, NodeRecord, NodeState, QueueRecord
 from ratchet.model.flow import Flow
 from ratchet.model.job import Job, JobFilter
 from ratchet.model.status import JobStatus
@@ -18,16 +20,25 @@ HOLDERS = 5
 HELD_LIMITS = 20
 #: Running jobs that are named, over all nodes.
 RUNNING = 200
+#: Queues that are shown.
+QUEUES = 200
 #: Dead nodes that are shown.
 DEAD = 20
 
 
 def queues(question: Question) -> Data:
-    """Every queue with what waits, runs and has run in it in the last hour."""
-    found = question.scheduler.jobs.statistics(timedelta(hours=1))
+    """The busiest queues, or those with these words in their names: what waits, runs and has run in the last hour."""
+    backend = question.scheduler.backend
+    load = backend.store.load(now=question.now, most=1)  # the numbers come from samples
+    found = read_statistics(backend, timedelta(hours=1), load, question.now, most=RUNS)
     flows = {flow.name: flow for flow in found.queues}
     records = {record.name: record for record in question.scheduler.queues.list(counting=False)}
+    text = question.words.get("name", "").strip()
+    names = [name for name in {*flows, *records} if text.lower() in name.lower()]
+    names.sort(key=lambda name: _rank(flows.get(name, Flow(name=name)), paused=_is_paused(records.get(name))))
     return {
+        "name": text,
+        "total": len(names),
         "queues": [
             {
                 "name": name,
@@ -35,11 +46,27 @@ def queues(question: Question) -> Data:
                 "paused_at": records[name].paused_at if name in records else None,
                 "paused_until": records[name].paused_until if name in records else None,
                 "flow": flows.get(name, Flow(name=name)),
+                "rate": _rate(flows.get(name)),
             }
-            for name in sorted({*flows, *records})
+            for name in names[:QUEUES]
         ],
         "sampled": found.sampled,
+        "most_runs": RUNS,
     }
+
+
+def _rank(flow: Flow, *, paused: bool) -> tuple[bool, int, str]:
+    """What needs a look first: what is paused, then what has most to do."""
+    return (not paused, -flow.pending - flow.running - flow.started, flow.name)
+
+
+def _is_paused(record: QueueRecord | None) -> bool:
+    return record is not None and record.paused
+
+
+def _rate(flow: Flow | None) -> float:
+    """Runs that ended, per minute."""
+    return 0.0 if flow is None else (flow.succeeded + flow.failed) / 60
 
 
 def limits(question: Question) -> Data:
@@ -72,6 +99,7 @@ def nodes(question: Question) -> Data:
         "nodes": [_node(node, on.get(node.node_id, []), known, alive=node.is_alive(now)) for node in living],
         "dead": [_node(node, [], set(), alive=False) for node in dead[-DEAD:]],
         "more_running": running.next_cursor is not None,
+        "most_running": RUNNING,
     }
 
 
@@ -94,6 +122,10 @@ def _node(node: NodeRecord, running: list[Job], known: set[str], *, alive: bool)
         "down": about.down,
         "queues": about.queues,
         "tags": about.tags,
+        "memory": about.memory,
+        "keys": about.keys,
+        "still_running": about.still_running,
+        "request": node.request,
         "targets": sorted(about.targets),
         "missing": sorted(known - set(about.targets)),
         "running": node.running,

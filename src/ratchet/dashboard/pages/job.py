@@ -10,12 +10,16 @@ from uuid import UUID
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.dashboard.drawing.graphs import said
 from ratchet.dashboard.pages.question import Data, Question, path_of
+from ratchet.model.audit import AuditEntry, AuditFilter
 from ratchet.model.callbacks import plain_target
+from ratchet.model.errors import ConfigurationError, NotAuthorized
 from ratchet.model.job import Job
 from ratchet.model.status import AT_REST, JobStatus
 
 #: Log lines that a page shows, the newest.
 LINES = 500
+#: What people have done to it, the newest.
+ACTIONS = 20
 #: Parents and dependants that a page lists.
 RELATIVES = 50
 
@@ -43,10 +47,28 @@ def job(question: Question) -> Data:
         "parents": _relatives(graph, found.id, up=True),
         "dependants": _relatives(graph, found.id, up=False),
         "graph_size": len(graph),
+        "actions": _actions(question, found.id),
         "verbs": verbs_for(found),
         "as_python": as_python(found),
         "as_command": as_command(found),
     }
+
+
+def job_pulse(question: Question) -> Any:
+    """Its state, and what it says while it runs."""
+    handle, jobs = question.scheduler.handle(question.names["id"]), question.scheduler.jobs
+    status = handle.status()
+    if status is not JobStatus.RUNNING:
+        return status
+    return [jobs.get(handle.id), jobs.logs(handle.id, limit=1)]
+
+
+def _actions(question: Question, job_id: UUID) -> list[AuditEntry] | None:
+    """Who has done what to it, newest first; None where that is not kept, and for who may not see it."""
+    try:
+        return list(question.scheduler.audit.find(AuditFilter(job_id=job_id), limit=ACTIONS))
+    except (NotAuthorized, ConfigurationError):
+        return None
 
 
 def verbs_for(found: Job) -> list[str]:

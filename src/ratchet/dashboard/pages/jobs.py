@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from uuid import UUID
 
 from ratchet.dashboard.filters import criteria_of, filter_of
@@ -11,6 +12,10 @@ from ratchet.model.job import Job, JobFilter, Page, SortBy
 from ratchet.model.status import JobStatus, JobType, Priority
 
 PAGE = 50
+#: Seconds for which the names of queues and nodes are good enough for suggestions.
+NAMES_FRESH = 30.0
+#: The same of how many match.
+COUNT_FRESH = 5.0
 LONGEST_PAGE = 200
 #: Where counting ends.
 COUNTED = 10_000
@@ -37,7 +42,7 @@ def jobs(question: Question) -> Data:
         "statuses": [status.value for status in JobStatus],
         "types": [kind.value for kind in JobType],
         "priorities": list(Priority.__members__),
-        "known": known_names(question),
+        "known": question.kept("names", lambda: known_names(question), NAMES_FRESH),
         "can_change_all": not where.is_empty,
     }
 
@@ -46,13 +51,31 @@ def _total(question: Question, where: JobFilter, page: Page[Job], *, first: bool
     """
     How many match; counting is needed only where the first page does not hold all, and ends one behind `COUNTED`.
 
-    None: they are few and far between. To count them, all of history would be read.
+    None: they are few and far between, or no index knows them. To count them, all of history would be read.
     """
     if first and page.next_cursor is None:
         return len(page)
-    if where.args or (page.next_cursor is not None and len(page) < limit):
+    if not _is_counted(where) or (page.next_cursor is not None and len(page) < limit):
         return None
-    return question.scheduler.jobs.count(where, at_most=COUNTED + 1)
+    named = f"count {criteria_of(question.words)}"
+    return int(
+        question.kept(named, lambda: question.scheduler.jobs.count(where, at_most=COUNTED + 1), COUNT_FRESH)
+    )
+
+
+def _is_counted(where: JobFilter) -> bool:
+    """True if an index has the jobs that match, and nothing but them."""
+    given = {one.name for one in fields(where) if getattr(where, one.name) not in (None, False)}
+    if given <= {"statuses"}:
+        # One that is ended and rare is found by reading all others.
+        return not given or set(where.statuses or ()) <= _INDEXED
+    if given <= {"queue", "statuses"}:
+        return where.statuses is not None and set(where.statuses) <= {JobStatus.PENDING}
+    return given <= {"tags"} or given <= {"batch_id"} or given <= {"schedule"} or given <= {"business_key"}
+
+
+#: The states whose jobs an index has, and that in which most jobs are.
+_INDEXED = frozenset(JobStatus) - {JobStatus.CANCELED}
 
 
 def known_names(question: Question) -> dict[str, list[str]]:
@@ -62,6 +85,7 @@ def known_names(question: Question) -> dict[str, list[str]]:
         "queue": [queue.name for queue in question.scheduler.queues.list(counting=False)][:100],
         "target": sorted({target for node in nodes for target in node.about.targets})[:200],
         "node": [node.node_id for node in nodes][:100],
+        "schedule": [record.spec.name for record in question.scheduler.schedules.records()][:100],
     }
 
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from ratchet.api.authorization import require
+from ratchet.api.backend import Backend
+from ratchet.api.observe.health import health_of
+from ratchet.api.observe.rates import read_statistics
 from ratchet.dashboard.pages.question import Data, Question
+from ratchet.model.errors import RatchetError
 from ratchet.model.flow import Flow
-from ratchet.model.load import COUNTED
+from ratchet.model.load import COUNTED, Load
+from ratchet.model.permissions import Permission
 
 #: The windows that can be looked at.
 WINDOWS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
-#: Targets that are listed, those with most to tell first.
+#: Runs, the newest, that queues and functions are told of: a third of what a page takes is their reading.
+RUNS = 5_000
+#: Targets and queues that are listed, those with most to tell first.
 MOST_TARGETS = 20
+MOST_QUEUES = 15
 
 #: Where a problem can be looked at.
 _PLACES = {
@@ -38,24 +47,48 @@ def overview(question: Question) -> Data:
     """Health first, then the numbers of the last hour or day."""
     chosen = question.words.get("window", "hour")
     window = chosen if chosen in WINDOWS else "hour"
-    health = question.scheduler.health()
-    data: Data = {"window": window, "health": health, "places": _PLACES, "counted": COUNTED}
-    if not (health["reachable"] and health["schema_ok"]):
+    backend = question.scheduler.backend
+    require(backend, Permission.LIST, about="health")
+    load = _load(backend)
+    health = health_of(backend, load=load)
+    data: Data = {
+        "window": window,
+        "health": health,
+        "places": _PLACES,
+        "counted": COUNTED,
+    }
+    if load is None or not (health["reachable"] and health["schema_ok"]):
         return {**data, "totals": None, "points": [], "queues": [], "targets": [], "sampled": False}
-    found = question.scheduler.jobs.statistics(WINDOWS[window])
+    found = read_statistics(backend, WINDOWS[window], load, backend.now(), most=RUNS)
+    points = question.scheduler.jobs.history(WINDOWS[window])
+    queues = sorted(found.queues, key=_busiest)
     targets = sorted(found.targets, key=lambda flow: (-flow.failed, -flow.started - flow.pending, flow.name))
     return {
         **data,
-        "points": question.scheduler.jobs.history(WINDOWS[window]),
+        "points": points,
+        # What nodes have counted is exact, but a minute late; where a sample is all there was, it is exact and now.
         "totals": {
-            name: sum(getattr(flow, name) for flow in found.queues)
+            name: max(
+                sum(getattr(flow, name) for flow in found.queues),
+                sum(getattr(point, name) for point in points) if found.sampled else 0,
+            )
             for name in ("started", "succeeded", "failed", "retried")
         },
-        "queues": sorted(found.queues, key=_busiest),
+        "most_runs": RUNS,
+        "queues": queues[:MOST_QUEUES],
+        "more_queues": max(len(queues) - MOST_QUEUES, 0),
         "targets": targets[:MOST_TARGETS],
         "more_targets": max(len(targets) - MOST_TARGETS, 0),
         "sampled": found.sampled,
     }
+
+
+def _load(backend: Backend) -> Load | None:
+    """What waits and runs, read once for health and numbers; None where the store does not answer, which health says."""
+    try:
+        return backend.store.load(now=backend.now())
+    except RatchetError:
+        return None
 
 
 def _busiest(flow: Flow) -> tuple[int, str]:

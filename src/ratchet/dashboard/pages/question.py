@@ -24,6 +24,8 @@ class Question:
     scheduler: Scheduler
     names: Mapping[str, str]
     words: Words
+    #: Reads a part of the page that others share, if it was not read within so many seconds.
+    kept: Callable[[str, Callable[[], Any], float], Any] = lambda _, read, seconds: read()
 
     @property
     def now(self) -> datetime:
@@ -38,12 +40,19 @@ def pattern_of(path: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its name is that of its template. ``every``: seconds after which an open one is read again."""
+    """
+    A page: its name is that of its template. ``every``: seconds after which an open one is looked at again.
+
+    A page that costs many statements has a ``pulse``, which costs one or two: what it gives is looked at, and the page
+    is read if that has changed, and otherwise each ``whole`` seconds.
+    """
 
     name: str
     path: str
     read: Callable[[Question], Data]
     every: float = 2.0
+    pulse: Callable[[Question], Any] | None = None
+    whole: float = 15.0
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:

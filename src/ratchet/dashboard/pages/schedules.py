@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ratchet.api.recurring import run_facts
+from ratchet.api.recurring import Overlap, plain_arguments, run_facts
 from ratchet.dashboard.pages.question import Data, Question
-from ratchet.model.composition import ScheduleRecord
+from ratchet.model.composition import FireOutcome, ScheduleRecord
+from ratchet.model.durations import format_duration
 from ratchet.model.errors import RatchetError
 
 NEXT = 10
 FIRES = 50
+#: Characters of arguments that are shown, and can be changed.
+LONGEST_ARGUMENTS = 10_000
 
 
 def schedules(question: Question) -> Data:
@@ -31,8 +36,19 @@ def schedule(question: Question) -> Data:
         coming, problem = [], str(error)
     fires = found.fires(FIRES)
     runs = {run.id: run for run in found.runs(limit=FIRES)}
+    arguments = plain_arguments(record.spec, question.scheduler.backend)
+    if arguments is not None and len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
+        arguments = None
     return {
         "schedule": {**_facts(record), **run_facts(record.spec)},
+        "arguments": None if arguments is None else {"args": arguments[0], "kwargs": arguments[1]},
+        "jitter": format_duration(record.spec.jitter) if record.spec.jitter else "",
+        "overlaps": [one.value for one in Overlap],
+        "misfires": sorted({"skip", "fire_once", "catch_up:11", record.spec.misfire}),
+        "skipped": dict(
+            Counter(one.reason or "skipped" for one in fires if one.outcome is FireOutcome.SKIPPED)
+        ),
+        "ended": dict(Counter(runs[one.job_id].status for one in fires if one.job_id in runs)),
         "problem": problem,
         "next_fires": [{"at": at, "there": _there(at, record.spec.zone)} for at in coming],
         "fires": [
@@ -57,6 +73,7 @@ def _facts(record: ScheduleRecord) -> dict[str, Any]:
         "zone": spec.zone,
         "misfire": spec.misfire,
         "overlap": spec.overlap,
+        "jitter": spec.jitter,
         "starts_at": spec.starts_at,
         "ends_at": spec.ends_at,
         "declared": spec.declared,

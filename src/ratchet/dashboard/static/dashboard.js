@@ -20,9 +20,17 @@
     for (const time of root.querySelectorAll("time[datetime]")) {
       const then = new Date(time.dateTime);
       if (isNaN(then)) continue;
-      const text = relative(then);
+      const text = "exact" in time.dataset ? day.format(then) : relative(then);
       if (time.textContent !== text) time.textContent = text;
       time.title = `${exact.format(then)} (${time.dateTime})`;
+    }
+    localizeTicks(root);
+  }
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+  function localizeTicks(root) {
+    for (const tick of root.querySelectorAll("text[data-time]")) {
+      const then = new Date(tick.dataset.time);
+      if (!isNaN(then)) tick.textContent = clock.format(then);
     }
   }
   const zone = document.getElementById("zone");
@@ -72,6 +80,21 @@
     for (const field of event.target.elements)
       if (field.name && !field.value) { field.disabled = true; setTimeout(() => { field.disabled = false; }); }
   });
+
+  // --- suggestions: the names that there are, asked for when somebody begins to search ---
+  const search = document.getElementById("q"), suggestions = document.getElementById("suggestions");
+  search?.addEventListener("focus", async () => {
+    try {
+      const answer = await fetch(`${search.form.action}?limit=1`, { headers: { Accept: "application/json" } });
+      if (!answer.ok) return;
+      for (const [kind, names] of Object.entries((await answer.json()).known))
+        for (const name of names) {
+          const option = document.createElement("option");
+          option.value = /[\s"']/.test(name) ? `${kind}:"${name.replaceAll('"', "")}"` : `${kind}:${name}`;
+          suggestions.append(option);
+        }
+    } catch { /* the search works without */ }
+  }, { once: true });
 
   // --- live ---
   if (!body.dataset.live || !document.querySelector("[data-live][id]")) { prepare(document); return; }

@@ -191,9 +191,14 @@ class Values:
 
     def sealed_schedule(self, spec: ScheduleSpec, held: ScheduleSpec | None) -> ScheduleSpec:
         """*spec* with the arguments of its runs sealed; if *held* says the same, with what is stored already."""
+        is_sealed = held is not None and SEALED in held.template
+        if held is not None and is_sealed and spec.template == held.template:
+            return spec  # read without its key, and changed: it must not be sealed twice
         template = _read(spec.template)
+        known = (self._opened_template(held) or {}) if held is not None and is_sealed else {}
         for name in ("business_key", "idempotency_key"):
-            if isinstance(template.get(name), str):
+            # Who changes a schedule has read the hash; it must not be hashed twice.
+            if isinstance(template.get(name), str) and template[name] != known.get(name):
                 template[name] = self._seals.hashed(template[name])
         if held is not None and self._opened_template(held) == template:
             return replace(spec, template=held.template)

@@ -308,16 +308,16 @@ class SqlHistory(SqlPart):
 
     def run_samples(self, *, limit: int) -> list[RunSample]:
         """The newest runs that have ended, by the ids of their jobs, newest first; at most *limit*."""
-        key_of = self.stream_registry.recorded_key
+        keys_of = self.stream_registry.recorded_keys
         return self.database.read(
-            lambda session: run_samples(session, lambda one: key_of(one, session), limit)
+            lambda session: run_samples(session, lambda ids: keys_of(ids, session, committed=True), limit)
         )
 
     def queued_samples(self, *, limit: int) -> list[QueuedSample]:
         """Jobs that are PENDING or RUNNING, at most *limit*."""
-        key_of = self.stream_registry.recorded_key
+        keys_of = self.stream_registry.recorded_keys
         return self.database.read(
-            lambda session: queued_samples(session, lambda one: key_of(one, session), limit)
+            lambda session: queued_samples(session, lambda ids: keys_of(ids, session, committed=True), limit)
         )
 
     def purge_executions(self, *, before: datetime, limit: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from ratchet.model.flow import QueuedSample, RunSample
@@ -27,15 +27,17 @@ OLDEST_QUEUED = """
      ORDER BY q.job_id
 """
 
-KeyOf = Callable[[int], StreamKey]
+KeysOf = Callable[[Iterable[int]], Mapping[int, StreamKey]]
 
 
-def run_samples(session: Session, key_of: KeyOf, limit: int) -> list[RunSample]:
+def run_samples(session: Session, keys_of: KeysOf, limit: int) -> list[RunSample]:
     """`ExecutionStore.run_samples`."""
+    rows = [row for row in session.rows(NEWEST_RUNS, {"limit": limit}) if row[0] is not None]
+    keys = keys_of(row[1] for row in rows)
     return [
         RunSample(
             target=target,
-            queue=key_of(stream_id).queue,
+            queue=keys[stream_id].queue,
             attempt=attempt,
             status=status,
             started_at=started_at,
@@ -43,23 +45,22 @@ def run_samples(session: Session, key_of: KeyOf, limit: int) -> list[RunSample]:
             wait=between(scheduled_at, started_at),
             duration=between(started_at, finished_at),
         )
-        for target, stream_id, attempt, status, scheduled_at, started_at, finished_at in session.rows(
-            NEWEST_RUNS, {"limit": limit}
-        )
-        if target is not None
+        for target, stream_id, attempt, status, scheduled_at, started_at, finished_at in rows
     ]
 
 
-def queued_samples(session: Session, key_of: KeyOf, limit: int) -> list[QueuedSample]:
+def queued_samples(session: Session, keys_of: KeysOf, limit: int) -> list[QueuedSample]:
     """`ExecutionStore.queued_samples`."""
+    rows = session.rows(OLDEST_QUEUED, {"limit": limit})
+    keys = keys_of(row[1] for row in rows)
     return [
         QueuedSample(
             target=target,
-            queue=key_of(stream_id).queue,
+            queue=keys[stream_id].queue,
             due_at=due_at,
             claimed_at=picked_at if status == "RUNNING" else None,
         )
-        for target, stream_id, due_at, picked_at, status in session.rows(OLDEST_QUEUED, {"limit": limit})
+        for target, stream_id, due_at, picked_at, status in rows
     ]
 
 

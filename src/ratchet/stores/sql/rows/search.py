@@ -272,10 +272,7 @@ def _as_records(
     session: Session, streams: StreamRegistry, page: Sequence[tuple[Row, bool]]
 ) -> list[JobRecord]:
     tags = find_tags(session, [row[0] for row, _ in page])
-    keys = {
-        stream_id: streams.recorded_key(stream_id, session)
-        for stream_id in {row[STREAM_ID] for row, _ in page}
-    }
+    keys = streams.recorded_keys([row[STREAM_ID] for row, _ in page], session)
     return [record_of(row, keys[row[STREAM_ID]], tags.get(row[0], ()), archived=old) for row, old in page]
 
 
@@ -360,11 +357,14 @@ def count_matching(session: Session, where: JobFilter, at_most: int | None = Non
     total = 0
     for archived in _places(where):
         criteria = Criteria(where, archived=archived)
-        found = f"FROM {criteria.source} WHERE {criteria.text}"
+        # Where the queue's own columns say it all, its jobs need not be looked up one by one.
+        alone = criteria.source == HOT_JOBS and "j." not in criteria.text
+        source = "scheduler_job_queue q" if alone else criteria.source
+        found = f"FROM {source} WHERE {criteria.text}"
         if at_most is None:
             total += int(session.value(f"SELECT count(*) AS jobs {found}", criteria.binds))
         elif total < at_most:
-            some = f"SELECT count(*) AS jobs FROM (SELECT j.job_id {found} LIMIT :at_most) matching"
+            some = f"SELECT count(*) AS jobs FROM (SELECT {criteria.key} {found} LIMIT :at_most) matching"
             total += int(session.value(some, {**criteria.binds, "at_most": at_most - total}))
     return total
 

@@ -30,6 +30,9 @@ FIND_UNMARKED = """
 """
 MARK_AS_USED = "UPDATE scheduler_stream SET created_at = :now WHERE stream_id {in ids int}"
 FIND_STREAM_BY_ID = f"SELECT {KEY_COLUMNS} FROM scheduler_stream WHERE stream_id = :stream_id {{current}}"
+FIND_STREAMS_BY_ID = (
+    f"SELECT stream_id, {KEY_COLUMNS} FROM scheduler_stream WHERE stream_id {{in ids int}} {{current}}"
+)
 INSERT_STREAM = f"""
     INSERT INTO scheduler_stream (stream_key, {KEY_COLUMNS}, created_at)
     VALUES (:stream_key, :queue, :lane, :resource, :breaker, :limit_key, :fairness_key, :suspect, :parked_target,
@@ -121,6 +124,26 @@ class StreamRegistry(StreamCache):
         except KeyError as error:
             faults.note(f"{error.args[0]}; its jobs are shown in the default queue")
             return StreamKey()
+
+    def recorded_keys(
+        self, stream_ids: Iterable[int], session: Session, *, committed: bool = False
+    ) -> Mapping[int, StreamKey]:
+        """
+        The keys of many streams in one statement, as `recorded_key` gives them.
+
+        *committed*: the session only reads, so what it finds is there for good, and is remembered.
+        """
+        wanted = set(stream_ids)
+        found = {one: key for one in wanted if (key := self._keys.get(one)) is not None}
+        if missing := [one for one in wanted - found.keys() if type(one) is int]:
+            for stream_id, *columns in session.rows(FIND_STREAMS_BY_ID, {"ids": sorted(missing)}):
+                try:
+                    found[stream_id] = checked(key_of_row(tuple(columns)))
+                except ValueError:
+                    continue
+                if committed:
+                    self.remember_key(stream_id, found[stream_id])
+        return {one: found[one] if one in found else self.recorded_key(one, session) for one in wanted}
 
 
 def _find_or_make(session: Session, keys: set[StreamKey]) -> dict[StreamKey, int]:
