@@ -1,4 +1,4 @@
-"""The shop's own tests. `manage.py test` runs them as well."""
+"""The shop's own tests: pytest-django runs them, and so does `manage.py test --pattern "test_*.py"`."""
 
 from django.db import connection
 from django.test import TestCase

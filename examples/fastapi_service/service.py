@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ratchet import JobContext, JobNotFound, Options, Scheduler
+from ratchet import JobContext, JobNotFound, Options, Scheduler, dashboard
 from ratchet.contrib.prometheus import instrument
 from ratchet.contrib.starlette import lifespan
 
@@ -56,6 +56,7 @@ async def tables(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan(scheduler, worker=True, then=tables))
+app.mount("/dashboard", dashboard.asgi(scheduler))  # without authorize= it serves this machine only
 
 
 @app.post("/orders/{number}")

@@ -8,7 +8,9 @@ from flask import Flask, Response, current_app
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+from ratchet import dashboard
 from ratchet.contrib.flask import Ratchet
 from ratchet.contrib.prometheus import instrument
 
@@ -51,4 +53,7 @@ def create_app(url: str | None = None) -> Flask:
     def metrics() -> Response:
         return Response(generate_latest(registry), mimetype="text/plain")
 
+    # without authorize= the dashboard serves this machine only
+    pages = {"/dashboard": dashboard.wsgi(ratchet.scheduler)}
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, pages)  # type: ignore[method-assign]
     return app

@@ -68,7 +68,7 @@ def test_its_own_tests_pass(name: str, environment: dict[str, str], tmp_path: Pa
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_starts_with_one_command(name: str, environment: dict[str, str], tmp_path: Path) -> None:
-    """An order becomes a job, a worker runs it, and the metrics count it; Ctrl-C ends it in order."""
+    """An order becomes a job, a worker runs it, the metrics count it and the dashboard shows it; Ctrl-C ends it in order."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,6 +93,9 @@ def test_it_starts_with_one_command(name: str, environment: dict[str, str], tmp_
         )
         assert json.loads(_get(f"{base}/jobs/{job}"))["result"] == RESULTS[name]
         assert "ratchet_" in _get(f"{base}/metrics")
+        page = _get(f"{base}/dashboard/jobs/{job}")
+        assert 'href="/dashboard/' in page
+        assert "SUCCEEDED" in page.upper()
     finally:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=60)

@@ -193,6 +193,10 @@ class DjangoProject:
         """What ``manage.py`` printed; it must succeed, or fail if *fails*."""
         return self._run([sys.executable, "manage.py", *words], fails=fails)
 
+    def python(self, *words: str) -> str:
+        """What ``python`` printed, in the folder of the project."""
+        return self._run([sys.executable, *words], fails=False)
+
     def migrated(self) -> DjangoProject:
         """The project itself, once it has its tables."""
         self.manage("migrate", "--run-syncdb", "--verbosity", "0")
