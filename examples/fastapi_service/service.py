@@ -7,9 +7,10 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -62,10 +63,13 @@ app.mount("/dashboard", dashboard.asgi(scheduler))  # without authorize= it serv
 @app.post("/orders/{number}")
 async def place(number: int) -> dict[str, str]:
     """Store the order and its job, both or neither."""
-    async with AsyncSession(engine) as session, session.begin():
-        session.add(Order(number=number))
-        await session.flush()
-        handle = await scheduler.aio.enqueue(pack, number).submit(within=session)
+    try:
+        async with AsyncSession(engine) as session, session.begin():
+            session.add(Order(number=number))
+            await session.flush()
+            handle = await scheduler.aio.enqueue(pack, number).submit(within=session)
+    except IntegrityError:
+        raise HTTPException(409, f"there is an order {number} already") from None
     return {"job": str(handle.id)}
 
 

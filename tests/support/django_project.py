@@ -140,11 +140,15 @@ def nested_error():
 def who(context):
     return [context.task_result.id, context.attempt]
 
-@task(takes_context=True, max_retries=2)
 def flaky(context):
     if context.attempt < 3:
         raise KeyError("not yet")
     return "third time"
+
+try:
+    flaky = task(takes_context=True, max_retries=2)(flaky)
+except TypeError:  # Django 6.0 has no extra arguments there
+    flaky = task(takes_context=True)(flaky).using(max_retries=2)
 """
 
 
