@@ -234,7 +234,7 @@ class TestCommandLine:
             "for job in (jobs.note, jobs.anote, jobs.pnote): scheduler.enqueue_now(job, job.__name__)"
         )
         with project.worker():
-            until(lambda: _notes(tmp_path) == ["anote", "note", "pnote"])
+            until(lambda: _notes(tmp_path) == ["anote", "note", "pnote"], 90)
         listed = json.loads(project.manage("ratchet", "jobs", "list", "--json"))
         assert {job["status"] for job in listed["jobs"]} == {"SUCCEEDED"}
 
