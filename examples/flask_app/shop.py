@@ -58,6 +58,7 @@ def create_app(url: str | None = None) -> Flask:
         return Response(generate_latest(registry), mimetype="text/plain")
 
     # without authorize= the dashboard serves this machine only
-    pages = {"/dashboard": dashboard.wsgi(ratchet.scheduler)}
-    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, pages)  # type: ignore[method-assign]
+    app.wsgi_app = DispatcherMiddleware(  # type: ignore[method-assign]
+        app.wsgi_app, {"/dashboard": dashboard.wsgi(ratchet.scheduler)}
+    )
     return app

@@ -107,7 +107,7 @@ def test_failed_transaction(shop: Shop) -> None:
         shop.ledger.insert_one({"_id": "one", "number": 1}, session=session)
         with pytest.raises(OperationFailure):
             shop.ledger.insert_one({"_id": "one", "number": 2}, session=session)
-        with pytest.raises(SubmissionBlocked, match="MongoDB has aborted your transaction.* run it again"):
+        with pytest.raises(SubmissionBlocked, match=r"MongoDB has aborted your transaction.* run it again"):
             shop.scheduler.enqueue(charge, 1).submit(within=session)
         session.abort_transaction()
         assert shop.scheduler.jobs.count() == 0

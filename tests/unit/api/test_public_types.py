@@ -12,9 +12,16 @@ from pathlib import Path
 import pytest
 
 GOOD = """
+    from collections.abc import AsyncIterator
+    from contextlib import asynccontextmanager
     from datetime import timedelta
     from typing import Any
 
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from ratchet.contrib.starlette import lifespan
+    from ratchet import dashboard
     from ratchet import (RESULT, RESULTS, BackoffPolicy, BatchContext, Condition, JobContext, JobError, JobFailed, JobFilter, JobHandle,
                          JobResult,
                          Join, Options, Priority, Scheduler, call)
@@ -121,6 +128,19 @@ GOOD = """
     @scheduler.on(JobFailed)
     def failed(event: JobFailed) -> None: ...
 
+    @asynccontextmanager
+    async def stateless(app: Starlette) -> AsyncIterator[None]:
+        yield
+
+    @asynccontextmanager
+    async def stateful(app: Starlette) -> AsyncIterator[dict[str, int]]:
+        yield {"limit": 3}
+
+    Starlette(lifespan=lifespan(scheduler))
+    Starlette(lifespan=lifespan(scheduler, worker=True, then=stateless))
+    Starlette(lifespan=lifespan(scheduler, then=stateful))
+    Starlette(routes=[Mount("/jobs", dashboard.asgi(scheduler, read_only=True))])
+
     async def use_async() -> None:
         text: str = await (await scheduler.aio.enqueue_now(charge, 42)).aio.result()
         data: bytes = await (await scheduler.aio.enqueue(fetch, "x").submit()).aio.result()
@@ -197,6 +217,8 @@ BAD = {
     'scheduler.enqueue_batch("b").then_when_batch(is_slow, charge, 1)': "arg-type|call-overload",
     'scheduler.enqueue_batch("b").then_when_batch(half, charge, "x")': "arg-type|call-overload",
     'scheduler.enqueue_batch("b").on_progress(is_slow)': "arg-type",
+    "Starlette(lifespan=lifespan)": "arg-type",
+    "lifespan(scheduler, then=charge)": "arg-type|call-overload",
     "handles: list[JobHandle[int]] = scheduler.enqueue_many(charge, [(1,)])": "assignment|arg-type",
 }
 
