@@ -200,6 +200,58 @@ class TestConnections:
         assert shown.split() == ["None", "True", "True", "True"]
 
 
+COUNTED = """
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+counts = {"opened": 0, "closed": 0}
+connect, close = BaseDatabaseWrapper.connect, BaseDatabaseWrapper._close
+
+def counted_connect(self):
+    counts["opened"] += 1
+    return connect(self)
+
+def counted_close(self):
+    counts["closed"] += self.connection is not None
+    return close(self)
+
+BaseDatabaseWrapper.connect, BaseDatabaseWrapper._close = counted_connect, counted_close
+
+@scheduler.job
+def in_a_thread():
+    Order.objects.count()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+
+@scheduler.job
+async def on_the_loop():
+    await Order.objects.acount()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+
+@scheduler.job(lane="process")
+def in_a_process():
+    Order.objects.count()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+"""
+
+
+class TestLanes:
+    def test_each_run_has_a_connection_of_its_own_and_leaves_none(self, tmp_path: Path) -> None:
+        """As each request of Django has with CONN_MAX_AGE 0: opened in the run, closed after it, in every lane."""
+        project = sqlite_project(tmp_path, options={"concurrency": 1, "process_concurrency": 1}).migrated()
+        module = tmp_path / "shop/jobs.py"
+        module.write_text(module.read_text() + COUNTED)
+        shown = project.run(
+            """
+            if __name__ == "__main__":
+                scheduler.start()
+                for job in (jobs.in_a_thread, jobs.on_the_loop, jobs.in_a_process):
+                    seen = [scheduler.enqueue_now(job).result(timeout=90) for _ in range(3)]
+                    print([opened - seen[0][0] for opened, _ in seen], {held for _, held in seen})
+                scheduler.stop()
+            """
+        )
+        assert [line for line in shown.split("\n") if line.startswith("[")] == ["[0, 1, 2] {1}"] * 3
+
+
 class TestTables:
     def test_migrate_makes_and_upgrades_the_tables_of_one_database(self, tmp_path: Path) -> None:
         """Only the named alias gets them; where Django has recorded its migration, a schema that lacks a script is upgraded."""
