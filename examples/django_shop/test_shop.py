@@ -1,4 +1,4 @@
-"""The shop's own tests. `manage.py test` runs them as well."""
+"""The shop's own tests: pytest-django runs them, and so does `manage.py test --pattern "test_*.py"`."""
 
 from django.db import connection
 from django.test import TestCase
@@ -32,3 +32,10 @@ class TestTransactions(TestCase):
         with connection.cursor() as cursor:
             cursor.execute("SELECT COUNT(*) FROM scheduler_job")
             assert (Order.objects.count(), cursor.fetchone()) == (1, (1,))
+
+    def test_an_order_that_is_refused_has_no_job(self) -> None:
+        """The order is there already, so the block is rolled back."""
+        assert [self.client.post("/orders/9").status_code for _ in range(2)] == [200, 409]
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(*) FROM scheduler_job")
+            assert cursor.fetchone() == (1,)

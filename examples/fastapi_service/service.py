@@ -7,13 +7,14 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ratchet import JobContext, JobNotFound, Options, Scheduler
+from ratchet import JobContext, JobNotFound, Options, Scheduler, dashboard
 from ratchet.contrib.prometheus import instrument
 from ratchet.contrib.starlette import lifespan
 
@@ -56,15 +57,19 @@ async def tables(app: FastAPI) -> AsyncIterator[None]:
 
 
 app = FastAPI(lifespan=lifespan(scheduler, worker=True, then=tables))
+app.mount("/dashboard", dashboard.asgi(scheduler))  # without authorize= it serves this machine only
 
 
 @app.post("/orders/{number}")
 async def place(number: int) -> dict[str, str]:
     """Store the order and its job, both or neither."""
-    async with AsyncSession(engine) as session, session.begin():
-        session.add(Order(number=number))
-        await session.flush()
-        handle = await scheduler.aio.enqueue(pack, number).submit(within=session)
+    try:
+        async with AsyncSession(engine) as session, session.begin():
+            session.add(Order(number=number))
+            await session.flush()
+            handle = await scheduler.aio.enqueue(pack, number).submit(within=session)
+    except IntegrityError:
+        raise HTTPException(409, f"there is an order {number} already") from None
     return {"job": str(handle.id)}
 
 

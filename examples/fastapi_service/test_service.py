@@ -16,6 +16,14 @@ def test_an_order_is_packed() -> None:
         assert "SUCCEEDED labeled" in client.get(f"/jobs/{job}/events").text
 
 
+def test_an_order_that_is_refused_has_no_job() -> None:
+    """The order is there already, so nothing is submitted."""
+    with isolated(service.scheduler) as test, TestClient(service.app) as client:
+        client.post("/orders/9")
+        assert client.post("/orders/9").status_code == 409
+        assert len(test.enqueued()) == 1
+
+
 def test_the_job_alone() -> None:
     """Progress is kept with the job."""
     with isolated(service.scheduler) as test:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 
-from flask import Flask, Response, current_app
+from flask import Flask, Response, abort, current_app
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
+from ratchet import dashboard
 from ratchet.contrib.flask import Ratchet
 from ratchet.contrib.prometheus import instrument
 
@@ -37,9 +40,12 @@ def create_app(url: str | None = None) -> Flask:
     @app.post("/orders/<int:number>")
     def place(number: int) -> dict[str, str]:
         """Store the order and its job, both or neither."""
-        with Session(engine) as session, session.begin():
-            session.execute(text("INSERT INTO orders VALUES (:number)"), {"number": number})
-            handle = invoice.enqueue(number).submit(within=session)
+        try:
+            with Session(engine) as session, session.begin():
+                session.execute(text("INSERT INTO orders VALUES (:number)"), {"number": number})
+                handle = invoice.enqueue(number).submit(within=session)
+        except IntegrityError:
+            abort(409, f"there is an order {number} already")
         return {"job": str(handle.id)}
 
     @app.get("/jobs/<job_id>")
@@ -51,4 +57,8 @@ def create_app(url: str | None = None) -> Flask:
     def metrics() -> Response:
         return Response(generate_latest(registry), mimetype="text/plain")
 
+    # without authorize= the dashboard serves this machine only
+    app.wsgi_app = DispatcherMiddleware(  # type: ignore[method-assign]
+        app.wsgi_app, {"/dashboard": dashboard.wsgi(ratchet.scheduler)}
+    )
     return app

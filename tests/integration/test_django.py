@@ -55,9 +55,10 @@ def server_project(kind: str, request: pytest.FixtureRequest, tmp_path: Path) ->
 
 class TestTransactions:
     def test_a_job_is_stored_when_and_only_when_the_block_commits(self, project: DjangoProject) -> None:
-        """Rolled back blocks and savepoints leave no job; a block of another database is not joined."""
+        """Rolled back blocks and savepoints leave no job; a block of another database is not joined; a busy key breaks no block."""
         shown = project.run(
             """
+            from ratchet import BusinessKeyBusy
             class Stop(Exception): pass
 
             with transaction.atomic():
@@ -83,11 +84,21 @@ class TestTransactions:
             with transaction.atomic(using="other"):
                 scheduler.enqueue_now(jobs.note, "other database")
                 transaction.set_rollback(True, using="other")
-            scheduler.enqueue_now(jobs.note, "outside")
+            scheduler.enqueue(jobs.note, "outside").with_business_key("k").submit()
+            with transaction.atomic():
+                Order.objects.create(note="beside a busy key")
+                try:
+                    scheduler.enqueue(jobs.note, "busy").with_business_key("k").submit()
+                except BusinessKeyBusy:
+                    scheduler.enqueue_now(jobs.note, "instead")
+            print(sorted(order.note for order in Order.objects.all()))
             """,
             NOTES,
         )
-        assert shown.strip() == "['committed', 'savepoint, kept', 'other database', 'outside']"
+        assert shown.strip().split("\n") == [
+            "['beside a busy key', 'kept']",
+            "['committed', 'savepoint, kept', 'other database', 'outside', 'instead']",
+        ]
 
     def test_a_block_that_is_broken_takes_no_job(self, project: DjangoProject) -> None:
         """After an error inside of the block, Django lets nothing more be written in it; a submission is told the same."""

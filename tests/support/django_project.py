@@ -140,11 +140,15 @@ def nested_error():
 def who(context):
     return [context.task_result.id, context.attempt]
 
-@task(takes_context=True, max_retries=2)
 def flaky(context):
     if context.attempt < 3:
         raise KeyError("not yet")
     return "third time"
+
+try:
+    flaky = task(takes_context=True, max_retries=2)(flaky)
+except TypeError:  # Django 6.0 has no extra arguments there
+    flaky = task(takes_context=True)(flaky).using(max_retries=2)
 """
 
 
@@ -192,6 +196,10 @@ class DjangoProject:
     def manage(self, *words: str, fails: bool = False) -> str:
         """What ``manage.py`` printed; it must succeed, or fail if *fails*."""
         return self._run([sys.executable, "manage.py", *words], fails=fails)
+
+    def python(self, *words: str) -> str:
+        """What ``python`` printed, in the folder of the project."""
+        return self._run([sys.executable, *words], fails=False)
 
     def migrated(self) -> DjangoProject:
         """The project itself, once it has its tables."""

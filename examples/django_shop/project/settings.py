@@ -12,6 +12,7 @@ ALLOWED_HOSTS = ["127.0.0.1", "testserver"]
 USE_TZ = True
 TIME_ZONE = "UTC"
 ROOT_URLCONF = "project.urls"
+WSGI_APPLICATION = "project.wsgi.application"
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
@@ -66,4 +67,4 @@ else:
         }
     }
 
-RATCHET = {"database": "default"}
+RATCHET = {"database": "default", "dashboard": "/dashboard"}

@@ -1,6 +1,6 @@
 """The pages of the shop."""
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_POST
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,11 +15,15 @@ instrument(scheduler, registry=registry, store=True)
 
 
 @require_POST
-@transaction.atomic
 def place(request: HttpRequest, number: int) -> JsonResponse:
     """Store the order and its job, both or neither."""
-    Order.objects.create(number=number)
-    return JsonResponse({"job": str(charge.enqueue(number).submit().id)})
+    try:
+        with transaction.atomic():
+            Order.objects.create(number=number)
+            job = charge.enqueue(number).submit()
+    except IntegrityError:
+        return JsonResponse({"error": f"there is an order {number} already"}, status=409)
+    return JsonResponse({"job": str(job.id)})
 
 
 def status(request: HttpRequest, job_id: str) -> JsonResponse:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection
@@ -18,10 +18,18 @@ from starlette.requests import HTTPConnection
 from ratchet.model.errors import ConfigurationError
 from ratchet.scheduler import Scheduler
 
-Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
+#: As Starlette tells them apart, so that its type checks pass: a lifespan without a state, and one that yields some.
+StatelessLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[None]]
+StatefulLifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any]]]
 
 
-def lifespan(scheduler: Scheduler, worker: bool = False, *, then: Lifespan | None = None) -> Lifespan:
+@overload
+def lifespan(
+    scheduler: Scheduler, worker: bool = False, *, then: StatelessLifespan | None = None
+) -> StatelessLifespan: ...
+@overload
+def lifespan(scheduler: Scheduler, worker: bool = False, *, then: StatefulLifespan) -> StatefulLifespan: ...
+def lifespan(scheduler: Scheduler, worker: bool = False, *, then: Any = None) -> Any:
     """
     A lifespan that makes *scheduler* known to the application, and frees its connections at the end.
 

@@ -135,6 +135,22 @@ class SubmittingVerbs:
         builder: JobBuilder[Any] = JobBuilder(self._core, target, args, kwargs)
         return builder.at(when) if isinstance(when, datetime) else builder.with_delay(when)
 
+    @overload
+    def enqueue_many(
+        self,
+        target: Callable[..., Coroutine[Any, Any, R]],
+        arguments: Iterable[Sequence[Any]],
+        *,
+        within: object | None = None,
+    ) -> list[JobHandle[R]]: ...
+    @overload
+    def enqueue_many(
+        self,
+        target: Callable[..., R],
+        arguments: Iterable[Sequence[Any]],
+        *,
+        within: object | None = None,
+    ) -> list[JobHandle[R]]: ...
     def enqueue_many(
         self,
         target: Callable[..., Any],

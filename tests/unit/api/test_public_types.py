@@ -12,10 +12,18 @@ from pathlib import Path
 import pytest
 
 GOOD = """
+    from collections.abc import AsyncIterator
+    from contextlib import asynccontextmanager
     from datetime import timedelta
     from typing import Any
 
-    from ratchet import (RESULT, RESULTS, BackoffPolicy, BatchContext, Condition, JobContext, JobError, JobFailed, JobFilter, JobResult,
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from ratchet.contrib.starlette import lifespan
+    from ratchet import dashboard
+    from ratchet import (RESULT, RESULTS, BackoffPolicy, BatchContext, Condition, JobContext, JobError, JobFailed, JobFilter, JobHandle,
+                         JobResult,
                          Join, Options, Priority, Scheduler, call)
 
     scheduler = Scheduler("sqlite:///:memory:", allow=["shop"], options=Options(concurrency=20))
@@ -62,6 +70,12 @@ GOOD = """
         return True
 
     def cleanup(what: str = "all") -> None: ...
+    def share(batch: BatchContext, limit: float) -> bool:
+        return True
+
+    class Watch:
+        def record(self, ctx: JobContext) -> None: ...
+        def alert(self, ctx: JobContext, error: JobError) -> None: ...
 
     def use(orders: Orders) -> None:
         text: str = scheduler.enqueue_now(charge, 42).result(timeout=1)
@@ -96,9 +110,36 @@ GOOD = """
         now: int = scheduler.enqueue_now(Orders.process, 1).result()
         scheduler.enqueue(Orders.process, 1).when_result(is_large, charge, 1).submit()
         scheduler.enqueue_batch("b").for_each([1], charge).then_when_batch(half, report, []).submit()
+        many: list[str] = [one.result() for one in scheduler.enqueue_many(charge, [(1,), (2,)])]
+        total: bytes = scheduler.join([]).then(fetch, RESULTS).submit().result()
+        scheduler.enqueue(charge, 1).then(charge, 2, currency="USD").then_on_failure(Orders.process, 3).submit()
+        scheduler.enqueue(charge, 1).when(is_slow, charge, 2, currency="USD").submit()
+        scheduler.enqueue(charge, 1).when(is_slow, charge, RESULT, order=2, description="slow").submit()
+        scheduler.enqueue(charge, 1).when_result(is_large, Orders.process, 1, order=1).submit()
+        scheduler.enqueue(charge, 1).when_result(is_large, lambda: charge(1), order=1).submit()
+        scheduler.enqueue(charge, 1).branch(Condition.result(is_large), cleanup, description="x").submit()
+        scheduler.enqueue(charge, 1).branch(Condition.success(), call(charge, 1), order=3).submit()
+        scheduler.enqueue(charge, 1).on_success(Watch.record).on_failure(Watch.alert).submit()
+        scheduler.enqueue_batch("b").for_each([1], charge).then_when_success_rate(0.9, charge, 1).submit()
+        scheduler.enqueue_batch("b").for_each([1], charge).then_when_failure_count(3, Orders.process, 1).submit()
+        scheduler.enqueue_batch("b").for_each([1], charge).then_when_batch(call(share, 0.5), charge, 1).submit()
+        scheduler.enqueue_batch("b").for_each([1], charge).on_progress(half).then_on_batch_failure(cleanup).submit()
 
     @scheduler.on(JobFailed)
     def failed(event: JobFailed) -> None: ...
+
+    @asynccontextmanager
+    async def stateless(app: Starlette) -> AsyncIterator[None]:
+        yield
+
+    @asynccontextmanager
+    async def stateful(app: Starlette) -> AsyncIterator[dict[str, int]]:
+        yield {"limit": 3}
+
+    Starlette(lifespan=lifespan(scheduler))
+    Starlette(lifespan=lifespan(scheduler, worker=True, then=stateless))
+    Starlette(lifespan=lifespan(scheduler, then=stateful))
+    Starlette(routes=[Mount("/jobs", dashboard.asgi(scheduler, read_only=True))])
 
     async def use_async() -> None:
         text: str = await (await scheduler.aio.enqueue_now(charge, 42)).aio.result()
@@ -147,6 +188,38 @@ BAD = {
     'scheduler.schedule_recurring("0 2 * * *", charge, 1, 2, name="n")': "arg-type|call-arg|call-overload",
     'scheduler.schedule_recurring("0 2 * * *", cleanup, name=5)': "call-overload",
     'scheduler.schedule_recurring("0 2 * * *", cleanup, priority="high")': "call-overload",
+    "scheduler.enqueue(charge, 1).then(charge)": "unused-coroutine",
+    'scheduler.enqueue(charge, 1).then_on_success(charge, "x")': "arg-type|call-overload",
+    "scheduler.enqueue(charge, 1).then_on_failure(charge)": "unused-coroutine",
+    'scheduler.enqueue(charge, 1).when(is_slow, charge, "x")': "arg-type|call-overload",
+    'scheduler.enqueue(charge, 1).when(is_slow, charge, "x", order=1)': "arg-type|call-overload",
+    "scheduler.enqueue(charge, 1).when(is_slow, charge, order=1)": "unused-coroutine",
+    "scheduler.enqueue(charge, 1).when(is_slow, charge, 1, 2)": "arg-type|call-overload",
+    'scheduler.enqueue(charge, 1).when(is_slow, charge, 1, order="first")': "arg-type|call-arg|call-overload",
+    "scheduler.enqueue(charge, 1).when(is_large, charge, 1)": "arg-type|call-overload",
+    "scheduler.enqueue(charge, 1).when(alert, charge, 1)": "arg-type|call-overload",
+    'scheduler.enqueue(charge, 1).when_result(is_large, charge, "x")': "arg-type|call-overload",
+    "scheduler.enqueue(charge, 1).when_result(alert, charge, 1)": "arg-type|call-overload",
+    'scheduler.enqueue(charge, 1).branch(Condition.success(), charge, "x")': "arg-type|call-overload",
+    "scheduler.enqueue(charge, 1).branch(is_slow, charge, 1)": "arg-type|call-overload",
+    "Condition.custom(is_large)": "arg-type",
+    "Condition.result(alert)": "arg-type",
+    "Condition.batch(is_slow)": "arg-type",
+    "scheduler.enqueue(charge, 1).on_success(alert)": "arg-type",
+    "scheduler.enqueue(charge, 1).on_failure(record)": "arg-type",
+    "scheduler.enqueue(charge, 1).on_failure(charge)": "arg-type",
+    'scheduler.join([]).then(charge, "x")': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").then_on_batch_success(charge, "x")': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").then_on_batch_failure(charge)': "unused-coroutine",
+    'scheduler.enqueue_batch("b").then_when_success_rate("most", charge, 1)': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").then_when_success_rate(0.9, charge, "x")': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").then_when_failure_count(3, charge)': "unused-coroutine",
+    'scheduler.enqueue_batch("b").then_when_batch(is_slow, charge, 1)': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").then_when_batch(half, charge, "x")': "arg-type|call-overload",
+    'scheduler.enqueue_batch("b").on_progress(is_slow)': "arg-type",
+    "Starlette(lifespan=lifespan)": "arg-type",
+    "lifespan(scheduler, then=charge)": "arg-type|call-overload",
+    "handles: list[JobHandle[int]] = scheduler.enqueue_many(charge, [(1,)])": "assignment|arg-type",
 }
 
 
@@ -200,6 +273,10 @@ class TestTypes:
         (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
         # Pyright as a wheel that brings its own interpreter for it: nothing is downloaded when it runs.
         command = [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(tmp_path)]
+        command += [
+            "--pythonpath",
+            sys.executable,
+        ]  # else packages that we build on are unknown, and everything fits them
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
         found: dict[int, list[str]] = {}
         for problem in json.loads(answer.stdout)["generalDiagnostics"]:

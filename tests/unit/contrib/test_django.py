@@ -200,6 +200,58 @@ class TestConnections:
         assert shown.split() == ["None", "True", "True", "True"]
 
 
+COUNTED = """
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+counts = {"opened": 0, "closed": 0}
+connect, close = BaseDatabaseWrapper.connect, BaseDatabaseWrapper._close
+
+def counted_connect(self):
+    counts["opened"] += 1
+    return connect(self)
+
+def counted_close(self):
+    counts["closed"] += self.connection is not None
+    return close(self)
+
+BaseDatabaseWrapper.connect, BaseDatabaseWrapper._close = counted_connect, counted_close
+
+@scheduler.job
+def in_a_thread():
+    Order.objects.count()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+
+@scheduler.job
+async def on_the_loop():
+    await Order.objects.acount()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+
+@scheduler.job(lane="process")
+def in_a_process():
+    Order.objects.count()
+    return [counts["opened"], counts["opened"] - counts["closed"]]
+"""
+
+
+class TestLanes:
+    def test_each_run_has_a_connection_of_its_own_and_leaves_none(self, tmp_path: Path) -> None:
+        """As each request of Django has with CONN_MAX_AGE 0: opened in the run, closed after it, in every lane."""
+        project = sqlite_project(tmp_path, options={"concurrency": 1, "process_concurrency": 1}).migrated()
+        module = tmp_path / "shop/jobs.py"
+        module.write_text(module.read_text() + COUNTED)
+        shown = project.run(
+            """
+            if __name__ == "__main__":
+                scheduler.start()
+                for job in (jobs.in_a_thread, jobs.on_the_loop, jobs.in_a_process):
+                    seen = [scheduler.enqueue_now(job).result(timeout=90) for _ in range(3)]
+                    print([opened - seen[0][0] for opened, _ in seen], {held for _, held in seen})
+                scheduler.stop()
+            """
+        )
+        assert [line for line in shown.split("\n") if line.startswith("[")] == ["[0, 1, 2] {1}"] * 3
+
+
 class TestTables:
     def test_migrate_makes_and_upgrades_the_tables_of_one_database(self, tmp_path: Path) -> None:
         """Only the named alias gets them; where Django has recorded its migration, a schema that lacks a script is upgraded."""
@@ -234,7 +286,7 @@ class TestCommandLine:
             "for job in (jobs.note, jobs.anote, jobs.pnote): scheduler.enqueue_now(job, job.__name__)"
         )
         with project.worker():
-            until(lambda: _notes(tmp_path) == ["anote", "note", "pnote"])
+            until(lambda: _notes(tmp_path) == ["anote", "note", "pnote"], 90)
         listed = json.loads(project.manage("ratchet", "jobs", "list", "--json"))
         assert {job["status"] for job in listed["jobs"]} == {"SUCCEEDED"}
 
@@ -387,7 +439,97 @@ class Isolated(IsolatedTestCase, TestCase):
 """
 
 
+FORBIDDEN = """
+from django.test import SimpleTestCase
+from ratchet.contrib.django import scheduler
+from shop.jobs import note
+
+class Forbidden(SimpleTestCase):
+    def test_submit(self):
+        with self.assertRaisesRegex(Exception, "not allowed in SimpleTestCase"):
+            scheduler.enqueue_now(note, "forbidden")
+        with self.assertRaisesRegex(Exception, "not allowed in SimpleTestCase"):
+            scheduler.jobs.count()
+"""
+
+WITH_PYTEST = """
+import pytest
+from django.db import connection, transaction
+from ratchet import JobSubmitted
+from ratchet.contrib.django import scheduler
+from shop.jobs import note
+from shop.models import Order
+
+def stored():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(*) FROM scheduler_job")
+        return cursor.fetchone()[0]
+
+def test_a_test_without_a_database():
+    with pytest.raises(RuntimeError, match="Database access not allowed"):
+        scheduler.enqueue_now(note, "forbidden")
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("again", [1, 2])
+def test_what_is_submitted_is_rolled_back_with_the_test(again):
+    scheduler.enqueue_now(note, "joined")
+    assert stored() == 1
+
+@pytest.mark.django_db(transaction=True)
+def test_committed():
+    before = stored()
+    with transaction.atomic():
+        scheduler.enqueue_now(note, "gone")
+        transaction.set_rollback(True)
+    kept = scheduler.enqueue_now(note, "kept")
+    assert stored() == before + 1
+    assert scheduler.jobs.get(kept.id).args == ("kept",)
+
+def test_on_commit(db, django_capture_on_commit_callbacks):
+    heard = []
+    scheduler.on(JobSubmitted)(heard.append)
+    with django_capture_on_commit_callbacks(execute=True):
+        with transaction.atomic():
+            scheduler.enqueue_now(note, "told")
+            assert not heard
+    scheduler.backend.bus.flush()
+    assert len(heard) == 1
+    scheduler.off(heard.append)
+
+def test_run_here(db, ratchet_isolated):
+    scheduler.enqueue_now(note, "drained")
+    ratchet_isolated.assert_enqueued(note, "drained")
+    ratchet_isolated.drain()
+    assert Order.objects.get().note == "drained"
+    assert stored() == 0
+
+def test_submit_where_no_database_is_allowed(ratchet_isolated):
+    scheduler.enqueue_now(note, "in memory")
+    ratchet_isolated.assert_enqueued(note, "in memory")
+"""
+
+
+class TestPytestDjango:
+    @pytest.mark.parametrize("words", [(), ("-n", "2")], ids=["one process", "xdist"])
+    def test_tests_need_no_worker(self, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """Its marks and fixtures do with jobs what they do with models; nothing reaches the database of the application."""
+        project = sqlite_project(tmp_path).migrated()
+        (tmp_path / "pytest.ini").write_text(
+            "[pytest]\nDJANGO_SETTINGS_MODULE = project.settings\nratchet_schedulers = ratchet.contrib.django:scheduler\n"
+        )
+        (tmp_path / "test_shop.py").write_text(WITH_PYTEST)
+        assert "7 passed" in project.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *words)
+        assert targets(tmp_path / "shop.sqlite3") == []
+
+
 class TestTestRunner:
+    def test_where_no_database_is_allowed_there_are_no_jobs(self, tmp_path: Path) -> None:
+        """In a SimpleTestCase there is no test database, and a job would land in that of the application: it is refused as a query is."""
+        project = sqlite_project(tmp_path).migrated()
+        (tmp_path / "shop/tests.py").write_text(FORBIDDEN)
+        assert "Ran 1 test" in project.manage("test", "--noinput")
+        assert targets(tmp_path / "shop.sqlite3") == []
+
     @pytest.mark.parametrize("where", ["memory", "file"])
     def test_tests_use_the_test_database_without_a_worker(self, tmp_path: Path, where: str) -> None:
         """TestCase, TransactionTestCase and isolated(); nothing reaches the database of the application, also if it was used before."""

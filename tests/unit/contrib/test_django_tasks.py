@@ -88,11 +88,13 @@ class TestEnqueue:
         shown = project.run(
             """
             from datetime import datetime
-            from TASKS_MODULE.exceptions import InvalidTaskError, TaskResultMismatch
+            from TASKS_MODULE import exceptions
+            from TASKS_MODULE.exceptions import TaskResultMismatch
+            InvalidTask = getattr(exceptions, "InvalidTask", None) or exceptions.InvalidTaskError
             for wrong in ({"priority": 101}, {"priority": -101}, {"priority": 1.5}, {"run_after": datetime(2030, 1, 1)}):
                 try:
                     tasks.add.using(**wrong)
-                except InvalidTaskError as error:
+                except InvalidTask as error:
                     print("refused")
             try:
                 tasks.add.enqueue(object(), 1)

@@ -21,6 +21,7 @@ from ratchet.api.submit.builders import StepDraft
 from ratchet.api.submit.bulk import CHUNK, specs_for
 from ratchet.api.submit.calls import Call, stored_callback
 from ratchet.api.submit.conditions import Condition
+from ratchet.api.submit.forms import ArgumentMissing, PlainT
 from ratchet.api.submit.sending import joined_transaction, send, wake
 from ratchet.api.submit.steps import Follower, Step, Submission
 from ratchet.api.submit.tracing import Carried, producing_many
@@ -72,30 +73,54 @@ class BatchDraft(StepDraft):
         return self
 
     @overload
-    def then_on_batch_success(
+    def then_on_batch_success(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Self: ...
     @overload
     def then_on_batch_success(
+        self, target: Callable[Concatenate[PlainT, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
+    @overload
+    def then_on_batch_success(
         self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Self: ...
-    def then_on_batch_success(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+    def then_on_batch_success(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> Self:
         """Run *target* when every item has succeeded."""
         return self._follow(Condition.batch_success, target, args, kwargs)
 
     @overload
-    def then_on_batch_failure(
+    def then_on_batch_failure(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
         self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Self: ...
     @overload
     def then_on_batch_failure(
+        self, target: Callable[Concatenate[PlainT, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
+    @overload
+    def then_on_batch_failure(
         self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
     ) -> Self: ...
-    def then_on_batch_failure(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
+    def then_on_batch_failure(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> Self:
         """Run *target* when all items have ended and some did not succeed."""
         return self._follow(Condition.batch_failure, target, args, kwargs)
 
+    @overload
+    def then_when_success_rate(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, rate: float, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    @overload
     def then_when_success_rate(
+        self, rate: float, target: Callable[Concatenate[PlainT, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
+    @overload
+    def then_when_success_rate(
+        self, rate: float, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_when_success_rate(  # type: ignore[misc]  # one form is an error for type checkers only
         self, rate: float, target: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Self:
         """Run *target* when at least this share (0 to 1) of the items succeeded."""
@@ -103,7 +128,19 @@ class BatchDraft(StepDraft):
             lambda: Condition.success_rate(fraction_of(rate, "a success rate")), target, args, kwargs
         )
 
+    @overload
+    def then_when_failure_count(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, count: int, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    @overload
     def then_when_failure_count(
+        self, count: int, target: Callable[Concatenate[PlainT, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
+    @overload
+    def then_when_failure_count(
+        self, count: int, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Self: ...
+    def then_when_failure_count(  # type: ignore[misc]  # one form is an error for type checkers only
         self, count: int, target: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Self:
         """Run *target* when so many items or more failed."""
@@ -114,7 +151,34 @@ class BatchDraft(StepDraft):
             kwargs,
         )
 
+    @overload
+    def then_when_batch(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self,
+        predicate: Callable[[BatchContext], Any] | Call[Any],
+        target: Callable[P, Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Self: ...
+    @overload
     def then_when_batch(
+        self,
+        predicate: Callable[[BatchContext], Any] | Call[Any],
+        target: Callable[Concatenate[PlainT, P], Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> ArgumentMissing: ...
+    @overload
+    def then_when_batch(
+        self,
+        predicate: Callable[[BatchContext], Any] | Call[Any],
+        target: Callable[Concatenate[Any, P], Any],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Self: ...
+    def then_when_batch(  # type: ignore[misc]  # one form is an error for type checkers only
         self,
         predicate: Callable[[BatchContext], Any] | Call[Any],
         target: Callable[..., Any],

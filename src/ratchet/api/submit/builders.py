@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from ratchet.api.backend import Backend
@@ -30,8 +30,8 @@ from ratchet.api.checks import (
     text_of,
 )
 from ratchet.api.observe.handles import JobHandle
-from ratchet.api.submit.calls import Call
 from ratchet.api.submit.conditions import Condition
+from ratchet.api.submit.following import Following
 from ratchet.api.submit.sending import send
 from ratchet.api.submit.steps import LONGEST_LINE, MOST_TURNS, Composition, FairnessKey, Step, class_names
 from ratchet.api.threads import AwaitFace, awaited, joining
@@ -40,10 +40,12 @@ from ratchet.model.cluster import RATE_GATE, KeyLimit
 from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.errors import InvalidJob, UnsubmittedJobWarning
 from ratchet.model.job import KEY_LIMIT, Insertion
-from ratchet.model.results import JobResult
 from ratchet.model.status import BackoffPolicy, Busy, Priority
 
-P = ParamSpec("P")
+if TYPE_CHECKING:
+    from ratchet.api.context import JobContext
+    from ratchet.model.results import JobError
+
 R = TypeVar("R")
 
 _PACKAGE = __name__.partition(".")[0]
@@ -235,7 +237,10 @@ class StepDraft(Draft):
             self._step.given["no_retry_for"] = class_names(exceptions_of(errors, "with_no_retry_for"))
         return self
 
-    def on_success(self, callback: Callable[..., Any]) -> Self:
+    def on_success(
+        self,
+        callback: Callable[[JobContext], Any] | Callable[[Any, JobContext], Any] | Callable[[], Any],
+    ) -> Self:
         """
         Run ``callback(ctx)`` as a job of its own when the job has succeeded; importable, at least once.
 
@@ -246,7 +251,12 @@ class StepDraft(Draft):
             self._step.given["on_success"] = callback
         return self
 
-    def on_failure(self, callback: Callable[..., Any]) -> Self:
+    def on_failure(
+        self,
+        callback: Callable[[JobContext, JobError], Any]
+        | Callable[[Any, JobContext, JobError], Any]
+        | Callable[[], Any],
+    ) -> Self:
         """
         Run ``callback(ctx, error)`` as a job of its own when the job has failed for good.
 
@@ -300,7 +310,7 @@ class Joined:
         return [parent if isinstance(parent, UUID) else parent._whole for parent in self.parents]
 
 
-class GraphDraft(StepDraft, Generic[R]):
+class GraphDraft(StepDraft, Following, Generic[R]):
     """A job with what follows it, as yet only described; see `JobBuilder`."""
 
     def __init__(
@@ -395,14 +405,7 @@ class GraphDraft(StepDraft, Generic[R]):
 
     # --- what follows ---
 
-    @overload
-    def then(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
-    @overload
-    def then(
-        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Self: ...
-    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
-        """Add a step that runs when the step before it has succeeded; RESULT stands for what that returned."""
+    def _then(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Self:
         with self._editing():
             step = Step(target, args, kwargs)
             length = len(self._whole.trunk)
@@ -414,65 +417,6 @@ class GraphDraft(StepDraft, Generic[R]):
             self._whole.chain(step)
             self._step = step
         return self
-
-    @overload
-    def then_on_success(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
-    @overload
-    def then_on_success(
-        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Self: ...
-    def then_on_success(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
-        """Add a branch that runs when the last ``then`` (or the first job) has succeeded."""
-        return self._branch(Condition.success(), (target, args, kwargs), 0, None)
-
-    @overload
-    def then_on_failure(self, target: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Self: ...
-    @overload
-    def then_on_failure(
-        self, target: Callable[Concatenate[Any, P], Any], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Self: ...
-    def then_on_failure(self, target: Any, /, *args: Any, **kwargs: Any) -> Self:
-        """Add a branch that runs when the last ``then`` (or the first job) has failed for good."""
-        return self._branch(Condition.failure(), (target, args, kwargs), 0, None)
-
-    def when(
-        self,
-        predicate: Callable[[JobResult], Any] | Call[Any],
-        target: Callable[..., Any],
-        /,
-        *args: Any,
-        order: int = 0,
-        description: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Add a branch that runs when ``predicate(job_result)`` is true; lower *order* is asked first."""
-        return self._branch(Condition.custom(predicate), (target, args, kwargs), order, description)
-
-    def when_result(
-        self,
-        predicate: Callable[[Any], Any] | Call[Any],
-        target: Callable[..., Any],
-        /,
-        *args: Any,
-        order: int = 0,
-        description: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Add a branch that runs when the job succeeded and ``predicate(result)`` is true."""
-        return self._branch(Condition.result(predicate), (target, args, kwargs), order, description)
-
-    def branch(
-        self,
-        condition: Condition,
-        target: Callable[..., Any],
-        /,
-        *args: Any,
-        order: int = 0,
-        description: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Add a branch that runs when *condition* holds; every branch whose condition holds runs."""
-        return self._branch(condition, (target, args, kwargs), order, description)
 
     def _branch(
         self,

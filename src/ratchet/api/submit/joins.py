@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, overload
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from ratchet.api.backend import Backend
 from ratchet.api.checks import count_of
 from ratchet.api.observe.handles import JobHandle
 from ratchet.api.submit.builders import AsyncJobBuilder, Draft, GraphDraft, JobBuilder, Joined
+from ratchet.api.submit.forms import ArgumentMissing, PlainT
 from ratchet.model.errors import InvalidJob
 from ratchet.model.status import Busy
 
@@ -78,12 +79,24 @@ class JoinBuilder(JoinDraft):
     """Jobs to wait for; ``then`` names the job that waits."""
 
     @overload
-    def then(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobBuilder[R]: ...
+    def then(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    @overload
+    def then(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobBuilder[R]: ...
+    @overload
+    def then(
+        self, target: Callable[Concatenate[PlainT, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
     @overload
     def then(
         self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobBuilder[R]: ...
-    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> JobBuilder[Any]:
+    def then(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> JobBuilder[Any]:
         """The job that runs when enough have succeeded; RESULTS stands for the list of what they returned."""
         return JobBuilder(self._backend, target, args, kwargs, joined=self._take())
 
@@ -92,12 +105,24 @@ class AsyncJoinBuilder(JoinDraft):
     """A `JoinBuilder` that leads to an awaited ``submit()``; made by ``scheduler.aio.join``."""
 
     @overload
-    def then(self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncJobBuilder[R]: ...
+    def then(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncJobBuilder[R]: ...
+    @overload
+    def then(  # type: ignore[overload-overlap]  # a call that fits this one needs no other
+        self, target: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncJobBuilder[R]: ...
+    @overload
+    def then(
+        self, target: Callable[Concatenate[PlainT, P], R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ArgumentMissing: ...
     @overload
     def then(
         self, target: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncJobBuilder[R]: ...
-    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> AsyncJobBuilder[Any]:
+    def then(  # type: ignore[misc]  # one form is an error for type checkers only
+        self, target: Any, /, *args: Any, **kwargs: Any
+    ) -> AsyncJobBuilder[Any]:
         """See `JoinBuilder.then`."""
         return AsyncJobBuilder(self._backend, target, args, kwargs, joined=self._take())
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ratchet.contrib.django.connections import fresh_connections
 from ratchet.contrib.django.database_url import is_in_memory, url_of
@@ -71,6 +72,7 @@ class FollowingStore(LazyStore):
     @property
     def checked(self) -> JobStore | None:
         """The store, if its schema was found right."""
+        _refuse_where_tests_do(self._alias)
         return None if self.opened is None else self._checked
 
     @checked.setter
@@ -82,6 +84,7 @@ class FollowingStore(LazyStore):
         return entry["NAME"], entry.get("HOST"), entry.get("PORT"), entry.get("USER")
 
     def _open(self) -> JobStore:
+        _refuse_where_tests_do(self._alias)
         entry = connections.settings[self._alias]
         self._place = self._named()
         _close_before_drop(connections[self._alias].creation, self._core)
@@ -90,6 +93,21 @@ class FollowingStore(LazyStore):
             return _borrowing(self._alias, self._core.options)
         self._core.url = url_of(self._alias, entry)
         return open_store(self._core.url, self._core.options)
+
+
+def _refuse_where_tests_do(alias: str) -> None:
+    """
+    Let a test that may not use this database hear so, in the words of what forbids it.
+
+    ``SimpleTestCase`` and pytest-django (without its mark) put something in the place of Django's methods. Our own connections
+    would not notice; and before there is a test database, they lead to the database of the application.
+    """
+    wrapper = connections[alias]
+    if (
+        "cursor" in vars(wrapper)
+        or type(wrapper).ensure_connection.__module__ != BaseDatabaseWrapper.__module__
+    ):
+        wrapper.cursor().close()
 
 
 def _close_before_drop(creation: Any, core: Core) -> None:
