@@ -68,13 +68,15 @@ def run_in_transaction(run: Run, tools: TaskTools, within: object | None) -> Ite
                     yield transaction
                 run.context.check_canceled()
                 made.append(_complete(run, tools, transaction.result, connection))
+                # Before the commit: a beat may see that the claim is gone before this thread goes on, and must not take it for lost.
+                run.committed = made[0]
         except BaseException as error:
             if not (made and isinstance(error, CommitUnknown) and _was_committed(run, tools)):
+                run.committed = None
                 _blame_store_for(error)
                 raise
         finally:
             run.connection = None
-        run.committed = made[0]
 
 
 def _complete(

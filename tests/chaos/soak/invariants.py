@@ -61,7 +61,11 @@ class Judge:
             if job.status not in ENDED:
                 reasons = [reason.code for reason in self._scheduler.explain(job_id)]
                 yield f"{promise.kind} job {job_id} is still {job.status}: {reasons}"
-            if job.status is JobStatus.SUCCEEDED and not any(run.succeeded for run in self._runs[job_id]):
+            commits = (
+                promise.number is not None
+            )  # it commits its own success, and may be killed before its last line
+            ran = any(run.succeeded or (commits and run.ended_at is None) for run in self._runs[job_id])
+            if job.status is JobStatus.SUCCEEDED and not ran:
                 yield f"{promise.kind} job {job_id} SUCCEEDED without a run that came to its end"
         for job_id in self._records.rolled_back:
             try:
