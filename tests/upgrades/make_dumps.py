@@ -31,7 +31,8 @@ MAIN = "from tests.upgrades import past; past.main()"
 
 
 def _made(url: str, old: dict[str, str]) -> dict[str, Any]:
-    environment = {**old, "RATCHET_URL": url}
+    # a node that is dead is found to be so quickly
+    environment = {**old, "RATCHET_URL": url, "RATCHET_HEARTBEAT": "0.5", "RATCHET_SILENCE": "2"}
     made = python(environment, "-m", "ratchet", "db", "upgrade")
     assert made.returncode == 0, made.stderr
     done = python(environment, "-c", MAIN)

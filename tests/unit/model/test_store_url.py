@@ -168,7 +168,12 @@ class TestParts:
     def test_everything_is_decoded(self) -> None:
         """Percent signs are for the URL only; printing it shows where, not who."""
         url = StoreUrl.of("MySQL://us%40er:p%2Fw@h:1/d%20b?ssl_ca=%2Fca&ssl_key_password=abc")
-        assert (url.scheme, url.user, url.password, url.hosts_and_ports) == ("mysql", "us@er", "p/w", [("h", 1)])
+        assert (url.scheme, url.user, url.password, url.hosts_and_ports) == (
+            "mysql",
+            "us@er",
+            "p/w",
+            [("h", 1)],
+        )
         assert (url.path, url.parameters) == ("d b", (("ssl_ca", "/ca"), ("ssl_key_password", "abc")))
         assert url.secrets == {"p/w", "p%2Fw", "abc"}
         assert str(url) == "mysql://h:1/d b"

@@ -69,7 +69,9 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
-    writable_at: float = 0.0  # when the server was last known to take writes; asked only where there are several
+    writable_at: float = (
+        0.0  # when the server was last known to take writes; asked only where there are several
+    )
     last_error: pymysql.Error | None = None  # in the current transaction
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
@@ -211,7 +213,9 @@ class Address:
                 )
         tls = Tls.of(options)
         if "unix_socket" in options and len(hosts) > 1:
-            raise ConfigurationError("the MySQL URL names several hosts and a unix_socket; leave one of them out")
+            raise ConfigurationError(
+                "the MySQL URL names several hosts and a unix_socket; leave one of them out"
+            )
         if "unix_socket" not in options and not tls.said:
             for host, _ in hosts:
                 note_unverified(
