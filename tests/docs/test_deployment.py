@@ -90,12 +90,17 @@ def unit(path: Path) -> configparser.ConfigParser:
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_systemd_accepts_the_unit(path: Path, tmp_path: Path) -> None:
     """Where systemd is installed, it is asked; the program that the unit names is not on this machine."""
-    text = re.sub(r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", path.read_text(), flags=re.MULTILINE)
+    text = re.sub(
+        r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", path.read_text(), flags=re.MULTILINE
+    )
     (tmp_path / path.name).write_text(text)
     understood(["ratchet", *shlex.split(unit(path)["Service"]["ExecStart"])[1:]])
     if program := shutil.which("systemd-analyze"):
         said = subprocess.run(
-            [program, "verify", "--man=no", str(tmp_path / path.name)], capture_output=True, text=True, check=False
+            [program, "verify", "--man=no", str(tmp_path / path.name)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         complaints = [line for line in said.stderr.splitlines() if path.name in line]
         assert complaints == []
@@ -124,7 +129,9 @@ def test_the_image_runs_as_nobody_in_particular_and_hears_signals() -> None:
     words: list[str] = yaml.safe_load(entry)
     understood(words)
     assert not [line for line in of_docker("RUN") if "pip" in line or "apt-get" in line]
-    assert [word for word, _ in final_stage()].index("USER") > [word for word, _ in final_stage()].index("COPY")
+    assert [word for word, _ in final_stage()].index("USER") > [word for word, _ in final_stage()].index(
+        "COPY"
+    )
     (health,) = of_docker("HEALTHCHECK")
     assert "http://127.0.0.1:9464/live" in health
     assert words[words.index("--http") + 1] == "0.0.0.0:9464"
@@ -173,7 +180,11 @@ def namespace() -> list[str]:
     words = ["unshare", "--fork", "--pid", "--kill-child"]
     if os.geteuid() != 0:
         words += ["--user", "--map-current-user"]
-    tried = subprocess.run([*words, "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    tried = (
+        subprocess.run([*words, "true"], capture_output=True, check=False)
+        if shutil.which("unshare")
+        else None
+    )
     return words if tried is not None and tried.returncode == 0 else []
 
 
@@ -195,7 +206,10 @@ def test_every_manifest_is_an_object_of_a_known_kind() -> None:
     for one in documents():
         assert one["apiVersion"] == versions[one["kind"]]
         assert one["metadata"]["name"]
-    labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"] for one in documents("Deployment")}
+    labels = {
+        one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+        for one in documents("Deployment")
+    }
     for one in documents("Deployment"):
         assert one["spec"]["selector"]["matchLabels"] == labels[one["metadata"]["name"]]
     (budget,) = documents("PodDisruptionBudget")
@@ -228,7 +242,9 @@ def test_a_worker_gets_more_time_to_end_than_its_jobs() -> None:
     (worker,) = [one for one in documents("Deployment") if one["metadata"]["name"] == "ratchet-worker"]
     pod = worker["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    drain = parse_duration({one["name"]: one.get("value") for one in container["env"]}["RATCHET_DRAIN"]).total_seconds()
+    drain = parse_duration(
+        {one["name"]: one.get("value") for one in container["env"]}["RATCHET_DRAIN"]
+    ).total_seconds()
     assert pod["terminationGracePeriodSeconds"] >= drain + DRAIN_MARGIN + 5
     assert drain > Options().drain_timeout.total_seconds()
     live, ready = container["livenessProbe"], container["readinessProbe"]
@@ -246,7 +262,9 @@ def test_autoscaling_asks_for_a_metric_that_exists() -> None:
     wanted = metric["external"]["metric"]
     known = {one.name: one for one in METRICS}
     assert set(wanted["selector"]["matchLabels"]) <= set(known[wanted["name"]].labels)
-    (rule,) = yaml.safe_load((OPS / "kubernetes" / "prometheus-adapter.yaml").read_text())["rules"]["external"]
+    (rule,) = yaml.safe_load((OPS / "kubernetes" / "prometheus-adapter.yaml").read_text())["rules"][
+        "external"
+    ]
     assert (rule["seriesQuery"], rule["name"]["as"]) == (wanted["name"], wanted["name"])
     assert wanted["name"] in rule["metricsQuery"]
     target = scaler["spec"]["scaleTargetRef"]
