@@ -59,6 +59,10 @@ chaos: $(STAMP)  ## Hurt a cluster and check its history (CHAOS="kill,freeze" ST
 	@$(BIN)/python -m tests.services install
 	@$(BIN)/python -m tests.chaos $(if $(CHAOS),--scenarios $(CHAOS)) $(if $(STORES),--stores $(STORES)) $(CHAOS_OPTIONS)
 
+matrix: $(STAMP)  ## Kit and lifecycle on other versions of servers, Python and drivers (ROWS="postgresql-14 python-3.13" picks; takes hours)
+	@$(BIN)/python -m tests.services install
+	@$(BIN)/python -m tests.matrix $(ROWS)
+
 format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format

@@ -52,7 +52,8 @@ def sections() -> list[Section]:
         Section(
             "Operate",
             (
-                "operate/production", "how-to/workers", "operate/deployment", "how-to/deploys", "how-to/upgrades",
+                "operate/production", "how-to/workers", "operate/deployment", "how-to/deployment", "how-to/sizing",
+                "how-to/deploys", "how-to/upgrades",
                 "operate/troubleshooting", "how-to/nothing-runs", "how-to/operate", "how-to/dashboard", "how-to/metrics",
                 "how-to/alerts", "how-to/tracing", "how-to/audit", "how-to/encryption",
             ),
@@ -60,14 +61,14 @@ def sections() -> list[Section]:
         ),
         Section(
             "Explanation",
-            ("explanation/guarantees", "explanation/why-no-broker", "explanation/claiming", "explanation/resilience", "explanation/performance"),
+            ("explanation/guarantees", "explanation/why-no-broker", "explanation/claiming", "explanation/resilience", "explanation/performance", "explanation/scale"),
             ("explanation",),
         ),
         Section("Coming from", ("coming-from/celery",), ("coming-from",)),
         Section("Extend", ("how-to/parts", "how-to/simulate", "extend/architecture", "extend/contributing"), ("extend",)),
         Section(
             "Reference",
-            ("reference/api/index", "reference/cli", "reference/options", "reference/metrics", "reference/events", "reference/errors", "reference/states", "reference/stores"),
+            ("reference/api/index", "reference/cli", "reference/options", "reference/metrics", "reference/events", "reference/errors", "reference/states", "reference/stores", "reference/versions"),
             ("reference",),
         ),
         Section("Decisions", (), ("decisions",)),

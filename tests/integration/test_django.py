@@ -30,7 +30,7 @@ def server_project(kind: str, request: pytest.FixtureRequest, tmp_path: Path) ->
     """A project on PostgreSQL, or on MySQL through one of its two drivers; without its tables."""
     product = "postgresql" if kind == "postgresql" else "mysql"
     url = StoreUrl.of(request.getfixturevalue(f"{product}_url"))
-    host, port = url.host_and_port
+    ((host, port),) = url.hosts_and_ports
     parameters = dict(url.parameters)
     entry: dict[str, Any] = {
         "ENGINE": f"django.db.backends.{product}",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +16,10 @@ class MariaDB(Server):
     name = "MariaDB"
     variable = "RATCHET_TEST_MYSQL_URL"
     users = ("mysql",)
+
+    def __init__(self, url: str | None = None, *, options: Sequence[str] = ()) -> None:
+        super().__init__(url)
+        self.options = options
 
     @classmethod
     def install(cls) -> None:
@@ -48,6 +53,7 @@ class MariaDB(Server):
             "--max-connections=300",
             "--character-set-server=utf8mb4",
             "--default-time-zone=+00:00",
+            *self.options,
         ]
 
     def private_url(self) -> str:
@@ -74,6 +80,10 @@ class MariaDB(Server):
             except pymysql.err.Error:
                 pass  # it ended in between
         self._execute(f"DROP DATABASE IF EXISTS `{name}`")
+
+    def execute(self, statement: str, *arguments: Any) -> tuple[tuple[Any, ...], ...]:
+        """The rows of one statement, on a connection of its own, as the server's administrator."""
+        return self._execute(statement, *arguments)
 
     def _execute(self, statement: str, *arguments: Any) -> tuple[tuple[Any, ...], ...]:
         parts = urlsplit(self.url)

@@ -18,7 +18,7 @@ listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = 20
 max_client_conn = 500
 admin_users = ratchet
@@ -27,7 +27,7 @@ admin_users = ratchet
 
 class PgBouncer(PostgreSQL):
     """
-    PgBouncer in transaction mode, in front of the PostgreSQL at *upstream*.
+    PgBouncer, in transaction mode unless *mode* says otherwise, in front of the PostgreSQL at *upstream*.
 
     Startup parameters it does not know are refused, as with its default configuration.
     """
@@ -37,9 +37,10 @@ class PgBouncer(PostgreSQL):
     users = ("postgres",)
     stop_signal = signal.SIGTERM
 
-    def __init__(self, url: str | None = None, *, upstream: str = "") -> None:
+    def __init__(self, url: str | None = None, *, upstream: str = "", mode: str = "transaction") -> None:
         super().__init__(url)
         self.upstream = upstream
+        self.mode = mode
 
     @classmethod
     def resolve(cls, *, upstream: str = "") -> Self:
@@ -59,7 +60,7 @@ class PgBouncer(PostgreSQL):
             "password": server.password,
         }
         upstream = " ".join(f"{name}={value}" for name, value in parts.items() if value)
-        configuration = CONFIGURATION.format(upstream=upstream, port=self.port)
+        configuration = CONFIGURATION.format(upstream=upstream, port=self.port, mode=self.mode)
         (self.directory / "pgbouncer.ini").write_text(configuration)
 
     def command(self) -> list[str]:

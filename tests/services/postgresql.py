@@ -71,6 +71,15 @@ class PostgreSQL(Server):
             [initdb, "-D", data, "-U", "ratchet", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         )
 
+    def standby(self) -> PostgreSQL:
+        """A server of its own that follows this one; `promote` makes it the primary."""
+        return _Standby(self)
+
+    def promote(self) -> None:
+        """Let a standby take writes; it does when this returns."""
+        with self._connect() as connection:
+            connection.execute("SELECT pg_promote(wait => true)")
+
     def command(self) -> list[str]:
         settings = [word for name, value in self.options.items() for word in ("-c", f"{name}={value}")]
         return [
@@ -107,3 +116,16 @@ class PostgreSQL(Server):
 
     def _connect(self) -> psycopg.Connection:
         return psycopg.connect(self.url, autocommit=True, prepare_threshold=None, connect_timeout=5)
+
+
+class _Standby(PostgreSQL):
+    def __init__(self, primary: PostgreSQL) -> None:
+        super().__init__()
+        self.primary = primary
+        self.options = dict(primary.options)
+
+    def prepare(self) -> None:
+        program = str(self.programs() / "pg_basebackup")
+        source = f"host=127.0.0.1 port={self.primary.port} user=ratchet"
+        data = str(self.directory / "data")
+        self.run([program, "-D", data, "-d", source, "-R", "-X", "stream", "--checkpoint=fast", "--no-sync"])

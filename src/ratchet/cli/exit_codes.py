@@ -9,7 +9,7 @@ from ratchet.model.errors import RatchetError
 
 EPILOG = (
     "Exit codes: 0 success · 1 an error, or the request could not be done · 2 wrong usage · "
-    "3 there is no such job, schedule, queue or limit · 4 unhealthy."
+    "3 there is no such job, schedule, queue or limit · 4 unhealthy · 5 old nodes have to be stopped first."
 )
 
 
@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     NOT_FOUND = 3
     UNHEALTHY = 4
+    STOP_FIRST = 5
 
 
 class Refused(RatchetError):

@@ -93,13 +93,14 @@ class StoreUrl:
         return f"{_shown_scheme(self.scheme)}://{self.hosts}/{self.path}"
 
     @property
-    def host_and_port(self) -> tuple[str, int | None]:
-        """The one host, without the brackets of an IPv6 address, and its port."""
-        if "," in self.hosts:
-            raise _wrong(self.scheme, "names several hosts; this store takes one")
-        host, colon, port = self.hosts.rpartition(":")
+    def hosts_and_ports(self) -> list[tuple[str, int | None]]:
+        """Each host, without the brackets of an IPv6 address, and its port."""
+        return [self._host_and_port(host) for host in self.hosts.split(",")]
+
+    def _host_and_port(self, text: str) -> tuple[str, int | None]:
+        host, colon, port = text.rpartition(":")
         if not colon or "]" in port:
-            host, port = self.hosts, ""
+            host, port = text, ""
         return _decoded(self.scheme, host).strip("[]"), int(port) if port else None
 
     def refuse_unknown(self, known: Iterable[str]) -> None:

@@ -91,7 +91,7 @@ class TestOpening:
     def test_what_an_address_says(self) -> None:
         """Everything is unquoted; the password is in no message."""
         address = Address.of("mysql://us%40er:p%2Fw@db.host:33/shop?ssl_ca=/ca.pem&ssl_verify_identity=true")
-        assert (address.host, address.port, address.database) == ("db.host", 33, "shop")
+        assert (address.hosts, address.database) == ((("db.host", 33),), "shop")
         assert (address.user, address.password) == ("us@er", "p/w")
         assert (address.tls.ca, address.tls.verify_cert, address.tls.verify_identity) == (
             "/ca.pem",

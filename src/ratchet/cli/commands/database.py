@@ -13,6 +13,7 @@ import typer
 from ratchet.cli import parameters as given
 from ratchet.cli.commands import moving
 from ratchet.cli.commands.job_changes import confirmed
+from ratchet.cli.commands.upgrade_plan import show_plan
 from ratchet.cli.exit_codes import EPILOG, ExitCode
 from ratchet.cli.output import Output
 from ratchet.cli.people import As, personal, user_name
@@ -54,9 +55,23 @@ def _store(url: str) -> Iterator[JobStore]:
 
 
 @commands.command(epilog=EPILOG)
-def upgrade(url: given.Url = None, json: given.Json = False, as_: As = None) -> None:
+def upgrade(
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Only say what would be applied, who would have to wait for it and how long, and whether nodes of the "
+            "version before may stay. Exit code 0: nothing is missing; 4: they may stay; 5: stop them first.",
+        ),
+    ] = False,
+    url: given.Url = None,
+    json: given.Json = False,
+    as_: As = None,
+) -> None:
     """Create or upgrade the schema. Safe to run from several places at once, and again."""
     chosen = given.store_url(url)
+    if check:
+        raise typer.Exit(show_plan(chosen, as_json=json))
     scheduler = Scheduler(chosen)
     try:
         with scheduler.acting_as(as_ or user_name(), source=AuditSource.CLI):
@@ -65,6 +80,21 @@ def upgrade(url: given.Url = None, json: given.Json = False, as_: As = None) -> 
         scheduler.close()
     text = f"applied {', '.join(applied)}" if applied else "the schema is up to date"
     Output(as_json=json).say(text, store=shown_url(chosen), applied=applied)
+
+
+@commands.command(epilog=EPILOG)
+def rollback(url: given.Url = None, json: given.Json = False) -> None:
+    """
+    Let version 0.1.0 start on an upgraded schema, when you have to go back to it.
+
+    Only the list of applied migrations changes, which 0.1.0 refuses to read; tables and jobs stay as they are. Nodes that run
+    go on, whatever their version. `ratchet db upgrade` takes it back. Versions after 0.1.0 need none of this.
+    """
+    chosen = given.existing(given.store_url(url))
+    with _store(chosen) as store:
+        hidden = store.roll_back_schema()
+    text = f"0.1.0 can start on this schema; it does not see {', '.join(hidden)}" if hidden else "nothing to do: 0.1.0 can start on this schema"  # fmt: skip
+    Output(as_json=json).say(text, store=shown_url(chosen), hidden=hidden)
 
 
 @commands.command(epilog=EPILOG)

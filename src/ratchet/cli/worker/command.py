@@ -220,6 +220,7 @@ def worker(
         drain_timeout=drain_seconds,
         sources=_sources(app, here) if reload else None,
         probes=probes,
+        notifier=systemd.Notifier.of(),
     )
     logger.info("starting %d %s for %s", processes, "process" if processes == 1 else "processes", app)
     sys.exit(supervisor.run())

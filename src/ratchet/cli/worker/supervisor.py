@@ -28,6 +28,7 @@ from ratchet.model.status import Lane
 
 if TYPE_CHECKING:
     from ratchet.cli.worker.probes import Probes
+    from ratchet.cli.worker.systemd import Notifier
 
 logger = logging.getLogger("ratchet.worker")
 
@@ -78,6 +79,7 @@ class Supervisor:
         drain_timeout: float | None = None,
         sources: SourceWatch | None = None,
         probes: Probes | None = None,
+        notifier: Notifier | None = None,
         heartbeats: Callable[[Callable[[], list[str]]], Heartbeats] = Heartbeats,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -87,6 +89,7 @@ class Supervisor:
         self._drain_timeout = drain_timeout
         self._sources = sources
         self._probes = probes
+        self._notifier = notifier
         self._monotonic = monotonic
         self._heartbeats = heartbeats(lambda: nodes_to_beat_for(self._children()))
         self._phase = Phase.RUNNING
@@ -143,6 +146,21 @@ class Supervisor:
             self._fill(now)
             self._rescue_dead()
         self._enforce(now)
+        if self._notifier is not None:
+            self._notify(self._notifier)
+
+    def _notify(self, notifier: Notifier) -> None:
+        """Tell systemd how the worker is."""
+        if self._phase is not Phase.RUNNING:
+            notifier.stopping()
+            notifier.status(f"stopping: {len(self._children())} processes finish their jobs")
+        elif self._ever_ready:
+            notifier.ready()
+            ready = sum(
+                1 for slot in self._slots if slot.current is not None and slot.current.ready is not None
+            )
+            notifier.status(f"{ready} of {len(self._slots)} processes run jobs")
+        notifier.alive(not self.condition().faults)
 
     def condition(self) -> Condition:
         """How the worker is, for its probes; asked from their thread, so it only reads."""

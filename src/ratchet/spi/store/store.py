@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.storage import StoreSize
+from ratchet.model.upgrades import UpgradePlan
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store.audit import AuditStore
 from ratchet.spi.store.batches import BatchMetricsStore, BatchStore
@@ -75,6 +76,23 @@ class StoreLifecycle(Protocol):
 
     def check_schema(self) -> None:
         """Raise `SchemaOutOfDate` or `SchemaTooNew`, with what to do, if the schema does not fit."""
+        ...
+
+    def upgrade_plan(self) -> UpgradePlan:
+        """
+        What `migrate` would do now, table by table, and who would have to wait; nothing is changed.
+
+        Raises `SchemaTooNew` as `check_schema` does; a schema that is missing or out of date is what the plan is about.
+        """
+        ...
+
+    def roll_back_schema(self) -> list[str]:
+        """
+        Let code of 0.1.0, which refuses whatever it does not know, start on this schema again; what was hidden from it.
+
+        Nothing else changes: running nodes of any version go on, and `migrate` takes it back. `SchemaTooNew` if the schema
+        has something that does not serve such code.
+        """
         ...
 
     def begin(self, *, within: object | None = None) -> AbstractContextManager[object]:

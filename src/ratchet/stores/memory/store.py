@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ratchet.model.clock import SystemClock
 from ratchet.model.cluster import UnreadableRow
 from ratchet.model.storage import StoreSize, TableSize
+from ratchet.model.upgrades import UpgradePlan
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.shield import bracketed
 from ratchet.spi.store import Capabilities, JobStore
@@ -112,6 +113,14 @@ class MemoryStore(
 
     def check_schema(self) -> None:
         """There is no schema, so all is well."""
+
+    def upgrade_plan(self) -> UpgradePlan:
+        """There is no schema, so nothing is missing."""
+        return UpgradePlan()
+
+    def roll_back_schema(self) -> list[str]:
+        """There is no schema."""
+        return []
 
     def unreadable(self) -> list[UnreadableRow]:
         """None: nobody but this code writes here."""

@@ -19,6 +19,7 @@ from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailur
 
 from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
 from ratchet.model.status import JobStatus
+from ratchet.model.upgrades import PlannedChange, PlannedMigration, TableLock, UpgradePlan
 from ratchet.spi.store.audit import pending_entry
 
 if TYPE_CHECKING:
@@ -163,6 +164,8 @@ class Step:
     name: str
     apply: Callable[[Collections], None] = field(compare=False)
     serves: int | None = None
+    #: The collections that it makes, with their indexes.
+    makes: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -204,15 +207,19 @@ def _make_moves(collections: Collections) -> None:
 
 
 STEPS: Final = (
-    Step("V001__initial", _make_everything),
+    Step("V001__initial", _make_everything, makes=ALL_NAMES),
     Step("V002__checks", _nothing, serves=1),
     Step("V003__queue_pauses", _new_fields, serves=1),
     Step("V004__node_requests", _node_requests, serves=1),
-    Step("V005__flow", _make_flow, serves=1),
-    Step("V006__audit", _make_audit, serves=1),
-    Step("V007__moves", _make_moves, serves=1),
+    Step("V005__flow", _make_flow, serves=1, makes=(Names.FLOW,)),
+    Step("V006__audit", _make_audit, serves=1, makes=(Names.AUDIT,)),
+    Step("V007__moves", _make_moves, serves=1, makes=(Names.MOVES,)),
 )
 
+#: What a plan says of the collections that a step makes.
+MAKES: Final = "makes the collection and its indexes"
+#: The number of the step since which the version says which older code each later step serves.
+SERVING_FROM: Final = 2
 #: The number of the step since which there is an audit log.
 AUDITED_FROM: Final = next(step.version for step in STEPS if step.apply is _make_audit)
 
@@ -254,6 +261,27 @@ class Schema:
                     pending.settle(len(made))
         return made
 
+    def roll_back(self) -> list[str]:
+        """
+        Let code of 0.1.0 start on this schema again; the steps that it does not see any more.
+
+        Collections and indexes stay. `migrate` does the steps again, which changes nothing where they were done.
+        """
+        applied = self._applied()
+        self._refuse_newer(applied)
+        later = [step for step in self._steps[1:] if step.name in applied]
+        oldest = self._steps[0].version
+        if refusing := [step.name for step in later if step.serves is None or step.serves > oldest]:
+            raise SchemaTooNew(
+                f"the schema of Ratchet in {self._database.where} cannot serve code of 0.1.0 any more: it has "
+                f"{', '.join(refusing)}; roll back to a version that it serves"
+            )
+        names = [step.name for step in later]
+        self._database.unprepared(
+            lambda collections: collections[Names.VERSION].delete_many({"_id": {"$in": names}})
+        )
+        return names
+
     def check(self) -> None:
         """Nothing if the schema fits; otherwise `SchemaOutOfDate` or `SchemaTooNew`."""
         applied = self._applied()
@@ -264,6 +292,31 @@ class Schema:
                 f"the schema of Ratchet in {self._database.where} {state}; run `ratchet db upgrade` with the URL of "
                 f"this database, or set the option auto_migrate (RATCHET_AUTO_MIGRATE=true)"
             )
+
+    def plan(self) -> UpgradePlan:
+        """
+        What `migrate` would do now; nothing is changed.
+
+        Nobody waits for any of it: documents have no schema, and indexes are built while others write.
+        """
+        applied = self._applied()
+        self._refuse_newer(applied)
+        newest = max((step.version for step in self._steps if step.name in applied), default=0)
+        missing = [step for step in self._steps if step.name not in applied]
+        return UpgradePlan(
+            migrations=tuple(
+                PlannedMigration(
+                    name=step.name,
+                    changes=tuple(
+                        PlannedChange(table=name, does=MAKES, waits=TableLock.NOBODY) for name in step.makes
+                    ),
+                    stays=not newest or (step.serves is not None and step.serves <= newest),
+                )
+                for step in missing
+            ),
+            is_new=not newest,
+            restarts=bool(missing) and newest >= SERVING_FROM,
+        )
 
     def status(self) -> list[tuple[str, bool]]:
         """Every step of this version, and whether it has been applied."""

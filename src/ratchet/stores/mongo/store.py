@@ -13,6 +13,7 @@ from ratchet.model.cluster import UnreadableRow
 from ratchet.model.errors import SchemaOutOfDate
 from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize, TableSize
+from ratchet.model.upgrades import UpgradePlan
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
 from ratchet.spi.store.audit import by_node
@@ -88,6 +89,14 @@ class MongoStore(
     def check_schema(self) -> None:
         """`SchemaOutOfDate` or `SchemaTooNew`, saying what to do; nothing when all is well."""
         self.schema.check()
+
+    def upgrade_plan(self) -> UpgradePlan:
+        """What `migrate` would do; nobody would have to wait."""
+        return self.schema.plan()
+
+    def roll_back_schema(self) -> list[str]:
+        """Let code of 0.1.0 start on this schema; what it does not see any more."""
+        return self.schema.roll_back()
 
     def unreadable(self) -> list[UnreadableRow]:
         """The rows that everything passes by: of schedules, limits, breakers and nodes, and of jobs that no claim reaches."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ratchet.stores.sql.dependants.edges import EdgeWriter
     from ratchet.stores.sql.finish.completions import Facts
     from ratchet.stores.sql.rows.specs import RowWriter
+    from ratchet.stores.sql.upgrade_plan import Locks
 
 
 class Refusal(NamedTuple):
@@ -85,6 +86,8 @@ class Dialect(ABC):
     one_writer: bool = False
     #: True: a migration script that fails leaves nothing; False: the next run goes on where it stopped.
     transactional_ddl: bool = True
+    #: Who waits, and how long, while a migration script changes a table that is in use.
+    upgrade_locks: Locks
     #: True: a subquery reads a range of an index whose bounds come from the outer row. False: it reads the whole prefix, but
     #: a GROUP BY skips from group to group.
     seeks_ranges: bool = True

@@ -29,6 +29,7 @@ from ratchet.model.errors import (
     SchemaTooNew,
     StoreUnavailable,
 )
+from ratchet.model.upgrades import UpgradePlan
 from ratchet.spi.store.audit import pending_entry
 from ratchet.stores.sql.audit_entries import append_entry
 from ratchet.stores.sql.database import Database, Session
@@ -64,6 +65,28 @@ SERVED = "SELECT script, serves FROM ratchet_schema_version WHERE serves IS NOT 
 RECORD_SERVING = """
     INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
     VALUES (:script, :checksum, :applied_at, :serves)
+"""
+#: What was rolled back: scripts that were applied, and that code which cannot read ``serves`` must not see.
+HIDDEN_TABLE = "ratchet_schema_hidden"
+CREATE_HIDDEN_TABLE = """
+    CREATE TABLE ratchet_schema_hidden (
+        script      {short text} PRIMARY KEY,
+        checksum    {short text} NOT NULL,
+        applied_at  {time} NOT NULL,
+        serves      INT
+    )
+"""
+HIDE = """
+    INSERT INTO ratchet_schema_hidden (script, checksum, applied_at, serves)
+    SELECT script, checksum, applied_at, serves
+      FROM ratchet_schema_version
+     WHERE script <> :kept AND script NOT IN (SELECT script FROM ratchet_schema_hidden)
+"""
+FORGET_HIDDEN = "DELETE FROM ratchet_schema_version WHERE script <> :kept"
+HIDDEN = "SELECT checksum FROM ratchet_schema_hidden WHERE script = :script"
+SHOW_AGAIN = """
+    INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+    SELECT script, checksum, applied_at, serves FROM ratchet_schema_hidden WHERE script = :script
 """
 _SERVES = re.compile(r"-- serves: V(\d{3,})\n")
 
@@ -185,6 +208,26 @@ class SchemaMigrator:
             applied = self._applied(session)
         return [(migration.name, migration.name in applied) for migration in self._migrations]
 
+    def plan(self) -> UpgradePlan:
+        """What `migrate` would do now; nothing is changed. The errors of `check`, but for a schema that is out of date."""
+        from ratchet.stores.sql.upgrade_plan import planned  # for a question that people ask now and then
+
+        with self._dialect.reading() as session:
+            applied = self._applied(session)
+            self._refuse_foreign(session, applied)
+            missing = [migration for migration in self._migrations if migration.name not in applied]
+            sizes = self._dialect.size(session).tables if missing and applied else ()
+        return planned(
+            missing,
+            self._dialect.upgrade_locks,
+            newest=max(
+                (migration.version for migration in self._migrations if migration.name in applied), default=0
+            ),
+            knows_serving=SERVING in applied,
+            transactional=self._dialect.transactional_ddl,
+            rows={VERSION_TABLE: len(applied), **{table.name: table.rows for table in sizes}},
+        )
+
     def _apply_next(self, before: Sequence[str] = ()) -> str | None:
         with self._dialect.migrating() as session:
             applied = self._applied(session)
@@ -196,7 +239,44 @@ class SchemaMigrator:
                     return migration.name
         return None
 
+    def roll_back(self) -> list[str]:
+        """
+        Let code of 0.1.0 start on this schema again; the scripts that it does not see any more.
+
+        Tables and columns stay as they are, and `migrate` shows the scripts again without running them. Code since V002 reads
+        which scripts serve it, and needs nothing of this.
+        """
+        with self._dialect.migrating() as session:
+            applied = self._applied(session)
+            self._refuse_foreign(session, applied)
+            oldest = self._migrations[0]
+            later = [one for one in self._migrations[1:] if one.name in applied]
+            if refusing := [one.name for one in later if one.serves is None or one.serves > oldest.version]:
+                raise SchemaTooNew(
+                    f"the schema of Ratchet in {self._dialect.where()} cannot serve code of 0.1.0 any more: it has "
+                    f"{', '.join(refusing)}; roll back to a version that it serves"
+                )
+            if later:
+                if not self._dialect.has_table(session, HIDDEN_TABLE):
+                    session.execute(CREATE_HIDDEN_TABLE)
+                # in this order: a process that is killed in between, where nothing holds both together, has lost nothing
+                session.execute(HIDE, {"kept": oldest.name})
+                session.execute(FORGET_HIDDEN, {"kept": oldest.name})
+        return [migration.name for migration in later]
+
+    def _was_hidden(self, session: Session, migration: Migration) -> bool:
+        """True if the script was applied and then hidden by `roll_back`: it is only shown again."""
+        if not self._dialect.has_table(session, HIDDEN_TABLE):
+            return False
+        where = {"script": migration.name}
+        if [checksum.strip() for (checksum,) in session.rows(HIDDEN, where)] != [migration.checksum]:
+            return False
+        session.execute(SHOW_AGAIN, where)
+        return True
+
     def _apply(self, session: Session, migration: Migration, *, first: bool) -> None:
+        if not first and self._was_hidden(session, migration):
+            return
         if first and not self._dialect.has_table(session, VERSION_TABLE):
             session.execute(CREATE_VERSION_TABLE)
         self._dialect.run_script(session, migration.text)

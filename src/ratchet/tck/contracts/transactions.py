@@ -254,6 +254,7 @@ class TestStoreLifecycle:
         """A schema that is up to date needs no script and passes the check."""
         job_id = harness.submit()
         assert harness.store.migrate() == []
+        assert harness.store.upgrade_plan().migrations == ()
         harness.store.check_schema()
         assert harness.status(job_id) is JobStatus.PENDING
 

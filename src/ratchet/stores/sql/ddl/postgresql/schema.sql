@@ -341,37 +341,13 @@ CREATE INDEX idx_alert_job ON scheduler_dlq_alert (job_id, error_hash, created_a
 -- A check is read anew from its stored text by each statement, however often that was prepared: on the two tables that each
 -- submission writes, checks took 35 of its 190 microseconds. There only changes by hand are looked at, by a trigger on columns that
 -- no plain job's way updates.
-CREATE OR REPLACE FUNCTION ratchet_refuse() RETURNS trigger LANGUAGE plpgsql AS $refuse$
-BEGIN
-    RAISE EXCEPTION 'a row of % violates the check %', TG_TABLE_NAME, TG_NAME USING ERRCODE = 'check_violation';
-END
-$refuse$;
-
-CREATE TRIGGER ck_queue_update BEFORE UPDATE OF job_type, priority, timeout_us
-ON scheduler_job_queue FOR EACH ROW
-WHEN (NEW.job_type IS DISTINCT FROM OLD.job_type
-      AND NEW.job_type NOT IN ('SINGLE', 'BATCH_PARENT', 'BATCH_CHILD', 'CHAIN_STEP', 'WORKFLOW_BRANCH', 'WORKFLOW_JOIN', 'RECURRING_RUN',
-                               'CALLBACK')
-   OR NEW.priority IS DISTINCT FROM OLD.priority AND NEW.priority NOT BETWEEN 0 AND 4
-   OR NEW.timeout_us IS DISTINCT FROM OLD.timeout_us AND NEW.timeout_us < 0)
-EXECUTE FUNCTION ratchet_refuse();
-
-CREATE TRIGGER ck_job_update BEFORE UPDATE OF job_type, priority, backoff, backoff_base_us, timeout_us, jitter, created_at, expires_at
-ON scheduler_job FOR EACH ROW
-WHEN (NEW.job_type IS DISTINCT FROM OLD.job_type
-      AND NEW.job_type NOT IN ('SINGLE', 'BATCH_PARENT', 'BATCH_CHILD', 'CHAIN_STEP', 'WORKFLOW_BRANCH', 'WORKFLOW_JOIN', 'RECURRING_RUN',
-                               'CALLBACK')
-   OR NEW.priority IS DISTINCT FROM OLD.priority AND NEW.priority NOT BETWEEN 0 AND 4
-   OR NEW.backoff IS DISTINCT FROM OLD.backoff AND NEW.backoff NOT IN ('NONE', 'FIXED', 'EXPONENTIAL')
-   OR NEW.backoff_base_us IS DISTINCT FROM OLD.backoff_base_us AND NEW.backoff_base_us < 0
-   OR NEW.timeout_us IS DISTINCT FROM OLD.timeout_us AND NEW.timeout_us < 0
-   OR NEW.jitter IS DISTINCT FROM OLD.jitter AND NOT (NEW.jitter >= 0 AND NEW.jitter < 'Infinity')
-   OR NEW.created_at IS DISTINCT FROM OLD.created_at
-      AND NOT (NEW.created_at >= '0001-01-01 00:00+00' AND NEW.created_at < '10000-01-01 00:00+00')
-   OR NEW.expires_at IS DISTINCT FROM OLD.expires_at
-      AND NOT (NEW.expires_at >= '0001-01-01 00:00+00' AND NEW.expires_at < '10000-01-01 00:00+00'))
-EXECUTE FUNCTION ratchet_refuse();
-
+--
+-- The order matters: what has been locked stays locked until the end. So rows are read first, without a lock, and the tables that
+-- everybody writes come last.
+--
+-- adds: ck_dependency_words of scheduler_dependency, ck_batch_numbers of scheduler_batch, ck_recurring_words of scheduler_recurring_job,
+--       ck_recurring_times of scheduler_recurring_job, ck_limit_numbers of scheduler_resource_limit,
+--       ck_breaker_words of scheduler_circuit_breaker, ck_node_words of scheduler_node, ck_node_numbers of scheduler_node
 DO $checks$
 DECLARE
     checks text[] := ARRAY[
@@ -410,6 +386,37 @@ BEGIN
     END LOOP;
 END
 $checks$;
+
+CREATE OR REPLACE FUNCTION ratchet_refuse() RETURNS trigger LANGUAGE plpgsql AS $refuse$
+BEGIN
+    RAISE EXCEPTION 'a row of % violates the check %', TG_TABLE_NAME, TG_NAME USING ERRCODE = 'check_violation';
+END
+$refuse$;
+
+CREATE TRIGGER ck_queue_update BEFORE UPDATE OF job_type, priority, timeout_us
+ON scheduler_job_queue FOR EACH ROW
+WHEN (NEW.job_type IS DISTINCT FROM OLD.job_type
+      AND NEW.job_type NOT IN ('SINGLE', 'BATCH_PARENT', 'BATCH_CHILD', 'CHAIN_STEP', 'WORKFLOW_BRANCH', 'WORKFLOW_JOIN', 'RECURRING_RUN',
+                               'CALLBACK')
+   OR NEW.priority IS DISTINCT FROM OLD.priority AND NEW.priority NOT BETWEEN 0 AND 4
+   OR NEW.timeout_us IS DISTINCT FROM OLD.timeout_us AND NEW.timeout_us < 0)
+EXECUTE FUNCTION ratchet_refuse();
+
+CREATE TRIGGER ck_job_update BEFORE UPDATE OF job_type, priority, backoff, backoff_base_us, timeout_us, jitter, created_at, expires_at
+ON scheduler_job FOR EACH ROW
+WHEN (NEW.job_type IS DISTINCT FROM OLD.job_type
+      AND NEW.job_type NOT IN ('SINGLE', 'BATCH_PARENT', 'BATCH_CHILD', 'CHAIN_STEP', 'WORKFLOW_BRANCH', 'WORKFLOW_JOIN', 'RECURRING_RUN',
+                               'CALLBACK')
+   OR NEW.priority IS DISTINCT FROM OLD.priority AND NEW.priority NOT BETWEEN 0 AND 4
+   OR NEW.backoff IS DISTINCT FROM OLD.backoff AND NEW.backoff NOT IN ('NONE', 'FIXED', 'EXPONENTIAL')
+   OR NEW.backoff_base_us IS DISTINCT FROM OLD.backoff_base_us AND NEW.backoff_base_us < 0
+   OR NEW.timeout_us IS DISTINCT FROM OLD.timeout_us AND NEW.timeout_us < 0
+   OR NEW.jitter IS DISTINCT FROM OLD.jitter AND NOT (NEW.jitter >= 0 AND NEW.jitter < 'Infinity')
+   OR NEW.created_at IS DISTINCT FROM OLD.created_at
+      AND NOT (NEW.created_at >= '0001-01-01 00:00+00' AND NEW.created_at < '10000-01-01 00:00+00')
+   OR NEW.expires_at IS DISTINCT FROM OLD.expires_at
+      AND NOT (NEW.expires_at >= '0001-01-01 00:00+00' AND NEW.expires_at < '10000-01-01 00:00+00'))
+EXECUTE FUNCTION ratchet_refuse();
 
 -- last: what starts reads this table, and need not wait while the others are looked through
 ALTER TABLE ratchet_schema_version ADD COLUMN serves integer;
@@ -465,7 +472,7 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V002__checks', '87d64a31b04d1d2e3de4d6a3122dffc79767a3bab8b906837975a917955f2e4e', clock_timestamp(), 1);
+VALUES ('V002__checks', '61bcd48f385624c8559e8d6252e1827fc44e19e3802cca830fbd945b9a83d243', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V003__queue_pauses', '1f018e854290abfcb59a657dc0578b388a83ebb03d763751cc430830a9badc72', clock_timestamp(), 1);

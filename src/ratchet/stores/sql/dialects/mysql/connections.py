@@ -19,6 +19,7 @@ from pymysql.constants import SERVER_STATUS
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.model.store_url import StoreUrl
+from ratchet.stores.sql.dialects.hosts import Hosts, NotConnected
 from ratchet.stores.sql.dialects.mysql.processes import sign
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
@@ -37,6 +38,7 @@ _contexts: dict[Any, Any] = {}
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _LOCK_WAIT = 5  # seconds
+_PRIMARY_FOR = 5.0  # seconds that one of several servers counts as the primary before it is asked again
 _SHORTEST_IDLE = 10  # seconds that the server waits for the next statement of one of our own connections
 LONGEST_IDLE = 28800  # seconds, where user code runs in between
 
@@ -67,6 +69,9 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
+    writable_at: float = (
+        0.0  # when the server was last known to take writes; asked only where there are several
+    )
     last_error: pymysql.Error | None = None  # in the current transaction
 
     def query(self, sql: Any, unbuffered: bool = False) -> int:
@@ -170,8 +175,7 @@ class Tls:
 class Address:
     """Where the server is, and as which user to connect; from a URL."""
 
-    host: str
-    port: int
+    hosts: tuple[tuple[str, int], ...]
     database: str
     user: str | None
     password: str = field(repr=False)
@@ -180,13 +184,17 @@ class Address:
     tls: Tls
 
     def __str__(self) -> str:
-        return f"{self.options.get('unix_socket') or f'{self.host}:{self.port}'}/{self.database}"
+        return f"{self.options.get('unix_socket') or ','.join(map(_place, self.hosts))}/{self.database}"
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """The address in ``mysql://user:password@host:port/database?ssl_ca=…``; `ConfigurationError` says what is wrong."""
+        """
+        The address in ``mysql://user:password@host:port,host:port/database?ssl_ca=…``.
+
+        `ConfigurationError` says what is wrong.
+        """
         parts = StoreUrl.of(url)
-        host, port = parts.host_and_port
+        hosts = parts.hosts_and_ports
         database = parts.path.strip("/")
         if not database or "/" in database:
             raise ConfigurationError("the MySQL URL must name one database: mysql://host:3306/database")
@@ -204,13 +212,17 @@ class Address:
                     "the MySQL URL can have charset=utf8mb4 only: Ratchet keeps every character"
                 )
         tls = Tls.of(options)
-        if "unix_socket" not in options and not tls.said:
-            note_unverified(
-                "MySQL", host, "ssl_ca=/path/to/ca.pem", "ssl_verify_cert=false or ssl_disabled=true"
+        if "unix_socket" in options and len(hosts) > 1:
+            raise ConfigurationError(
+                "the MySQL URL names several hosts and a unix_socket; leave one of them out"
             )
+        if "unix_socket" not in options and not tls.said:
+            for host, _ in hosts:
+                note_unverified(
+                    "MySQL", host, "ssl_ca=/path/to/ca.pem", "ssl_verify_cert=false or ssl_disabled=true"
+                )
         return cls(
-            host or "127.0.0.1",
-            port or 3306,
+            tuple((host or "127.0.0.1", port or 3306) for host, port in hosts),
             database,
             parts.user or None,
             parts.password or "",
@@ -218,6 +230,17 @@ class Address:
             parts,
             tls,
         )
+
+
+def _is_writable(connection: Connection) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@global.read_only OR @@global.innodb_read_only")
+        (read_only,) = cursor.fetchone() or (0,)
+    return not read_only
+
+
+def _place(host: tuple[str, int]) -> str:
+    return f"{host[0]}:{host[1]}"
 
 
 class Connections(Pool[Connection, Purpose]):
@@ -240,6 +263,8 @@ class Connections(Pool[Connection, Purpose]):
         #: Seconds that a connection may wait for its next statement before the server ends it, and its transaction.
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
+        self._hosts = Hosts(address.hosts)
+        self._are_several = len(self._hosts) > 1
         super().__init__(size=size, connect_timeout=connect_timeout)
 
     def _start(self) -> None:
@@ -248,7 +273,28 @@ class Connections(Pool[Connection, Purpose]):
 
     def take(self, purpose: Purpose, *, for_user: bool = False) -> Connection:
         """A connection without a transaction; give it back."""
-        return self._take(purpose, for_user)
+        connection = self._take(purpose, for_user)
+        while self._are_several and not self._is_primary_still(connection):
+            connection.shut()
+            self.discard_idle()
+            self.give_back(connection, for_user=for_user)
+            connection = self._take(purpose, for_user)
+        return connection
+
+    def _is_primary_still(self, connection: Connection) -> bool:
+        """
+        False if the server has been demoted; it is asked now and then.
+
+        One who writes learns it from the server. One who only reads would go on reading what does not change any more.
+        """
+        if time.monotonic() - connection.writable_at < _PRIMARY_FOR:
+            return True
+        try:
+            found = _is_writable(connection)
+        except pymysql.Error:
+            return False
+        connection.writable_at = time.monotonic()
+        return found
 
     def _returned(self) -> None:
         with self._lock:
@@ -280,27 +326,42 @@ class Connections(Pool[Connection, Purpose]):
         return found
 
     def _connect(self, purpose: Purpose) -> Connection:
-        address, connection = self.address, self._open()
+        try:
+            return self._hosts.first_that(lambda host: self._connect_to(host, purpose))
+        except NotConnected as error:
+            cause, problem = error.cause, str(error)
+        raise StoreUnavailable(f"cannot connect to MySQL at {self.address}: {problem}") from cause
+
+    def _connect_to(self, host: tuple[str, int], purpose: Purpose) -> Connection:
+        connection = self._open(host)
         try:
             self._prepare(connection, purpose)
+            if self._are_several and not _is_writable(connection):
+                raise NotConnected(f"{_place(host)}: it is read-only, so it is not the primary")
         except BaseException as error:
             connection.shut()
             if isinstance(error, pymysql.Error):
-                raise StoreUnavailable(f"MySQL at {address} ended the connection: {error}") from error
+                raise NotConnected(self._problem(host, f"it ended the connection: {error}"), error) from error
             raise
+        connection.writable_at = time.monotonic()
         return connection
 
-    def _open(self) -> Connection:
+    def _problem(self, host: tuple[str, int], problem: str) -> str:
+        return f"{_place(host)}: {problem.strip()}" if self._are_several else problem.strip()
+
+    def _open(self, host: tuple[str, int]) -> Connection:
         address = self.address
+        # all hosts together get the time that one would
+        patience = max(self._connect_timeout / len(self._hosts), 0.001)
         try:
             connection = Connection(
-                host=address.host,
-                port=address.port,
+                host=host[0],
+                port=host[1],
                 user=address.user,
                 password=address.password,
                 database=address.database,
-                connect_timeout=max(self._connect_timeout, 0.001),
-                read_timeout=max(self._connect_timeout, 0.001),  # of the greeting
+                connect_timeout=patience,
+                read_timeout=patience,  # of the greeting
                 write_timeout=self.answer_timeout,
                 charset="utf8mb4",
                 autocommit=True,
@@ -316,7 +377,7 @@ class Connections(Pool[Connection, Purpose]):
         else:
             connection._read_timeout = self.answer_timeout
             return connection
-        raise StoreUnavailable(f"cannot connect to MySQL at {address}: {problem.strip()}") from cause
+        raise NotConnected(self._problem(host, problem), cause)
 
     def _prepare(self, connection: Connection, purpose: Purpose) -> None:
         product = self._product(connection)

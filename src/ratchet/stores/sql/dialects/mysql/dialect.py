@@ -46,6 +46,7 @@ from ratchet.stores.sql.dialects.mysql.errors import (
     meaning,
     number_of,
 )
+from ratchet.stores.sql.dialects.mysql.locks import LOCKS
 from ratchet.stores.sql.dialects.mysql.processes import end_transactions
 from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_script
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
@@ -87,6 +88,7 @@ class MysqlDialect(Dialect):
     """MySQL 8.0.19 or newer, MariaDB 10.6 or newer."""
 
     name = "mysql"
+    upgrade_locks = LOCKS
     write_successes = staticmethod(succeed_in_steps)
     count_ends = staticmethod(count_in_steps)
     edge_writer = EdgeWriter()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from queue import Empty
 from typing import Any
 
@@ -24,6 +24,7 @@ from psycopg.types.datetime import TimestamptzBinaryLoader, TimestamptzLoader
 
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.model.store_url import StoreUrl
+from ratchet.stores.sql.dialects.hosts import Hosts, NotConnected
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.dialects.postgresql.processes import connection_name
 from ratchet.stores.sql.dialects.postgresql.values import register
@@ -32,6 +33,7 @@ from ratchet.stores.transport import note_unverified
 from ratchet.stores.unreadable import Unread
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
+_WITHOUT_WRITES = {"read-only", "standby", "prefer-standby"}
 _IDLE_LIMIT = 300.0  # seconds after which an unused connection is closed
 
 
@@ -152,7 +154,7 @@ class Connections(Pool[Connection, None]):
     ) -> None:
         self.answer_timeout = statement_timeout + _GRACE if answer_timeout is None else answer_timeout
         self._url = StoreUrl.of(url)
-        self._conninfo = _conninfo(self._url, url, connect_timeout, self.answer_timeout)
+        self._hosts = Hosts(_conninfos(self._url, url, connect_timeout, self.answer_timeout))
         super().__init__(size=size, connect_timeout=connect_timeout)
 
     def take(self, *, for_user: bool = False) -> Connection:
@@ -216,8 +218,15 @@ class Connections(Pool[Connection, None]):
 
     def _connect(self, purpose: None) -> Connection:
         try:
+            return self._hosts.first_that(self._connect_to)
+        except NotConnected as error:
+            cause, problem = error.cause, str(error)
+        raise StoreUnavailable(f"cannot connect to PostgreSQL at {self.where()}: {problem}") from cause
+
+    def _connect_to(self, conninfo: str) -> Connection:
+        try:
             return Connection.connect(
-                self._conninfo,
+                conninfo,
                 autocommit=True,
                 prepare_threshold=None,
                 context=ADAPTERS,
@@ -225,14 +234,18 @@ class Connections(Pool[Connection, None]):
             )
         except psycopg.Error as error:
             cause, problem = self._url.safe_cause(error), self._url.without_secrets(redacted(str(error)))
-        raise StoreUnavailable(
-            f"cannot connect to PostgreSQL at {self.where()}: {problem.strip()}"
-        ) from cause
+        if len(self._hosts) > 1:
+            problem = f"{_place(conninfo_to_dict(conninfo))}: {problem.strip()}"
+        raise NotConnected(problem.strip(), cause)
 
     def where(self) -> str:
-        """Host, port and database, for messages."""
-        known = conninfo_to_dict(self._conninfo)
-        return f"{known.get('host') or 'the local socket'}:{known.get('port') or 5432}/{known.get('dbname') or ''}"
+        """Hosts, ports and database, for messages."""
+        known = [conninfo_to_dict(conninfo) for conninfo in self._hosts]
+        return f"{','.join(map(_place, known))}/{known[0].get('dbname') or ''}"
+
+
+def _place(known: Mapping[str, Any]) -> str:
+    return f"{known.get('host') or known.get('hostaddr') or 'the local socket'}:{known.get('port') or 5432}"
 
 
 def backend_of(connection: Connection) -> int:
@@ -242,7 +255,8 @@ def backend_of(connection: Connection) -> int:
     return int(row[0])
 
 
-def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout: float) -> str:
+def _conninfos(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout: float) -> list[str]:
+    """What libpq is told, for each host that the URL names."""
     # No `options`: PgBouncer refuses startup parameters it does not know.
     parts.refuse_unknown({option.keyword.decode() for option in Conninfo.get_defaults()} | {"ssl"})
     problem, given = "", {}
@@ -252,8 +266,15 @@ def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout:
         problem = parts.without_secrets(redacted(str(error))).strip().partition(":")[0]  # then it quotes
     if problem:
         raise ConfigurationError(f"the PostgreSQL URL cannot be read: {problem}")
+    hosts = _hosts(given)
+    wanted = given.get("target_session_attrs") or os.environ.get("PGTARGETSESSIONATTRS")
+    if wanted in _WITHOUT_WRITES:
+        raise ConfigurationError(
+            f"the PostgreSQL URL has target_session_attrs={wanted}, but Ratchet writes; use read-write, primary or any"
+        )
     defaults: dict[str, str | int] = {
-        "connect_timeout": max(2, round(connect_timeout)),
+        # all hosts together get the time that one would
+        "connect_timeout": max(2, round(connect_timeout / max(len(hosts), 1))),
         "keepalives": 1,
         "keepalives_idle": 15,
         "keepalives_interval": 5,
@@ -270,5 +291,24 @@ def _conninfo(parts: StoreUrl, url: str, connect_timeout: float, answer_timeout:
                 note_unverified(
                     "PostgreSQL", host, "sslmode=verify-full&sslrootcert=/path/to/ca.pem", "sslmode=prefer"
                 )
+    if len(hosts) > 1 and wanted is None:
+        defaults["target_session_attrs"] = "read-write"
     missing = {name: value for name, value in defaults.items() if name not in given}
-    return make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in
+    whole = make_conninfo(url, **missing, client_encoding="utf8")  # what our arrays are written in
+    return [make_conninfo(whole, **host) for host in hosts] or [whole]
+
+
+def _hosts(given: Mapping[str, Any]) -> list[dict[str, str | None]]:
+    """The hosts of a URL that names several, as libpq pairs them with addresses and ports; none where it names one."""
+    names, addresses, ports = (str(given.get(name) or "").split(",") for name in ("host", "hostaddr", "port"))
+    count = max(len(names), len(addresses))
+    if count == 1:
+        return []
+    for what, found in (("host", names), ("hostaddr", addresses), ("port", ports)):
+        if len(found) not in (1, count) or (what != "port" and len(found) == 1 and found[0]):
+            raise ConfigurationError(f"the PostgreSQL URL names {count} hosts, but {len(found)} in {what}")
+    spread = [found * count if len(found) == 1 else found for found in (names, addresses, ports)]
+    return [
+        {"host": name or None, "hostaddr": address or None, "port": port or None}
+        for name, address, port in zip(*spread, strict=True)
+    ]

@@ -17,6 +17,7 @@ from ratchet.stores.sql.dialect import Refusal
 from ratchet.stores.sql.dialects.postgresql.caller_transaction import joined
 from ratchet.stores.sql.dialects.postgresql.claims import PostgresqlClaimPlan
 from ratchet.stores.sql.dialects.postgresql.errors import FENCE_STATE, PostgresqlConstraints
+from ratchet.stores.sql.dialects.postgresql.locks import LOCKS
 from ratchet.stores.sql.dialects.postgresql.processes import end_transactions
 from ratchet.stores.sql.dialects.postgresql.row_writer import PostgresqlRowWriter
 from ratchet.stores.sql.dialects.postgresql.session import (
@@ -57,6 +58,7 @@ class PostgresqlDialect(PostgresqlTransactions):
     """PostgreSQL 12 or newer."""
 
     name = "postgresql"
+    upgrade_locks = LOCKS
     write_successes = staticmethod(succeed_at_once)
     count_ends = staticmethod(count_at_once)
     edge_writer = FusedEdgeWriter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from ratchet.model.errors import (
+    ConfigurationError,
     Conflict,
     RatchetError,
     SchemaOutOfDate,
@@ -83,6 +84,11 @@ def _of_state(state: str, message: str, text: str) -> Exception:
         return UnstorableData(f"PostgreSQL refused a value: {message}")
     if state.startswith("23"):
         return ConstraintViolated(f"PostgreSQL refused a row ({message}), in: {text}")
+    if state.startswith("08") and "statement pooling mode" in message:
+        return ConfigurationError(
+            f"PgBouncer shares its connections by the statement, so there are no transactions ({message}); set "
+            f"pool_mode = transaction for this database, or connect to PostgreSQL itself"
+        )
     if state in _LOST or state.startswith("08"):
         return ConnectionLost(f"the connection to PostgreSQL was lost: {message}")
     if state == _READ_ONLY or (state == _NOT_SUPPORTED and _is_of_standby(message, text)):

@@ -35,6 +35,7 @@ from ratchet.stores.sql.dialect import Dialect, Refusal
 from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
+from ratchet.stores.sql.dialects.sqlite.locks import LOCKS
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from ratchet.stores.sql.finish.completions import succeed_in_steps
@@ -73,6 +74,7 @@ class SqliteDialect(Dialect):
     """SQLite in a file, shared by any number of threads and processes, or in memory."""
 
     name = "sqlite"
+    upgrade_locks = LOCKS
     write_successes = staticmethod(succeed_in_steps)
     count_ends = staticmethod(count_in_steps)
     edge_writer = EdgeWriter()

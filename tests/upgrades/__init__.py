@@ -1,0 +1,1 @@
+"""Databases that version 0.1.0 has made, as it left them."""
