@@ -6,11 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-# Three workers on two cores: many tests wait, for processes, beats and restarts, while others compute.
-WORKERS ?= 3
+# Four workers on two cores: many tests wait, for processes, beats and restarts, while others compute.
+WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs site transcripts pictures rates services format clean chaos bench compare matrix
+.PHONY: help venv demo test check unit docs site transcripts pictures rates services format clean chaos bench compare matrix djangos
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -43,7 +43,7 @@ unit: $(STAMP)  ## Only the tests that need no server
 # Django 6 needs Python 3.12, and has tasks of its own: 6.0 takes no arguments of ours in @task, 6.1 does.
 PYTHON312 ?= python3.12
 DJANGOS ?= 6.0 6.1
-matrix: $(STAMP)  ## The Django tests on Django 6 too, in environments of their own (PYTHON312=… DJANGOS="6.1")
+djangos: $(STAMP)  ## The Django tests on Django 6 too, in environments of their own (PYTHON312=… DJANGOS="6.1")
 	@$(BIN)/python -m tests.services install
 	@for version in $(DJANGOS); do \
 		place=build/django-$$version; mkdir -p build; \

