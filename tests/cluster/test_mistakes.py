@@ -50,7 +50,7 @@ def test_a_user_without_rights(postgresql_url: str, tmp_path: Path) -> None:
         with psycopg.connect(postgresql_url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
     assert "permission denied for table" in worker.log
-    assert "grant it what it needs" in worker.log
+    assert "`ratchet db grants` prints what each role needs" in worker.log
     assert "SELECT" not in worker.log
     assert "Traceback" not in worker.log
 

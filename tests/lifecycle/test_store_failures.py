@@ -112,8 +112,8 @@ class Mysql(Scene):
     def connect(self) -> Any:
         at = Address.of(self.url)
         return pymysql.connect(
-            host=at.host,
-            port=at.port,
+            host=at.hosts[0][0],
+            port=at.hosts[0][1],
             user=at.user,
             password=at.password,
             database=at.database,

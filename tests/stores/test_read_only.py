@@ -136,7 +136,11 @@ class TestMysql:
             def frozen(value: int) -> None:
                 with (
                     pymysql.connect(
-                        host=at.host, port=at.port, user=at.user, password=at.password, database=at.database
+                        host=at.hosts[0][0],
+                        port=at.hosts[0][1],
+                        user=at.user,
+                        password=at.password,
+                        database=at.database,
                     ) as connection,
                     connection.cursor() as cursor,
                 ):

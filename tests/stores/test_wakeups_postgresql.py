@@ -14,7 +14,7 @@ from ratchet.model.options import Options
 from ratchet.model.status import Priority
 from ratchet.stores.sql.dialects.postgresql.dialect import PostgresqlDialect
 from ratchet.stores.sql.dialects.postgresql.wakeups import notify_within, postgresql_wakeups
-from tests.services.pgbouncer import CONFIGURATION, PgBouncer
+from tests.services.pgbouncer import PgBouncer
 from tests.services.postgresql import PostgreSQL
 from tests.services.server import with_database
 from tests.stores.wakeup_rigs import TABLE, Heard, threads_end, waking_threads
@@ -153,7 +153,7 @@ class TestPostgresql:
 
     def test_through_a_pooler_in_session_mode_it_listens(self, postgresql_server: PostgreSQL) -> None:
         """PgBouncer's default mode keeps the session, so LISTEN works there; own messages are still recognised."""
-        with SessionPgBouncer(upstream=postgresql_server.url) as pooler:
+        with PgBouncer(upstream=postgresql_server.url, mode="session") as pooler:
             url = pooler.create_database()
             with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
                 connection.execute(TABLE)
@@ -172,18 +172,6 @@ class TestPostgresql:
                 sender.stop()
                 coordinator.stop()
             pooler.drop_database(url)
-
-
-class SessionPgBouncer(PgBouncer):
-    """PgBouncer as it comes: a server connection belongs to a client until that one leaves."""
-
-    def prepare(self) -> None:
-        super().prepare()
-        configuration = self.directory / "pgbouncer.ini"
-        assert "pool_mode = transaction" in CONFIGURATION
-        configuration.write_text(
-            configuration.read_text().replace("pool_mode = transaction", "pool_mode = session")
-        )
 
 
 def pooled_channels(url: str) -> list[str]:

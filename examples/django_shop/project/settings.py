@@ -47,7 +47,7 @@ TEMPLATES = [
 URL = os.environ.get("EXAMPLE_URL", "")
 if URL:
     named = StoreUrl.of(URL)
-    host, port = named.host_and_port
+    host, port = named.hosts_and_ports[0]
     DATABASES = {
         "default": {
             "ENGINE": "django.db.backends.postgresql",

@@ -10,7 +10,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -307,6 +306,8 @@ class Recurrence:
 
 
 def _require_zone(name: str) -> None:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # 3 ms that few commands need
+
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -296,6 +296,12 @@ class KeyLimit(Struct, frozen=True):
     rate: int | None = None
     period: timedelta | None = None
 
+    def advice(self, name: str) -> str:
+        """How a person can have it stored."""
+        if self.concurrent is None:
+            return "submit one job with this key"
+        return f"call scheduler.limits.set({name!r}, concurrent={self.concurrent})"
+
     def is_in(self, stored: LimitRecord) -> bool:
         """True if the stored limit says the same; what a person has set beside it does not matter."""
         if self.concurrent is not None:

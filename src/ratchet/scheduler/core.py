@@ -409,7 +409,7 @@ class Core(Acting):
             if not any(stored.name == name and limit.is_in(stored) for stored in self.store.limits()):
                 raise InvalidJob(
                     f"the limit of the key {name!r} is not stored yet, and {self.store.name} has one writer at a time: "
-                    f"submit one job with this key before your transaction begins"
+                    f"{limit.advice(name)} before your transaction begins"
                 )
         else:
             self.store.set_limit(

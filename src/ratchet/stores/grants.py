@@ -41,8 +41,12 @@ _CHANGE: Final = _rights("SELECT", "INSERT", "UPDATE", "DELETE")
 
 VERSION_TABLE: Final = "ratchet_schema_version"
 AUDIT_TABLE: Final = "scheduler_audit"
+#: What `ratchet db move` keeps in mind; the migrator moves.
+MOVE_TABLE: Final = "scheduler_move"
 #: The table in which MySQL remembers how far a script has come, while it runs.
 PROGRESS_TABLE: Final = "ratchet_schema_progress"
+#: Where `ratchet db rollback` puts the scripts that older code does not know.
+HIDDEN_TABLE: Final = "ratchet_schema_hidden"
 
 #: Every table, and what a submitter may do with it; None: nothing.
 TABLES: Final[Mapping[str, Rights | None]] = {
@@ -73,6 +77,7 @@ TABLES: Final[Mapping[str, Rights | None]] = {
     "scheduler_circuit_breaker": None,
     "scheduler_dlq_alert": None,
     "scheduler_flow": None,
+    MOVE_TABLE: _READ,
     AUDIT_TABLE: _rights("INSERT"),  # refusals
 }
 
@@ -100,7 +105,12 @@ def rights_of(role: Role, tables: Mapping[str, Rights | None] = TABLES) -> dict[
         case Role.SUBMITTER:
             return {name: rights for name, rights in tables.items() if rights is not None}
         case Role.WORKER:
-            return {**dict.fromkeys(tables, _CHANGE), VERSION_TABLE: _READ, AUDIT_TABLE: _AUDIT_OF_WORKER}
+            return {
+                **dict.fromkeys(tables, _CHANGE),
+                VERSION_TABLE: _READ,
+                MOVE_TABLE: _READ,
+                AUDIT_TABLE: _AUDIT_OF_WORKER,
+            }
         case Role.MIGRATOR:
             return dict.fromkeys(tables, _CHANGE)
 
@@ -207,9 +217,10 @@ def _mysql(role: Role, name: str, database: str, schema: str | None) -> RoleGran
             privileges = f"{privileges}, {_SCHEMA_RIGHTS}"
         statements.append(f"GRANT {privileges} ON {place}.{table} TO {name};")
     if role is Role.MIGRATOR:
-        statements.append(
-            f"GRANT SELECT, INSERT, UPDATE, DELETE, {_SCHEMA_RIGHTS}, DROP ON {place}.{PROGRESS_TABLE} TO {name};"
-        )
+        statements += [
+            f"GRANT SELECT, INSERT, UPDATE, DELETE, {_SCHEMA_RIGHTS}, DROP ON {place}.{table} TO {name};"
+            for table in (PROGRESS_TABLE, HIDDEN_TABLE)
+        ]
     return RoleGrants(role, name, statements)
 
 

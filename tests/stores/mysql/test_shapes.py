@@ -50,6 +50,8 @@ def store(mariadb_server: Any) -> Iterator[SqlStore]:
     url = mariadb_server.create_database()
     store = open_store(url)
     store.migrate()
+    store.roll_back_schema()  # it makes a table of its own
+    store.migrate()
     yield store
     store.close()
     mariadb_server.drop_database(url)
@@ -151,6 +153,8 @@ class TestLocks:
             return [row for part in parts for row in session.plain("EXPLAIN " + written(store, part)).rows]
 
         for row in store.database.run(plans):
+            if row[2] == "scheduler_move":  # it has one row
+                continue
             if row[2] is not None and not row[2].startswith(
                 ("<", "t")
             ):  # neither a row set nor "no matching row"

@@ -258,6 +258,14 @@ class TestStoreLifecycle:
         harness.store.check_schema()
         assert harness.status(job_id) is JobStatus.PENDING
 
+    def test_a_rollback_is_taken_back_by_the_next_upgrade(self, harness: Harness) -> None:
+        """What was hidden from older code is there again, and nothing else has changed."""
+        job_id = harness.submit()
+        hidden = harness.store.roll_back_schema()
+        assert harness.store.migrate() == hidden
+        harness.store.check_schema()
+        assert harness.status(job_id) is JobStatus.PENDING
+
     def test_closing_is_idempotent_and_not_the_end(self, harness: Harness) -> None:
         """A store that was closed twice opens its connections again when it is used again."""
         job_id = harness.submit()
