@@ -129,7 +129,8 @@ def test_a_silent_node_can_be_removed(scheduler: Scheduler) -> None:
     handle = scheduler.enqueue_now(errands.greet, "cid")
     dead = ghost(scheduler, silence=timedelta(minutes=1), age=timedelta(hours=1))
     request = ClaimRequest(node_id=dead, claim_id=new_id(), limit=1, lane=Lane.THREAD)
-    later = store.database_time() + timedelta(seconds=1)  # SQLite's time has milliseconds, the job's due time microseconds
+    # SQLite's time has milliseconds, the job's due time microseconds
+    later = store.database_time() + timedelta(seconds=1)
     assert len(store.claim_next_batch(request, now=later)) == 1
     assert scheduler.health()["silent"] == 1
     assert scheduler.nodes.remove(dead)
