@@ -261,7 +261,7 @@ class Assembly:
             queues=None if options.queues is None else frozenset(options.queues),
             boost_interval=options.priority_boost_interval,
             is_open=is_open,
-            is_late=lambda: not claims_late and self.heartbeat.is_late,
+            claims_late=claims_late,
             ahead=ahead,
             ask_again_after=options.resource_retry_delay,
             hand_back=lambda now: self.watch.hand_back(float("inf"), now),

@@ -99,11 +99,6 @@ class Heartbeat:
         return usual if self.judging_interval is None else min(usual, self.judging_interval)
 
     @property
-    def is_late(self) -> bool:
-        """True if others may take this node for dead: its last beat is older than its silence. The next one tells."""
-        return self._clock.monotonic() - self._beaten_at > self.pace.current.silence.total_seconds()
-
-    @property
     def must_beat(self) -> bool:
         """True if this node has work, but has declared the longer silence of a node without any."""
         return self.pace.is_slow and not self._coordinator.idle
@@ -141,7 +136,7 @@ class Heartbeat:
             silence=liveness.silence,
             info=info,
         )
-        self._beaten_at = self._clock.monotonic()
+        self._was_beaten(self._clock.monotonic())
         self._nodes.register(spec, now=now)
         self._declared = (liveness, info)
         self._last = self._clock.monotonic()
@@ -177,7 +172,7 @@ class Heartbeat:
             self._start_over(now)
             return False
         self._note_gap(answered)
-        self._beaten_at = asked
+        self._was_beaten(asked)
         if answer.database_time is not None and isinstance(self._clock, DatabaseClock):
             self._clock.sample(answer.database_time, answered - asked)
             self._warn_of_skew(self._clock.skew)
@@ -202,11 +197,17 @@ class Heartbeat:
         except BaseException:
             # Whether it was written is unknown. The shorter silence is assumed until a beat goes through.
             self.pace.reset()
+            self._was_beaten(self._beaten_at)
             self._declared = None
             raise
         self.pace.declared(liveness, busy=busy)
         self._declared = (liveness, info)
         return answer
+
+    def _was_beaten(self, at: float) -> None:
+        """The last beat that went through was begun then; the silence in force counts from there."""
+        self._beaten_at = at
+        self._identity.late_after = at + self.pace.current.silence.total_seconds()
 
     def _note_gap(self, at: float) -> None:
         """A late beat is no time in which others were watched; a very late one breaks the series."""

@@ -24,6 +24,8 @@ class NodeIdentity:
         self.pid = os.getpid()
         self.name = name or f"{self.host}:{self.pid}"
         self.node_id = self._new_id()
+        #: From then on (monotonic) others may take this node for dead; each beat that goes through moves it.
+        self.late_after = float("inf")
 
     def renew(self) -> str:
         """Become a new incarnation."""

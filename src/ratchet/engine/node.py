@@ -224,6 +224,7 @@ class Node:
     def _start_services(self, assembly: Assembly) -> None:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
         heart, starts = assembly.heartbeat, assembly.coordinator.planned_starts
+        identity = assembly.identity
         beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
         usual = heart.interval.total_seconds()
         unwoken = self._longest_unwoken_rest()
@@ -232,7 +233,8 @@ class Node:
             assembly.poller.run_once(clock.now())
             beating = self._beating
             if beating is not None and (
-                (heart.is_late and not beating.failures) or (heart.pace.is_slow and heart.must_beat)
+                (clock.monotonic() > identity.late_after and not beating.failures)
+                or (heart.pace.is_slow and heart.must_beat)
             ):
                 beating.wake()
             rest = assembly.poller.rest.total_seconds()

@@ -83,7 +83,7 @@ class Poller:
         queues: frozenset[str] | None = None,
         boost_interval: timedelta | None = timedelta(minutes=15),
         is_open: Callable[[], bool] = lambda: True,
-        is_late: Callable[[], bool] = lambda: False,
+        claims_late: bool = True,
         ahead: timedelta = timedelta(),
         ask_again_after: timedelta | None = None,
         hand_back: Callable[[datetime], object] = lambda now: None,
@@ -99,7 +99,7 @@ class Poller:
         self._queues = queues
         self._boost_interval = boost_interval
         self._is_open = is_open
-        self._is_late = is_late  # this node may have been declared dead
+        self._claims_late = claims_late  # also when others may take this node for dead
         self._ahead = ahead
         self._ask_again_after = ask_again_after
         self._rests_when_full = not getattr(strategy, "goes_on_after_full_batch", False)
@@ -311,6 +311,10 @@ class Poller:
             self._coordinator.accept(lane, jobs, asked_at)
         self._coordinator.answered(request.claim_id)
         return jobs
+
+    def _is_late(self) -> bool:
+        """True if this node may have been declared dead; the next beat tells."""
+        return not self._claims_late and self._clock.monotonic() > self._identity.late_after
 
     def _suspects_are_due(self) -> bool:
         """True if it is time to look for a job that was running in two crashes."""

@@ -424,7 +424,7 @@ class TestStoodStill:
     """A process that was stopped, or got no time to run, may have been declared dead: it claims nothing until a beat says otherwise."""
 
     def _late(self, stand: Stand, late: Callable[[], bool]) -> Any:
-        poller = stand.nodes[0].assembly.poller
+        poller: Any = stand.nodes[0].assembly.poller
         poller._is_late = late
         return poller
 
