@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet 
 WORKERS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check unit docs site transcripts pictures rates services format clean chaos bench compare matrix djangos
+.PHONY: help venv demo test check unit docs site transcripts pictures rates services format clean chaos bench compare matrix djangos hashes
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*  ## /\1\t/p' Makefile | expand -t 12
@@ -62,6 +62,15 @@ chaos: $(STAMP)  ## Hurt a cluster and check its history (CHAOS="kill,freeze" ST
 matrix: $(STAMP)  ## Kit and lifecycle on other versions of servers, Python and drivers (ROWS="postgresql-14 python-3.13" picks; takes hours)
 	@$(BIN)/python -m tests.services install
 	@$(BIN)/python -m tests.matrix $(ROWS)
+
+# The newest patch release of the oldest Python: pins may need more than its first one. Versions and hashes, no address.
+hashes:  ## Write constraints-hashes.txt: the versions of constraints.txt with the hashes of all their files
+	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip --disable-pip-version-check install --quiet uv==0.13.8; }
+	@{ echo '# The versions of constraints.txt with the hashes of their files, written by `make hashes`:'; \
+		echo '# pip install --require-hashes --no-deps -r constraints-hashes.txt'; \
+		build/uv/bin/uv --quiet pip compile --generate-hashes --no-deps --no-annotate --no-header --python-version 3.11.9 constraints.txt; \
+	} > build/hashes.txt
+	@mv build/hashes.txt constraints-hashes.txt
 
 format: $(STAMP)  ## Apply the formatter and the safe fixes
 	@$(BIN)/ruff check --fix

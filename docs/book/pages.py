@@ -65,7 +65,14 @@ def sections() -> list[Section]:
             ("explanation",),
         ),
         Section("Coming from", ("coming-from/celery",), ("coming-from",)),
-        Section("Extend", ("how-to/parts", "how-to/simulate", "extend/architecture", "extend/contributing"), ("extend",)),
+        Section(
+            "Extend",
+            (
+                "how-to/parts", "extend/submissions", "extend/runs", "extend/nodes", "extend/store", "how-to/simulate",
+                "extend/architecture", "extend/contributing",
+            ),
+            ("extend",),
+        ),
         Section(
             "Reference",
             ("reference/api/index", "reference/cli", "reference/options", "reference/metrics", "reference/events", "reference/errors", "reference/states", "reference/stores", "reference/versions"),

@@ -9,6 +9,7 @@ The dashboard is served by a process of its own, as ``ratchet dashboard`` does i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -19,8 +20,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import CDPSession, sync_playwright
 
 from ratchet import Scheduler
 from tests.browser import shop
@@ -103,14 +105,77 @@ class Load:
                 self._scheduler.enqueue(shop.charge, number, 1.0).with_queue("payments").submit()
 
 
-def browser_memory(page: Page) -> dict[str, int]:
-    """What the page itself has: bytes of its heap, and how many nodes and listeners it keeps."""
-    session = page.context.new_cdp_session(page)
-    session.send("HeapProfiler.collectGarbage")
-    session.send("Performance.enable")
-    found = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-    session.detach()
-    return {name: int(found[name]) for name in ("JSHeapUsedSize", "Nodes", "JSEventListeners")}
+class Tab:
+    """
+    A page that playwright does not attach to, driven over the protocol of the browser.
+
+    A driver that records the network may make the browser keep what it got, and that would be measured too. Here
+    nothing is asked for but what is read once a minute.
+    """
+
+    def __init__(self, session: CDPSession, url: str) -> None:
+        self._session = session
+        self._answers: dict[int, dict[str, Any]] = {}
+        self._number = 0
+        context = session.send("Target.createBrowserContext")["browserContextId"]
+        made = session.send(
+            "Target.createTarget",
+            {
+                "url": "about:blank",
+                "browserContextId": context,
+                "newWindow": True,
+                "width": 1280,
+                "height": 900,
+            },
+        )
+        self._id = session.send("Target.attachToTarget", {"targetId": made["targetId"]})["sessionId"]
+        session.on("Target.receivedMessageFromTarget", self._received)
+        self.send("Page.enable")  # the script is not run without
+        self.send("Page.addScriptToEvaluateOnNewDocument", source=COUNTING)
+        self.send("Page.navigate", url=url)
+        while self.value("document.readyState") != "complete" or self.value("location.href") == "about:blank":
+            time.sleep(0.1)
+
+    def _received(self, event: dict[str, Any]) -> None:
+        answer = json.loads(event["message"])
+        if event["sessionId"] == self._id and "id" in answer:
+            self._answers[answer["id"]] = answer
+
+    def send(self, method: str, **words: Any) -> dict[str, Any]:
+        """What the browser answers for this page."""
+        self._number += 1
+        message = json.dumps({"id": self._number, "method": method, "params": words})
+        self._session.send("Target.sendMessageToTarget", {"sessionId": self._id, "message": message})
+        ends = time.monotonic() + 60
+        while self._number not in self._answers:
+            assert time.monotonic() < ends, f"{method} was not answered"
+            self._session.send("Browser.getVersion")  # answers are received while something is waited for
+        answer = self._answers.pop(self._number)
+        assert "error" not in answer, answer
+        found: dict[str, Any] = answer["result"]
+        return found
+
+    def value(self, expression: str) -> Any:
+        """What a piece of script gives in the page."""
+        return self.send("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def memory(self) -> dict[str, int]:
+        """What the page itself has: bytes of its heap, and how many nodes and listeners it keeps."""
+        self.send("HeapProfiler.collectGarbage")
+        self.send("Performance.enable")
+        found = {one["name"]: one["value"] for one in self.send("Performance.getMetrics")["metrics"]}
+        self.send("Performance.disable")
+        return {name: int(found[name]) for name in ("JSHeapUsedSize", "Nodes", "JSEventListeners")}
+
+
+#: Counts what the page asks for, and what fails in it.
+COUNTING = """
+    window.asked = 0; window.faults = [];
+    const real = window.fetch;
+    window.fetch = (...words) => { window.asked += 1; return real(...words); };
+    addEventListener("error", (event) => window.faults.push(event.message));
+    addEventListener("unhandledrejection", (event) => window.faults.push(String(event.reason)));
+"""
 
 
 def say(text: str) -> None:
@@ -131,49 +196,40 @@ def soak(minutes: float, url: str) -> None:
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=chromium.program(), args=ARGUMENTS)
         stack.callback(browser.close)
-        context = browser.new_context(timezone_id="Europe/Berlin")
-        requests: dict[str, int] = {}
-        faults: list[str] = []
-
-        def opened(path: str) -> Page:
-            page = context.new_page()
-            page.on("request", lambda _: requests.__setitem__(path, requests.get(path, 0) + 1))
-            page.on("pageerror", lambda error: faults.append(str(error)))
-            page.goto(f"{address}{path.format(running=load.running)}")
-            return page
-
-        pages = {path: opened(path) for path in PAGES}
-        hidden = opened("/jobs?queue=payments")
-        hidden.evaluate(HIDE)
-        hidden.wait_for_timeout(1000)
-        asked_when_hidden = requests["/jobs?queue=payments"]
+        session = browser.new_browser_cdp_session()
+        pages = {path: Tab(session, f"{address}{path.format(running=load.running)}") for path in PAGES}
+        assert not any(page.value("document.hidden") for page in pages.values())
+        hidden = Tab(session, f"{address}/jobs?queue=payments")
+        hidden.value(HIDE)
+        time.sleep(1)
+        asked_when_hidden = hidden.value("asked")
         browser_pid = _browser_pid()
         begun = time.monotonic()
         minute = 0
         say("minute  browser MB  server MB  heap MB   nodes  listeners  requests a minute, by page")
-        before: dict[str, int] = {}
+        before = dict.fromkeys(PAGES, 0)
         while time.monotonic() - begun < minutes * 60:
-            ends = begun + 60 * (minute + 1)
-            while time.monotonic() < ends:
-                hidden.wait_for_timeout(min(5000.0, max(1.0, 1000 * (ends - time.monotonic()))))
+            time.sleep(max(begun + 60 * (minute + 1) - time.monotonic(), 0))
             minute += 1
-            of_pages = [browser_memory(page) for page in pages.values()]
+            of_pages = [page.memory() for page in pages.values()]
             heap, nodes, listeners = (sum(one[name] for one in of_pages) for name in of_pages[0])
-            told = " ".join(f"{path}:{requests[path] - before.get(path, 0)}" for path in PAGES)
-            before = dict(requests)
+            asked = {path: page.value("asked") for path, page in pages.items()}
+            told = " ".join(f"{path}:{asked[path] - before[path]}" for path in PAGES)
+            before = asked
             say(
                 f"{minute:6}  {memory_of(browser_pid) / 1024:10.0f}  {memory_of(pid) / 1024:9.0f}  {heap / 1e6:7.1f}"
                 f"  {nodes:6}  {listeners:9}  {told}"
             )
+        faults = [fault for page in pages.values() for fault in page.value("faults")]
         say(f"faults: {faults or 'none'}")
-        say(f"a hidden page asked {requests['/jobs?queue=payments'] - asked_when_hidden} times")
+        say(f"a hidden page asked {hidden.value('asked') - asked_when_hidden} times")
 
 
 #: As if another tab were in front.
-HIDE = """() => {
+HIDE = """(() => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => true });
     document.dispatchEvent(new Event("visibilitychange"));
-}"""
+})()"""
 
 
 def _browser_pid() -> int:

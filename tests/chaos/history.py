@@ -80,8 +80,12 @@ def _counts_twice(job: Job, runs: list[Execution], retried: bool) -> bool:
 
 
 def false_rescues(stage: Stage) -> list[str]:
-    """Nodes that were declared dead although nobody had killed or stopped them."""
-    left = Counter(stage.hurt)
+    """
+    Nodes that were declared dead although nobody had killed or stopped them.
+
+    A process that left while the database was away could not say goodbye. Others rightly notice its silence.
+    """
+    left = stage.hurt + stage.left_in_silence()
     false = []
     for node in stage.scheduler.nodes.list():
         if node.rescued_at is None:

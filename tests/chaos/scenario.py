@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ratchet.model.options import Options
 from tests.chaos.history import Row, read_history
 from tests.chaos.stage import Stage
 from tests.services.server import Server
@@ -20,7 +21,7 @@ class Scenario:
 
     *left_out* names the stores that it does not apply to, with the reason. *needs_server*: it hurts
     the server, so that it must have one of its own; *server*: not an ordinary one. *rounds* is for the table, *few* for the short version.
-    *effects*, *retried*: as `read_history` has them; *read* judges instead of it.
+    *options* are the submitter's. *effects*, *retried*: as `read_history` has them; *read* judges instead of it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Scenario:
     few: int = 1
     needs_server: bool = False
     server: Callable[[], Server] | None = None
+    options: Options | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     effects: bool = True
     retried: bool = False
@@ -49,7 +51,7 @@ class Scenario:
         seed: int | None = None,
     ) -> Row:
         """Play it once and read its history. *seed* is for those that decide by dice."""
-        with Stage(kind, folder, url, None if self.server is None else self.server()) as stage:
+        with Stage(kind, folder, url, None if self.server is None else self.server(), self.options) as stage:
             stage.seed = random.randrange(10**6) if seed is None else seed
             self.play(stage, self.rounds if rounds is None else rounds)
             stage.wait_until_all_ended(self.patience)

@@ -26,6 +26,8 @@ from tests.support.waiting import until
 
 APP = "tests.chaos.app:scheduler"
 ENDED = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELED)
+#: What a node logs if it ends while the database is away.
+UNSAID_GOODBYE = "the node could not deregister"
 SERVERS = {"postgresql": "postgresql", "mysql": "mariadb", "mongodb": "mongodb"}
 
 
@@ -49,7 +51,14 @@ class Stage:
     own, which it may then hurt.
     """
 
-    def __init__(self, kind: str, folder: Path, url: str | None = None, server: Server | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        url: str | None = None,
+        server: Server | None = None,
+        options: Options | None = None,
+    ) -> None:
         self.kind = kind
         self.folder = folder
         self.book = str(folder / "diary")
@@ -77,7 +86,7 @@ class Stage:
         store = open_store(self.url, Options())
         store.migrate()
         store.close()
-        self.scheduler = Scheduler(self.url, allow=["tests.chaos.jobs"])
+        self.scheduler = Scheduler(self.url, allow=["tests.chaos.jobs"], options=options)
         with self.store.begin() as connection:
             ledger.create(connection)
 
@@ -118,6 +127,10 @@ class Stage:
         for worker in workers:
             worker.wait_ready(seconds=60)
         return workers
+
+    def left_in_silence(self) -> Counter[str]:
+        """How often processes of each worker ended without being able to deregister."""
+        return Counter({worker.name: worker.log.count(UNSAID_GOODBYE) for worker in self._started})
 
     def logs(self) -> str:
         """What all workers have said."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.services import chromium, mysqlclient
 from tests.services.kinds import CLASSES, server_class
+from tests.services.patroni import Patroni
 from tests.services.server import ServerUnavailable
 from tests.services.shared import SharedServers
 
@@ -70,6 +71,7 @@ def install_missing() -> None:
         if server.variable not in os.environ:
             server.install()
     mysqlclient.install()
+    Patroni.install()
     chromium.install()
 
 

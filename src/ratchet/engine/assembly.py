@@ -187,14 +187,12 @@ class Assembly:
             transitions=parts.store if measured is None else measured.around_completions(parts.store),
             task=self.task,
             clock=parts.clock,
-            on_answer=self.announcer.answered
-            if measured is None
-            else measured.around_answers(self.announcer.answered),
+            on_answer=self.announcer.answered,
             on_expired=self.announcer.canceled,
             before_flush=self.log_writer.run_once,
             batch=options.completion_batch,
             alert_window=options.dlq_alert_window,
-            ended=None if self.flow is None else self.flow.ended,
+            on_ended=[counting.ended for counting in (self.flow, measured) if counting is not None],
         )
         self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):

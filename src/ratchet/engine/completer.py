@@ -9,7 +9,6 @@ and tried again; it never makes the job run again by itself.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
@@ -27,6 +26,7 @@ from ratchet.model.decision import (
     Park,
     Raised,
     Settle,
+    StoppedLate,
     Unstorable,
 )
 from ratchet.model.errors import Conflict, StoreError, StoreUnavailable, UnstorableData
@@ -55,7 +55,7 @@ class Completer:
         before_flush: Callable[[datetime], object] = lambda now: None,
         batch: int = 500,
         alert_window: timedelta = timedelta(hours=1),
-        ended: deque[tuple[datetime, list[EndedRun]]] | None = None,
+        on_ended: Sequence[Callable[[datetime, list[EndedRun]], None]] = (),
     ) -> None:
         self._transitions = transitions
         self._task = task
@@ -65,7 +65,7 @@ class Completer:
         self._before_flush = before_flush
         self._batch = batch
         self._alert_window = alert_window
-        self._ended = ended  # where runs are counted (`FlowRecorder`)
+        self._on_ended = on_ended  # whoever counts runs: `FlowRecorder`, `NodeMeters`
         self._inbox: SimpleQueue[RunEnd | None] = SimpleQueue()
         self._kept: list[RunEnd] = []
 
@@ -110,28 +110,12 @@ class Completer:
         batch = self._kept[: self._batch]
         self._write(batch, now)
         del self._kept[: len(batch)]
+        if self._on_ended:
+            ended = _ended_runs(batch)
+            for tell in self._on_ended:
+                tell(now, ended)
         for end in batch:
             self._answer(end)
-        if self._ended is not None:
-            # Measured: counting takes 0.3 us of CPU for a run in commits of 500, and 0.8 us in commits of 20, on a thread of its own.
-            self._ended.append(
-                (
-                    now,
-                    [
-                        (
-                            end.run.job.claim.job_id,
-                            end.run.job.body.queue,
-                            end.run.job.claim.scheduled_at,
-                            end.completion.started_at,
-                            end.completion.finished_at,
-                            type(end.decision),
-                            end.answer,
-                        )
-                        for end in batch
-                        if end.completion is not None
-                    ],
-                )
-            )
         return len(batch)
 
     def _answer(self, end: RunEnd) -> None:
@@ -241,3 +225,28 @@ class Completer:
         end.outcome = outcome
         self._decide(end)
         self._commit([end], now)
+
+
+def _ended_runs(batch: Sequence[RunEnd]) -> list[EndedRun]:
+    """One list for all who count. What stopped late is not in it: its attempt was counted when it was given up."""
+    ended: list[EndedRun] = [
+        (
+            (body := end.run.job.body).target,
+            body.queue,
+            type(end.decision) if end.answer is None or end.answer.won else None,
+            (claim := end.completion.claim).scheduled_at,
+            end.completion.started_at,
+            end.completion.finished_at,
+            end.answer,
+            claim.job_id,
+        )
+        for end in batch
+        if end.completion is not None
+    ]
+    if len(ended) < len(batch):
+        for end in batch:
+            if end.completion is None and type(end.outcome) is not StoppedLate:
+                body, claim = end.run.job.body, end.run.job.claim
+                known = (body.target, body.queue, type(end.decision), claim.scheduled_at)
+                ended.append((*known, None, None, None, claim.job_id))
+    return ended

@@ -12,6 +12,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol, TypeAlias
 from uuid import UUID
 from zlib import crc32
@@ -40,10 +42,12 @@ from ratchet.spi.store.history import FlowStore
 
 logger = logging.getLogger("ratchet.engine")
 
-#: An ended run: its job, queue and due time, when it began and ended, what was decided, and what the store has answered.
+#: An ended run: its target and queue, what was decided (None: the store refused it), when it was due, began and ended, what the
+#: store has answered (None: it was not asked), and its job.
 EndedRun: TypeAlias = tuple[
-    UUID, str, datetime, "datetime | None", "datetime | None", type, "CompletionAnswer | None"
+    str, str, "type | None", datetime, "datetime | None", "datetime | None", "CompletionAnswer | None", UUID
 ]
+_queue_and_decision = itemgetter(1, 2)
 
 #: Commits that may wait to be counted. One has up to `completion_batch` runs; the service comes by every second.
 MOST_COMMITS = 2000
@@ -66,7 +70,7 @@ class FlowSource(FlowStore, Protocol):
 
 
 class FlowRecorder:
-    """Counts on the thread of its service alone; `ended` is where other threads leave something."""
+    """Counts on the thread of its service alone; `ended` is how another thread leaves something."""
 
     def __init__(
         self,
@@ -82,13 +86,17 @@ class FlowRecorder:
         self._retention = retention
         self._most_queues = most_queues
         self._held = held
-        #: The time of a commit, and the runs in it.
-        self.ended: deque[tuple[datetime, list[EndedRun]]] = deque(maxlen=MOST_COMMITS)
+        # The time of a commit, and the runs in it.
+        self._ended: deque[tuple[datetime, list[EndedRun]]] = deque(maxlen=MOST_COMMITS)
         self._minutes: dict[datetime, dict[str, Tally]] = {}
         self._open: datetime | None = None  # the first minute that is not stored yet
         self._begun: set[UUID] = set()  # counted as started while they were running
         self._looked: datetime | None = None  # the minute of the last look at what waits
         self._busy = False  # something waited then
+
+    def ended(self, at: datetime, runs: list[EndedRun]) -> None:
+        """These runs were in the commit of *at*."""
+        self._ended.append((at, runs))
 
     def run_once(self, now: datetime) -> bool:
         """Count what has ended, and once a minute store what is counted; whether it stored anything."""
@@ -112,30 +120,49 @@ class FlowRecorder:
     # --- counting -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        while self.ended:
-            at, runs = self.ended.popleft()
+        while self._ended:
+            at, runs = self._ended.popleft()
             minute = floor(at, MINUTE)
             self._open = self._open or minute
             # what was written while a minute was stored belongs to the next one
             minute = max(minute, self._open)
             every = 1 + len(runs) // TIMED  # of a large commit some runs are timed, and stand for the others
-            for number, (job_id, queue, due, started_at, finished_at, decision, answer) in enumerate(runs):
+            for (queue, decision), group in groupby(runs, _queue_and_decision):
+                row = list(group)
+                if row[0][6] is None:
+                    continue  # the store was not asked about these: parked, expired, lost
                 tally = self._tally(minute, queue)
-                if started_at is not None:
-                    if job_id in self._begun:
-                        self._begun.discard(job_id)
-                    elif started_at >= minute or minute == self._open:
-                        tally.started += 1
-                    else:
-                        self._tally(max(floor(started_at, MINUTE), self._open), queue).started += 1
-                if answer is None or not answer.won:
-                    continue
-                _add_end(tally, decision, answer)
-                if number % every == 0 and started_at is not None and finished_at is not None:
-                    wait = class_of((started_at - due).total_seconds())
-                    took = class_of((finished_at - started_at).total_seconds())
-                    tally.wait[wait] = tally.wait.get(wait, 0) + every
-                    tally.run[took] = tally.run.get(took, 0) + every
+                self._add_starts(tally, minute, queue, decision, row)
+                if decision is not None:
+                    _add_ends(tally, decision, row)
+            self._time(minute, runs[::every], every)
+
+    def _add_starts(
+        self, tally: Tally, minute: datetime, queue: str, decision: type | None, row: list[EndedRun]
+    ) -> None:
+        if decision is Succeed and minute == self._open and not self._begun:
+            tally.started += len(row)  # what has succeeded has begun, and no earlier minute is open
+            return
+        for run in row:
+            started_at, job_id = run[4], run[7]
+            if started_at is None:
+                continue
+            if job_id in self._begun:
+                self._begun.discard(job_id)
+            elif self._open is None or started_at >= minute or minute == self._open:
+                tally.started += 1
+            else:
+                self._tally(max(floor(started_at, MINUTE), self._open), queue).started += 1
+
+    def _time(self, minute: datetime, runs: list[EndedRun], every: int) -> None:
+        for _, queue, decision, due, started_at, finished_at, answer, _ in runs:
+            if answer is None or decision is None or started_at is None or finished_at is None:
+                continue
+            tally = self._tally(minute, queue)
+            wait = class_of((started_at - due).total_seconds())
+            took = class_of((finished_at - started_at).total_seconds())
+            tally.wait[wait] = tally.wait.get(wait, 0) + every
+            tally.run[took] = tally.run.get(took, 0) + every
 
     def _count_running(self, until: datetime) -> None:
         """Count the runs that began before this time and go on as started."""
@@ -214,15 +241,14 @@ class FlowRecorder:
         self._store.purge_flow(before=earlier(now, self._retention), limit=BATCH)
 
 
-def _add_end(tally: Tally, decision: type, answer: CompletionAnswer) -> None:
+def _add_ends(tally: Tally, decision: type, row: list[EndedRun]) -> None:
     if decision is Succeed or decision is Confirm:
-        tally.succeeded += 1
+        tally.succeeded += len(row)
     elif decision is Retry:
-        tally.retried += 1
+        tally.retried += len(row)
     elif decision is Fail:
-        tally.failed += 1
+        tally.failed += len(row)
     elif decision is CountCrash:
-        if answer.dead_lettered:
-            tally.failed += 1
-        else:
-            tally.retried += 1
+        dead = sum(1 for run in row if run[6] is not None and run[6].dead_lettered)
+        tally.failed += dead
+        tally.retried += len(row) - dead

@@ -1,9 +1,9 @@
 """
 What a node measures. A node without meters does not come through here at all.
 
-`NodeMeters` stands around named operations of the node: the claim, the commit of outcomes, and their answer. What
-belongs to single runs is collected and passed on in groups: with Prometheus that takes 1.6 us of CPU for a run, and 3.5 us
-if each run were told to prometheus_client by itself. Numbers that the node has anyway are read when somebody looks.
+`NodeMeters` stands around two operations of the node: the claim and the commit of outcomes. The runs of a commit come in one
+list, and are passed on in groups: with Prometheus that takes 0.3 us of CPU for a run in commits of 500, and 3.5 us if each run
+were told to prometheus_client by itself. Numbers that the node has anyway are read when somebody looks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import logging
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter, sub
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ratchet.engine.run import RunEnd
+from ratchet.engine.flow import EndedRun
 from ratchet.model import metrics
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
@@ -27,7 +29,6 @@ from ratchet.model.decision import (
     Park,
     Reschedule,
     Retry,
-    StoppedLate,
     Succeed,
 )
 from ratchet.model.errors import StoreError
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 faults = FaultLog(logging.getLogger("ratchet.parts"))
 T = TypeVar("T")
 
-#: When a run was due, began and ended; None where it never began.
-Times: TypeAlias = tuple[datetime, datetime | None, datetime | None] | None
 #: Runs that are passed on together, at most.
 GROUP = 200
 #: By the decision about a run: what the label says. A refused completion is `lost`, whatever was decided.
@@ -60,6 +59,10 @@ OUTCOME_OF: dict[type, str] = {
 LOST = "lost"
 #: Every outcome that the label can have.
 OUTCOMES = (*dict.fromkeys(OUTCOME_OF.values()), LOST)
+#: Target, queue and decision of an ended run.
+_series = itemgetter(0, 1, 2)
+_timed = itemgetter(3, 4, 5)
+_seconds = timedelta.total_seconds
 
 
 class NodeMeters:
@@ -71,8 +74,7 @@ class NodeMeters:
         self._targets = Labels(most_labels)
         self._queues = Labels(most_labels)
         self._lock = threading.Lock()
-        self._ended: dict[tuple[str, str, str], list[Times]] = {}  # by target, queue and outcome
-        self._waiting = 0
+        self._ended: list[EndedRun] = []
         self._watches: list[Callable[[], None]] = []
 
     def around_claims(self, store: T) -> T:
@@ -98,28 +100,12 @@ class NodeMeters:
 
         return cast("T", _Instead(store, complete=complete))
 
-    def around_answers(self, answered: Callable[[RunEnd], None]) -> Callable[[RunEnd], None]:
-        """*answered*, after which the run is counted."""
-
-        def counted(end: RunEnd) -> None:
-            answered(end)
-            if type(end.outcome) is StoppedLate:
-                return  # its attempt was counted when it was given up
-            job, completion, answer = end.run.job, end.completion, end.answer
-            won = answer is None or answer.won
-            outcome = OUTCOME_OF.get(type(end.decision), LOST) if won else LOST
-            times = (
-                None
-                if completion is None
-                else (job.claim.scheduled_at, completion.started_at, completion.finished_at)
-            )
-            with self._lock:
-                self._ended.setdefault((job.body.target, job.body.queue, outcome), []).append(times)
-                self._waiting += 1
-            if self._waiting >= GROUP:
-                self.pass_on()
-
-        return counted
+    def ended(self, at: datetime, runs: Sequence[EndedRun]) -> None:
+        """These runs have ended, and the store has answered."""
+        with self._lock:
+            self._ended.extend(runs)
+        if len(self._ended) >= GROUP:
+            self.pass_on()
 
     def watch(self, node: Assembly) -> None:
         """Let meters read what the node knows anyway, from now until `close`."""
@@ -143,27 +129,28 @@ class NodeMeters:
     def pass_on(self) -> None:
         """Tell the meters about the runs that have ended since the last time."""
         with self._lock:
-            ended, self._ended, self._waiting = self._ended, {}, 0
+            ended, self._ended = self._ended, []
         counts: Counter[tuple[str, str, str]] = Counter()
         durations: dict[tuple[str, str], list[float]] = defaultdict(list)
         waits: dict[str, list[float]] = defaultdict(list)
-        for (target_name, queue_name, outcome), all_times in ended.items():
+        # Runs of one kind mostly come one after the other, and what is done for a whole row of them costs little for each.
+        for (target_name, queue_name, decision), row in groupby(ended, _series):
             target, queue = self._targets.of(target_name), self._queues.of(queue_name)
-            counts[target, queue, outcome] += len(all_times)
-            for times in all_times:
-                if times is None:
-                    continue
-                due, started, finished = times
-                if started is None or finished is None:
-                    continue
-                waits[queue].append(max(0.0, (started - due).total_seconds()))
-                durations[target, queue].append((finished - started).total_seconds())
+            runs = list(row)
+            counts[target, queue, OUTCOME_OF.get(decision, LOST)] += len(runs)
+            if decision is not Succeed:
+                runs = [run for run in runs if run[4] is not None and run[5] is not None]
+            if runs:
+                due, started, finished = zip(*map(_timed, runs), strict=True)
+                waits[queue] += map(_seconds, map(sub, started, due))
+                durations[target, queue] += map(_seconds, map(sub, finished, started))
         for labels, amount in counts.items():
             self._add(metrics.JOBS, labels, amount)
         for pair, values in durations.items():
             self._record(metrics.JOB_DURATION, pair, values)
         for name, values in waits.items():
-            self._record(metrics.JOB_WAIT, (name,), values)
+            # A node whose clock is behind the one that submitted starts a job before it is due.
+            self._record(metrics.JOB_WAIT, (name,), [0.0 if wait < 0.0 else wait for wait in values])
 
     def measured(self, metric: Metric, seconds: float, error: BaseException | None) -> None:
         """An operation of the store took *seconds*."""

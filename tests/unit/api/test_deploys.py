@@ -180,6 +180,24 @@ class TestWhoseFunctionItIs:
         assert (first.drain(), second.drain()) == (1, 1)
         assert second.handle(there.id).result() == 3
 
+    def test_every_way_to_submit_uses_the_options_declared_there(self) -> None:
+        """``enqueue_now`` and ``enqueue_many`` of the second use what was declared on the second, as ``enqueue`` does."""
+        first, second = manual_scheduler(allow=["nothing"]), manual_scheduler(allow=["nothing"])
+
+        def add(number: int) -> int:
+            return number + 1
+
+        first.job(max_retries=1)(add)
+        with pytest.warns(DeclaredTwiceWarning):
+            second.job(max_retries=5)(add)
+        handles = [
+            second.enqueue_now(add, 1),
+            *second.enqueue_many(add, [(2,)]),
+            second.enqueue(add, 3).submit(),
+        ]
+        assert [handle.job().max_retries for handle in handles] == [5, 5, 5]
+        assert first.enqueue_now(add, 1).job().max_retries == 1
+
     def test_the_same_scheduler_may_declare_again(self) -> None:
         """No warning: the newer declaration counts."""
         scheduler = manual_scheduler()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ratchet import JobContext, Options, RetryLater, Scheduler
+from ratchet import JobContext, JobStatus, Options, RetryLater, Scheduler
 from ratchet.contrib import opentelemetry, prometheus
-from ratchet.model.metrics import METRICS, OTHER, Labels, MetricKind
+from ratchet.contrib.prometheus import PrometheusMeters
+from ratchet.model import metrics
+from ratchet.model.metrics import BUCKETS, METRICS, OTHER, Labels, MetricKind
 from ratchet.stores.memory import MemoryStore
 from tests.support.waiting import until
 
@@ -184,6 +186,57 @@ def test_opentelemetry_sees_the_same() -> None:
         }
     scheduler.close()
     provider.shutdown()
+
+
+def test_a_group_of_values_falls_into_the_buckets_that_prometheus_client_chooses() -> None:
+    """Values on, just above and between all edges, in any order and in two groups: the same buckets, count and sum."""
+    values = [0.0, 7200.0, 0.0007, *BUCKETS, *(edge * 1.0001 for edge in BUCKETS), *reversed(BUCKETS)]
+    theirs, ours = CollectorRegistry(), CollectorRegistry()
+    histogram = Histogram("ratchet_job_wait_seconds", "x", ["queue"], registry=theirs, buckets=BUCKETS)
+    meters = PrometheusMeters()
+    ours.register(meters)
+    for group in (values[:20], values[20:]):
+        meters.record(metrics.JOB_WAIT, ("q",), group)
+    for value in values:
+        histogram.labels("q").observe(value)
+    for edge in [*map(str, BUCKETS), "+Inf"]:
+        asked = ("ratchet_job_wait_seconds_bucket", {"queue": "q", "le": edge})
+        assert ours.get_sample_value(*asked) == theirs.get_sample_value(*asked), edge
+    for name in ("ratchet_job_wait_seconds_count", "ratchet_job_wait_seconds_sum"):
+        expected = theirs.get_sample_value(name, {"queue": "q"})
+        assert ours.get_sample_value(name, {"queue": "q"}) == pytest.approx(expected)
+
+
+def test_meters_are_called_for_groups_and_not_for_runs() -> None:
+    """300 jobs of one target cost a handful of calls about runs, and each run is in them once."""
+    told = Told()
+    made = Scheduler(store=MemoryStore(), allow=[HERE], meters=told)
+    made.enqueue_many(succeed, [()] * 300)
+    made.start()
+    until(
+        lambda: (
+            not made.jobs.counts().get(JobStatus.PENDING) and not made.jobs.counts().get(JobStatus.RUNNING)
+        )
+    )
+    made.close()
+    about_runs = {metrics.JOBS, metrics.JOB_DURATION, metrics.JOB_WAIT}
+    calls = [(metric, amount) for metric, amount in told.calls if metric in about_runs]
+    assert len(calls) <= 9
+    for metric in about_runs:
+        assert sum(amount for other, amount in calls if other is metric) == 300
+
+
+class Told:
+    """Meters that keep how much each call brought."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[metrics.Metric, float]] = []
+
+    def add(self, metric: metrics.Metric, labels: tuple[str, ...], amount: float) -> None:
+        self.calls.append((metric, amount))
+
+    def record(self, metric: metrics.Metric, labels: tuple[str, ...], values: Sequence[float]) -> None:
+        self.calls.append((metric, len(values)))
 
 
 def test_labels_have_an_end() -> None:

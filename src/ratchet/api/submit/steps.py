@@ -179,7 +179,7 @@ def plain_spec(
         step.require_no_placeholders()
         return step.spec(backend.ids(), now, caller=backend.caller())
     stored = backend.targets.describe(function, args, kwargs)
-    defaults = _defaults_of(function, stored.lane)
+    defaults = _defaults_of(function, backend.targets, stored.lane)
     payload = encode(
         stored.args,
         stored.kwargs,
@@ -222,9 +222,9 @@ _defaults: dict[FunctionType, _Defaults] = {}
 _MOST_DEFAULTS: Final = 4096
 
 
-def _defaults_of(function: FunctionType, lane: Lane) -> _Defaults:
+def _defaults_of(function: FunctionType, registry: object, lane: Lane) -> _Defaults:
     """The defaults of *function* in this lane; found out once, and again after it was decorated."""
-    declared, breaker = declaration_of(function), breaker_of(function)
+    declared, breaker = declaration_of(function, registry), breaker_of(function)
     known = _defaults.get(function)
     if known is None or known.declared is not declared or known.breaker != breaker or known.lane is not lane:
         if len(_defaults) >= _MOST_DEFAULTS:

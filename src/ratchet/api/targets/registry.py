@@ -93,6 +93,8 @@ class JobDeclaration:
 def declaration_of(target: Any, registry: object = None) -> JobDeclaration | None:
     """What ``@scheduler.job`` said about a function or method: to the scheduler of *registry*, or else to the first."""
     function = getattr(target, "__func__", target)
+    if registry is not None and getattr(function, _OWNER, None) is registry:
+        return _first_said(function)  # as for most: it was declared once
     return _said_to(registry, function) or _first_said(function)
 
 
@@ -131,6 +133,8 @@ def protection_of(target: Any) -> Protection | None:
     own = getattr(function, _PROTECTION, None)
     if isinstance(own, Protection):
         return own
+    if type(target) is types.FunctionType and "." not in target.__qualname__:
+        return None  # as most: it is of no class
     owner = _class_of(target)
     inherited = getattr(owner, _PROTECTION, None) if owner is not None else None
     return inherited if isinstance(inherited, Protection) else None

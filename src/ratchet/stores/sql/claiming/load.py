@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -22,12 +23,18 @@ FIND_FIRST_DUE = f"""
              WHERE q.stream_id = s.stream_id AND q.status = 'PENDING' LIMIT 1) IS NOT NULL
      ORDER BY s.stream_id
 """
-COUNT_DUE = """
-    SELECT count(*) AS jobs FROM (
+# Several heads at once: a page about a hundred streams would send hundreds of statements otherwise.
+HEADS_AT_ONCE = 32
+_COUNT_HEAD = """
+    SELECT {slot} AS slot, count(*) AS jobs FROM (
         SELECT q.job_id FROM scheduler_job_queue q
-         WHERE q.stream_id = :stream_id AND q.priority = :priority AND q.status = 'PENDING' AND q.scheduled_time <= :now
+         WHERE q.stream_id = :stream_{slot} AND q.priority = :priority_{slot}
+           AND q.status = 'PENDING' AND q.scheduled_time <= :now
          ORDER BY q.scheduled_time LIMIT :most) n
 """
+COUNT_DUE = " UNION ALL ".join(_COUNT_HEAD.format(slot=slot) for slot in range(HEADS_AT_ONCE))
+#: Fills the slots that a statement has left over; streams are counted from 1.
+NO_STREAM = 0
 COUNT_PENDING = """
     SELECT count(*) AS jobs FROM (
         SELECT q.job_id FROM scheduler_job_queue q WHERE q.status = 'PENDING' LIMIT :most) n
@@ -54,12 +61,20 @@ def read_load(session: Session, now: datetime, most: int) -> Load:
     if others := sorted(running.keys() - rows.keys()):
         rows |= {row[0]: row[1:] for row in session.rows(FIND_KEYS, {"stream_ids": others})}
     first = {row[0]: dict(zip(PRIORITIES, row[-5:], strict=True)) for row in heads}
-    streams, left = [], most
+    heads_at = {stream_id: _due_times(row) for stream_id, row in first.items()}
+    counts = DueCounts(session, now, most)
+    counts.look(
+        [
+            (stream_id, p)
+            for stream_id in sorted(heads_at)
+            for p, at in heads_at[stream_id].items()
+            if at <= now
+        ]
+    )
+    streams = []
     for stream_id in sorted(rows):
-        heads_at = {priority: due_time(at) for priority, at in first.get(stream_id, {}).items()}
-        dues = {priority: at for priority, at in heads_at.items() if at is not None}
-        due = _count_due(session, stream_id, [p for p, at in dues.items() if at <= now], now, left)
-        left -= due
+        dues = heads_at.get(stream_id, {})
+        due = counts.of_stream(stream_id, [p for p, at in dues.items() if at <= now])
         jobs, claimed_at = running.get(stream_id, (0, None))
         streams.append(
             StreamLoad(
@@ -78,13 +93,62 @@ def read_load(session: Session, now: datetime, most: int) -> Load:
     )
 
 
-def _count_due(session: Session, stream_id: int, priorities: list[Any], now: datetime, left: int) -> int:
-    """How many jobs of a stream are due: at most what is *left* to count, but one if there is any."""
-    if left <= 0:
-        return min(1, len(priorities))
-    counted = 0
-    for priority in priorities:
-        values = {"stream_id": stream_id, "priority": int(priority), "now": now}
-        if counted < left:
-            counted += int(session.value(COUNT_DUE, {**values, "most": left - counted}))
-    return counted
+def _due_times(first: dict[Any, Any]) -> dict[Any, datetime]:
+    """When the first job of each priority is due, without those that have none."""
+    dues = {priority: due_time(at) for priority, at in first.items()}
+    return {priority: at for priority, at in dues.items() if at is not None}
+
+
+class DueCounts:
+    """
+    Counts what is due, stream after stream, until *most* jobs are counted in all.
+
+    The heads (streams and priorities) are counted in groups, each group in one statement: first up to an equal share of
+    what is left, and then four times as far those that have more, if they still matter. Those behind the *most*-th job
+    do not, so a deep backlog ends with the first group.
+    """
+
+    def __init__(self, session: Session, now: datetime, most: int) -> None:
+        self._session = session
+        self._now = now
+        self._left = most
+        self._counted: dict[tuple[int, Any], int] = {}
+
+    def look(self, heads: list[tuple[int, Any]]) -> None:
+        """Count *heads*, which are in the order of the streams."""
+        left = self._left
+        for start in range(0, len(heads), HEADS_AT_ONCE):
+            if left > 0:
+                group = heads[start : start + HEADS_AT_ONCE]
+                self._look(group, left)
+                left -= sum(self._counted[head] for head in group)
+
+    def _look(self, group: list[tuple[int, Any]], left: int) -> None:
+        limit, unsure = -(-left // len(group)), group
+        while unsure:
+            self._count(unsure, limit)
+            unsure = [head for head in self._needed(group, left) if self._counted[head] == limit < left]
+            limit = min(4 * limit, left)
+
+    def _needed(self, group: list[tuple[int, Any]], left: int) -> Iterator[tuple[int, Any]]:
+        """Those in front of the last job that is counted."""
+        for head in group:
+            if left <= 0:
+                return
+            left -= self._counted[head]
+            yield head
+
+    def _count(self, group: list[tuple[int, Any]], limit: int) -> None:
+        values: dict[str, Any] = {"now": self._now, "most": limit}
+        for slot, (stream_id, priority) in enumerate(group + [(NO_STREAM, 0)] * (HEADS_AT_ONCE - len(group))):
+            values |= {f"stream_{slot}": stream_id, f"priority_{slot}": int(priority)}
+        found = {int(slot): int(jobs) for slot, jobs in self._session.rows(COUNT_DUE, values)}
+        self._counted |= {head: found[slot] for slot, head in enumerate(group)}
+
+    def of_stream(self, stream_id: int, priorities: list[Any]) -> int:
+        """How many jobs of a stream are due: at most what is left to count, but one if there is any."""
+        if self._left <= 0:
+            return min(1, len(priorities))
+        due = min(self._left, sum(self._counted.get((stream_id, priority), 0) for priority in priorities))
+        self._left -= due
+        return due

@@ -1,0 +1,1 @@
+"""The same faults on Ratchet and on its peers; `python -m bench.faults --help` says how."""

@@ -1,0 +1,34 @@
+"""
+Oban for Python with its defaults: `oban start --queues default:10`.
+
+Settings: defaults. Its docs were not checked for better ones.
+"""
+
+import asyncio
+import os
+import sys
+
+import body
+from oban import Oban, worker
+from psycopg_pool import AsyncConnectionPool
+
+
+@worker(queue="default")
+class Work:
+    """One job."""
+
+    async def process(self, job):
+        """Run it."""
+        await body.arun(job.args["name"])
+
+
+async def put(names):
+    """Enqueue."""
+    async with AsyncConnectionPool(os.environ["FAULTS_URL"], open=False) as pool:
+        await Oban(pool=pool).enqueue_many([Work.new({"name": name}) for name in names])
+
+
+if __name__ == "__main__":
+    import app
+
+    asyncio.run(app.put(sys.argv[2:]))
