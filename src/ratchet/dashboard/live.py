@@ -49,7 +49,8 @@ class _Topic:
             except Exception as error:
                 # The page says it too: that it cannot be read is a change.
                 now = f"{type(error).__name__}"
-            if last is not None and now != last:
+            # The first reading is told too: the page may have changed after it was answered and before it was watched.
+            if now != last:
                 for listener in self.listeners:
                     listener.set()
             last = now

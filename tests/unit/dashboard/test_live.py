@@ -37,7 +37,7 @@ async def _ended() -> bool:
 
 class TestHints:
     def test_a_change_is_told_to_all(self) -> None:
-        """Ten browsers that show a page cause one reader; each gets one hint for a change, and none before it."""
+        """Ten browsers that show a page cause one reader; each gets one hint at first and one for a change, and none between."""
 
         async def work(hub: Live) -> None:
             state, reads = ["a"], 0
@@ -51,6 +51,8 @@ class TestHints:
             for stream in streams:
                 assert "connected" in await anext(stream)
             assert (hub.connected, hub.watched) == (10, 1)
+            for stream in streams:
+                assert "changed" in await anext(stream)
             while reads < 3:
                 await asyncio.sleep(0.01)
             waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
@@ -76,8 +78,8 @@ class TestHints:
                 return "same"
 
             told = [text async for text in hub.hints("/", digest, 1.0)]
-            assert "still here" in told[1]
-            assert "changed" not in "".join(told)
+            assert "still here" in told[2]
+            assert "changed" not in "".join(told[2:])
 
         watched(work)
 
@@ -96,12 +98,30 @@ class TestHints:
 
             stream = hub.hints("/", digest, 0.01)
             await anext(stream)
+            assert "changed" in await anext(stream)
             for state in (True, False):
                 seen = reads
                 while reads < seen + 2:
                     await asyncio.sleep(0.01)
                 broken[0] = state
                 assert "changed" in await anext(stream)
+            await stream.aclose()  # type: ignore[attr-defined]
+
+        watched(work)
+
+    @pytest.mark.parametrize("breaks", [True, False])
+    def test_what_changed_before_it_was_watched(self, breaks: bool) -> None:
+        """The page was answered, then it changed or could not be read any more, then the browser connected: it is told."""
+
+        async def work(hub: Live) -> None:
+            async def digest() -> str:
+                if breaks:
+                    raise ConnectionError
+                return "newer than the page"
+
+            stream = hub.hints("/", digest, 10.0)
+            await anext(stream)
+            assert "changed" in await asyncio.wait_for(anext(stream), 5)
             await stream.aclose()  # type: ignore[attr-defined]
 
         watched(work)
