@@ -20,7 +20,13 @@ from ratchet.stores.sql.store import SqlStore, open_store
 
 # what is said in one statement on PostgreSQL, and never sent here
 FUSED = ("SUCCEED", "_FUSED", "COUNT_AT_ONCE", "RELEASE_BY_EDGES")
-TEMPLATES = ("_COUNT_HEAD", "_HEADS", "_NODES", "_COLD", "_QUEUED")  # with marks in it; what is made of them is in the list
+TEMPLATES = (
+    "_COUNT_HEAD",
+    "_HEADS",
+    "_NODES",
+    "_COLD",
+    "_QUEUED",
+)  # with marks in it; what is made of them is in the list
 FENCE = re.compile(r"/\* fence \*/(.*?)/\* end fence \*/", re.DOTALL)
 
 
