@@ -192,7 +192,10 @@ class Assembly:
             before_flush=self.log_writer.run_once,
             batch=options.completion_batch,
             alert_window=options.dlq_alert_window,
-            on_ended=[counting.ended for counting in (self.flow, measured) if counting is not None],
+            on_ended=[
+                *([] if self.flow is None else [self.flow.commits.append]),
+                *([] if measured is None else [measured.ended]),
+            ],
         )
         self.coordinator.unwritten = self.completer.backlog
         for lane in lanes(self):

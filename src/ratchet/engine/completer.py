@@ -35,7 +35,7 @@ from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.transitions import JobStatusStore
 
 if TYPE_CHECKING:
-    from ratchet.engine.flow import EndedRun
+    from ratchet.engine.flow import CommittedRuns, EndedRun
 
 logger = logging.getLogger("ratchet.engine")
 faults = FaultLog(logger)
@@ -55,7 +55,7 @@ class Completer:
         before_flush: Callable[[datetime], object] = lambda now: None,
         batch: int = 500,
         alert_window: timedelta = timedelta(hours=1),
-        on_ended: Sequence[Callable[[datetime, list[EndedRun]], None]] = (),
+        on_ended: Sequence[Callable[[CommittedRuns], None]] = (),
     ) -> None:
         self._transitions = transitions
         self._task = task
@@ -113,7 +113,7 @@ class Completer:
         if self._on_ended:
             ended = _ended_runs(batch)
             for tell in self._on_ended:
-                tell(now, ended)
+                tell((now, ended))
         for end in batch:
             self._answer(end)
         return len(batch)

@@ -47,6 +47,8 @@ logger = logging.getLogger("ratchet.engine")
 EndedRun: TypeAlias = tuple[
     str, str, "type | None", datetime, "datetime | None", "datetime | None", "CompletionAnswer | None", UUID
 ]
+#: The time of a commit, and the runs in it.
+CommittedRuns: TypeAlias = tuple[datetime, list[EndedRun]]
 _queue_and_decision = itemgetter(1, 2)
 
 #: Commits that may wait to be counted. One has up to `completion_batch` runs; the service comes by every second.
@@ -70,7 +72,7 @@ class FlowSource(FlowStore, Protocol):
 
 
 class FlowRecorder:
-    """Counts on the thread of its service alone; `ended` is how another thread leaves something."""
+    """Counts on the thread of its service alone; `commits` is where other threads leave something."""
 
     def __init__(
         self,
@@ -86,17 +88,13 @@ class FlowRecorder:
         self._retention = retention
         self._most_queues = most_queues
         self._held = held
-        # The time of a commit, and the runs in it.
-        self._ended: deque[tuple[datetime, list[EndedRun]]] = deque(maxlen=MOST_COMMITS)
+        #: The commits that are not counted yet; other threads append to it.
+        self.commits: deque[CommittedRuns] = deque(maxlen=MOST_COMMITS)
         self._minutes: dict[datetime, dict[str, Tally]] = {}
         self._open: datetime | None = None  # the first minute that is not stored yet
         self._begun: set[UUID] = set()  # counted as started while they were running
         self._looked: datetime | None = None  # the minute of the last look at what waits
         self._busy = False  # something waited then
-
-    def ended(self, at: datetime, runs: list[EndedRun]) -> None:
-        """These runs were in the commit of *at*."""
-        self._ended.append((at, runs))
 
     def run_once(self, now: datetime) -> bool:
         """Count what has ended, and once a minute store what is counted; whether it stored anything."""
@@ -120,8 +118,8 @@ class FlowRecorder:
     # --- counting -------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        while self._ended:
-            at, runs = self._ended.popleft()
+        while self.commits:
+            at, runs = self.commits.popleft()
             minute = floor(at, MINUTE)
             self._open = self._open or minute
             # what was written while a minute was stored belongs to the next one

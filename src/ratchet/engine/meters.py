@@ -12,12 +12,12 @@ import logging
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter, sub
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ratchet.engine.flow import EndedRun
+from ratchet.engine.flow import CommittedRuns, EndedRun
 from ratchet.model import metrics
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
@@ -100,10 +100,10 @@ class NodeMeters:
 
         return cast("T", _Instead(store, complete=complete))
 
-    def ended(self, at: datetime, runs: Sequence[EndedRun]) -> None:
-        """These runs have ended, and the store has answered."""
+    def ended(self, commit: CommittedRuns) -> None:
+        """The runs of *commit* have ended, and the store has answered."""
         with self._lock:
-            self._ended.extend(runs)
+            self._ended.extend(commit[1])
         if len(self._ended) >= GROUP:
             self.pass_on()
 
