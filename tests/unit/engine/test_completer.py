@@ -13,7 +13,15 @@ from ratchet.engine.completer import Completer
 from ratchet.engine.run import Run, RunEnd, Stop
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.clock import ManualClock
-from ratchet.model.decision import Completion, CompletionAnswer, Interrupted, Returned, StoppedLate, TimedOut
+from ratchet.model.decision import (
+    CanceledJob,
+    Completion,
+    CompletionAnswer,
+    Interrupted,
+    Returned,
+    StoppedLate,
+    TimedOut,
+)
 from ratchet.model.errors import BusinessKeyBusy, CommitUnknown, StoreUnavailable
 from ratchet.model.identifiers import new_id
 from ratchet.model.job import JobSpec
@@ -49,12 +57,14 @@ class Stand:
         self.store = Counting()
         self.clock = ManualClock()
         self.answered: list[RunEnd] = []
+        self.expired: list[CanceledJob] = []
         tools = self.tools = tools_for(lambda: None)
         self.completer = Completer(
             transitions=self.store,
             task=task_for(tools),
             clock=self.clock,
             on_answer=self.answered.append,
+            on_expired=self.expired.extend,
         )
         now = self.clock.now()
         for _ in range(jobs):
@@ -216,3 +226,37 @@ class TestCodeThatDoesNotEnd:
         stand.completer.run_once(stand.clock.now())
         assert stand.status(run) is JobStatus.CANCELED
         assert not self._busy(stand)
+
+
+class TestExpiry:
+    """A worker finds before the first start that the time of a job has passed; the claim decides whether that still counts."""
+
+    def _found_expired(self) -> tuple[Stand, Run]:
+        stand = Stand(1, expires_at=ManualClock().now() + timedelta(seconds=1))
+        run = stand.runs[0]
+        stand.clock.advance(timedelta(seconds=2))
+        run.request_stop(Stop.EXPIRED)
+        stand.completer.put(run, Interrupted("expired"))
+        return stand, run
+
+    def test_the_claim_that_found_it_ends_it(self) -> None:
+        """The job is CANCELED as expired, without a run, and those who listen are told."""
+        stand, run = self._found_expired()
+        stand.completer.run_once(stand.clock.now())
+        record = stand.store.get(run.job_id)
+        assert record is not None
+        assert (record.status, record.canceled_reason) == (JobStatus.CANCELED, "expired")
+        assert [one.job_id for one in stand.expired] == [run.job_id]
+
+    def test_a_lost_claim_ends_nothing(self) -> None:
+        """Rescued from this node and started by another before its expiry: the run there goes on."""
+        stand, run = self._found_expired()
+        before = stand.clock.now() - timedelta(seconds=1.5)
+        stand.store.hand_back([run.job.claim], now=before)
+        (other,) = stand.store.claim_next_batch(
+            ClaimRequest(node_id="other", claim_id=new_id(), limit=1), now=before
+        )
+        stand.completer.run_once(stand.clock.now())
+        assert stand.status(run) is JobStatus.RUNNING
+        assert stand.store.claims_of("other") == {other.claim.job_id: other.claim.claim_id}
+        assert stand.expired == []
