@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ratchet.engine.run import Run, RunEnd
 from ratchet.engine.task import JobTask
+from ratchet.model.claim import JobClaim
 from ratchet.model.clock import Clock
 from ratchet.model.decision import (
     CanceledJob,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ratchet.engine")
 faults = FaultLog(logger)
+
+#: The store ends the longest overdue first: these are looked for together with what this node found.
+EXPIRED_TOGETHER = 100
 
 
 class Completer:
@@ -164,20 +168,22 @@ class Completer:
             now,
         )
         for end in batch:
-            if end.completion is None:
-                self._carry_out(end, now)
+            if isinstance(end.decision, Park):
+                place = key_place(end.decision.keys) if end.decision.keys else end.run.target
+                self._transitions.park(end.run.job.claim, place, now=now)
+        self._expire([end.run.job.claim for end in batch if isinstance(end.decision, Expire)], now)
         unsettled = [end.run.job.claim for end in batch if self._is_unsettled(end)]
         if unsettled:
             self._transitions.settle(unsettled, now=now)
 
-    def _carry_out(self, end: RunEnd, now: datetime) -> None:
-        """What has a statement of its own; keys and permits are freed together afterwards."""
-        match end.decision:
-            case Park(keys=keys):
-                place = key_place(keys) if keys else end.run.target
-                self._transitions.park(end.run.job.claim, place, now=now)
-            case Expire():
-                self._on_expired(self._transitions.cancel(end.run.job_id, reason="expired", now=now))
+    def _expire(self, claims: Sequence[JobClaim], now: datetime) -> None:
+        """
+        Give the claims up and let the store expire what is still unstarted.
+
+        Handing back compares the claim: a job that was rescued from this node and started elsewhere is left alone.
+        """
+        if claims and self._transitions.hand_back(claims, now=now):
+            self._on_expired(self._transitions.expire(now=now, limit=max(len(claims), EXPIRED_TOGETHER)))
 
     @staticmethod
     def _is_unsettled(end: RunEnd) -> bool:
