@@ -281,6 +281,8 @@ class Node:
             return options.maintenance_interval.total_seconds()
 
         def count() -> float:
+            if assembly.meters is not None:
+                assembly.meters.pass_on()
             if assembly.flow is not None:
                 assembly.flow.run_once(clock.now())
             return COUNTING_INTERVAL
@@ -320,7 +322,7 @@ class Node:
             service("expiry", sweep),
             service("housekeeping", clean),
             service("schedules", fire),
-            *([] if assembly.flow is None else [service("flow", count)]),
+            *([service("flow", count)] if assembly.flow is not None or assembly.meters is not None else []),
             self._polling,
         ]
         for each in self._services:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from ratchet import JobContext, JobStatus, Options, RetryLater, Scheduler
 from ratchet.contrib import opentelemetry, prometheus
 from ratchet.contrib.prometheus import PrometheusMeters
+from ratchet.engine.meters import MOST_COMMITS, NodeMeters
 from ratchet.model import metrics
+from ratchet.model.clock import SystemClock
+from ratchet.model.decision import Succeed
+from ratchet.model.identifiers import new_id
 from ratchet.model.metrics import BUCKETS, METRICS, OTHER, Labels, MetricKind
 from ratchet.stores.memory import MemoryStore
 from tests.support.waiting import until
@@ -224,6 +229,37 @@ def test_meters_are_called_for_groups_and_not_for_runs() -> None:
     assert len(calls) <= 9
     for metric in about_runs:
         assert sum(amount for other, amount in calls if other is metric) == 300
+
+
+def test_runs_are_passed_on_once_whoever_takes_them() -> None:
+    """Four readers at once, while commits come in: no run is told twice, none is forgotten, and no commit waits for a meter."""
+    told = Told()
+    meters = NodeMeters([told], SystemClock(), 10)
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    commit = (at, [("shop:pay", "default", Succeed, at, at, at, None, new_id())] * 3)
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            meters.pass_on()
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for _ in range(2000):
+        meters.ended(commit)
+    over.set()
+    for reader in readers:
+        reader.join()
+    meters.pass_on()
+    assert sum(amount for metric, amount in told.calls if metric is metrics.JOBS) == 6000
+
+    told.calls.clear()
+    for _ in range(MOST_COMMITS):
+        meters.ended(commit)
+    assert told.calls == []
+    meters.ended(commit)
+    assert sum(amount for metric, amount in told.calls if metric is metrics.JOBS) == 3 * MOST_COMMITS + 3
 
 
 class Told:
