@@ -11,6 +11,8 @@ from typing import Any
 from bench.faults.cluster import Cluster, family, send, until
 
 STARTING = 60.0
+#: From the first start to the blow: between two ends of jobs of one second, since a job that has just said that it ends may run again.
+BEFORE = 0.5
 
 
 def _judge(cluster: Cluster, jobs: list[str]) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def _two_busy(cluster: Cluster, jobs: list[str]) -> str:
     cluster.script("put", *jobs)
     if not until(lambda: bool(cluster.starts(jobs[0])), STARTING):
         raise RuntimeError(f"{cluster.subject.name} started nothing in {STARTING:.0f} s")
-    time.sleep(1)
+    time.sleep(BEFORE)
     return cluster.starts(jobs[0])[0].worker
 
 
