@@ -55,7 +55,7 @@ def _started_here(ledger: str, *names: str) -> Callable[[], bool]:
     return lambda: all(os.getpid() in _starts(ledger, name) for name in names)
 
 
-@pytest.mark.parametrize("job", [shop.slow, shop.deaf], ids=["python", "c-call"])
+@pytest.mark.parametrize("job", [shop.slow_at_first, shop.deaf_at_first], ids=["python", "c-call"])
 def test_after_a_drain_a_neighbor_goes_on_at_once(
     scheduler: Scheduler,
     start_worker: StartWorker,
@@ -66,7 +66,7 @@ def test_after_a_drain_a_neighbor_goes_on_at_once(
     """Running jobs that did not finish are taken, and the log says what became of them."""
     worker = start_worker("one", "--drain", "500ms", "--concurrency", "2").wait_ready()
     for name in ("a", "b"):
-        scheduler.enqueue_now(job, ledger, name, 3.0)  # type: ignore[call-overload]
+        scheduler.enqueue_now(job, ledger, name)  # type: ignore[call-overload]
     until(lambda: len(shop.lines(ledger)) >= 2)
     with idle_neighbor(url):
         worker.signal(signal.SIGTERM)
@@ -78,7 +78,7 @@ def test_after_a_drain_a_neighbor_goes_on_at_once(
         assert worker.wait(20.0) == 0
     assert "2 running jobs may finish within 500ms" in worker.log
     assert "2 jobs not finished within the drain time of 500ms" in worker.log
-    if job is shop.slow:
+    if job is shop.slow_at_first:
         assert "0 jobs finished, 2 handed back" in worker.log
     else:
         assert "2 jobs did not stop when interrupted; handed back when this process ends" in worker.log
@@ -108,7 +108,7 @@ def test_a_second_interrupt_hands_over(
 ) -> None:
     """A worker that is told to end at once still tells the others that there is work."""
     worker = start_worker("one").wait_ready()
-    scheduler.enqueue_now(shop.deaf, ledger, "long", 5.0)
+    scheduler.enqueue_now(shop.deaf_at_first, ledger, "long")
     until(lambda: _starts(ledger, "long"))
     with idle_neighbor(url):
         worker.signal(signal.SIGINT)
@@ -134,7 +134,7 @@ def test_over_redis(
         app="tests.cluster.redis_app:scheduler",
         environment={"TEST_REDIS_URL": redis_url},
     ).wait_ready()
-    scheduler.enqueue_now(shop.slow, ledger, "long", 3.0)
+    scheduler.enqueue_now(shop.slow_at_first, ledger, "long")
     until(lambda: _starts(ledger, "long"))
     with idle_neighbor(url, cluster_coordinator=RedisCoordinator(redis_url)) as neighbor:
         until(lambda: _is_woken(neighbor))

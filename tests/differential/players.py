@@ -92,7 +92,7 @@ class Player:
             "holders": {name: store.holders(name, limit=100) for name in RESOURCES},
             "breakers": store.breakers(),
             "nodes": store.nodes(),
-            "strays": store.strays(),
+            "absent_nodes": store.absent_nodes(),
             "tags": store.tag_counts(),
         }
         return plain(seen, names)

@@ -99,7 +99,7 @@ def _ending(life: Life, run: Run) -> dict[str, Any]:
         "started_at": started,
         "finished_at": life.now,
         "state": life.seldom(0.1, lambda: '{"page":2}'),
-        "lingers": life.happens(0.25),
+        "still_running": life.happens(0.25),
     }
 
 
@@ -123,7 +123,7 @@ def complete(life: Life) -> Operation:
 
     told = "; ".join(
         f"{life.show([run])} {type(ending['decision']).__name__}"
-        f"{' lingers' if ending['lingers'] else ''}"
+        f"{' still_running' if ending['still_running'] else ''}"
         f"{' ' + ','.join(v.kind.value for v in ending['verdicts']) if ending['verdicts'] else ''}"
         f"{' callback' if ending['callback'] else ''}"
         for run, ending in endings

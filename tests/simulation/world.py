@@ -350,7 +350,7 @@ class World:
                 self.store.resume(job_id, now=self.clock.now())
             if self._all_ended():
                 break
-        # One more round of beats: whatever lingers is settled now or never.
+        # One more round of beats: what still runs is settled now or never.
         for _ in range(4):
             for simulated in list(self.nodes):
                 self._guarded(simulated, self._everything)

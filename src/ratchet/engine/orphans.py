@@ -39,7 +39,7 @@ class Rescuing(Protocol):
 
     def claims_of(self, node_id: str) -> dict[UUID, UUID]: ...
 
-    def strays(self) -> list[str]: ...
+    def absent_nodes(self) -> list[str]: ...
 
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]: ...
 
@@ -151,7 +151,7 @@ class OrphanRecovery:
         begun = self._clock.monotonic()
         if begun < self._unowned_at:
             return
-        unowned = self._nodes.strays()
+        unowned = self._nodes.absent_nodes()
         ended = self._clock.monotonic()
         self._unowned_at = self._unowned_looks.next_after(begun, ended)
         for node_id in unowned:

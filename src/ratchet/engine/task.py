@@ -375,7 +375,7 @@ class JobTask:
             verdicts=verdicts,
             callback=callback,
             state=state,
-            lingers=run.still_running,
+            still_running=run.still_running,
         )
 
     def _call(self, run: Run, call: Prepared) -> Any:

@@ -242,7 +242,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     """
     One run's end, with everything that commits with it.
 
-    ``callback`` is inserted as a job of its own. ``lingers``: the code of this run is still running,
+    ``callback`` is inserted as a job of its own. ``still_running``: the code of this run is still running,
     so its business key and permit stay taken until `settle` is called for the claim or its node dies,
     even if the job runs again or ends in the meantime.
     """
@@ -254,7 +254,7 @@ class Completion(Struct, frozen=True, kw_only=True, gc=False):
     verdicts: tuple[Verdict, ...] = ()
     callback: JobSpec | None = None
     state: str | None = None  # checkpoint to keep; None leaves what is stored
-    lingers: bool = False
+    still_running: bool = False
 
 
 #: `CanceledJob.reason` of a job that failed because its signal did not come.

@@ -70,7 +70,7 @@ class Drain:
                     now=store.database_time(),
                     seen="stopped beating before its jobs were moved",
                 )
-        for node_id in set(store.strays()) & holders:
+        for node_id in set(store.absent_nodes()) & holders:
             store.deregister(node_id, now=store.database_time())
 
     def _end(self, held: Sequence[RunningJob]) -> None:

@@ -130,7 +130,9 @@ class _Restoring:
         )
         movable.fence_off(Fence.CLAIMS, "`ratchet db after-restore` has not ended; run it again")
         movable.put_rows(RowKind.RUN, [_run(one, now) for one in held])
-        nodes = tuple(sorted({one.node_id for one in store.nodes(counting=False)} | set(store.strays())))
+        nodes = tuple(
+            sorted({one.node_id for one in store.nodes(counting=False)} | set(store.absent_nodes()))
+        )
         for node_id in nodes:
             store.hand_back_unknown(node_id, (), now=now)  # its runs are in the history already
             store.deregister(node_id, now=now)

@@ -130,8 +130,8 @@ def _count_crash(harness: Harness, old: JobClaim) -> bool:
     return answer.won and not answer.replayed
 
 
-def _linger(harness: Harness, old: JobClaim) -> bool:
-    answer = harness.complete(old, harness.failure(), lingers=True, state='{"stale":true}')
+def _goes_on(harness: Harness, old: JobClaim) -> bool:
+    answer = harness.complete(old, harness.failure(), still_running=True, state='{"stale":true}')
     return answer.won and not answer.replayed
 
 
@@ -177,7 +177,7 @@ ATTEMPTS: dict[str, Callable[[Harness, JobClaim], bool]] = {
         _reschedule,
         _hand_back_by_completion,
         _count_crash,
-        _linger,
+        _goes_on,
         _hand_back,
         _park,
         _progress,

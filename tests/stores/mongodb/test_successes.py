@@ -108,7 +108,7 @@ class TestNotPlain:
 
 class TestHistory:
     def test_the_looks_of_every_second_pass_ended_jobs_by(self, steps: MongoSteps) -> None:
-        """Who runs what, who is a stray, and what waits in which queue: none of them reads a job that has ended."""
+        """Who runs what, whose node is absent, and what waits in which queue: none of them reads a job that has ended."""
         steps.register()
         steps.submit_many(200)
         steps.end_all(steps.claim(200))
@@ -118,7 +118,7 @@ class TestHistory:
         database.command("profile", 2)
         try:
             assert [node.running for node in steps.store.nodes()] == [2]
-            assert steps.store.strays() == []
+            assert steps.store.absent_nodes() == []
             assert [(queue.pending, queue.running) for queue in steps.store.queues()] == [(1, 2)]
         finally:
             database.command("profile", 0)

@@ -138,13 +138,13 @@ def given_another_priority(shop: Shop, claim: JobClaim) -> None:
 
 
 def held_back_and_settled(shop: Shop, claim: JobClaim) -> None:
-    shop.end(claim, Reschedule(at=shop.after(hours=-2)), lingers=True)
+    shop.end(claim, Reschedule(at=shop.after(hours=-2)), still_running=True)
     shop.next_of_other()
     shop.store.settle([claim], now=shop.now)
 
 
 def held_back_and_lost(shop: Shop, claim: JobClaim) -> None:
-    shop.end(claim, Reschedule(at=shop.after(hours=-2)), lingers=True)
+    shop.end(claim, Reschedule(at=shop.after(hours=-2)), still_running=True)
     shop.next_of_other()
     shop.store.hand_back_unknown(claim.node_id, (), now=shop.now)
 

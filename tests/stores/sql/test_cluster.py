@@ -140,14 +140,14 @@ class TestRescueRaces:
 
 
 class TestRescue:
-    def test_what_lingers_is_freed(self, steps: SqlSteps) -> None:
+    def test_what_still_runs_is_freed(self, steps: SqlSteps) -> None:
         """Keys and permits that waited for code on the dead node, and retries that were held back for it."""
         steps.register()
         steps.store.set_limit("gateway", concurrent=9, now=steps.now)
         canceled = steps.running(business_key="k", resource="gateway")
         steps.store.cancel(canceled.job_id, reason="r", now=steps.now)
         retried = steps.running(max_retries=1)
-        steps.end(retried, steps.another_try(), lingers=True)
+        steps.end(retried, steps.another_try(), still_running=True)
         assert retried.job_id not in steps.claimable(node_id="node-2")
         rescue = steps.rescue()
         assert (rescue.requeued, rescue.dead_lettered) == ((), ())
@@ -199,22 +199,22 @@ class TestClaimsOfTheDead:
         (node,) = steps.store.nodes()
         assert (node.state, node.running) == (NodeState.DEAD, 1)
 
-    def test_strays_are_found_and_settled(self, steps: SqlSteps) -> None:
-        """Jobs, keys and permits under a name that nobody beats for; handed back they are strays no more."""
+    def test_absent_nodes_are_found_and_settled(self, steps: SqlSteps) -> None:
+        """Jobs, keys and permits under a name that nobody beats for; handed back there are none."""
         steps.store.set_limit("gateway", concurrent=9, now=steps.now)
         claim = self.claim_late(steps)
         canceled = steps.running(business_key="k", resource="gateway")
         steps.store.cancel(canceled.job_id, reason="r", now=steps.now)
         steps.register("node-2")
         alive = steps.running(node="node-2", resource="gateway")
-        assert steps.store.strays() == ["node-1"]
+        assert steps.store.absent_nodes() == ["node-1"]
         assert steps.store.hand_back_unknown("node-1", (), now=steps.now) == [claim.job_id]
-        assert steps.store.strays() == []
+        assert steps.store.absent_nodes() == []
         assert steps.sql("SELECT job_id FROM scheduler_business_key_reservation") == []
         assert steps.sql("SELECT job_id FROM scheduler_resource_permit") == [(alive.job_id,)]
         assert steps.record(claim.job_id).crashes == 0
 
-    def test_strays_between_the_living(self, steps: SqlSteps) -> None:
+    def test_absent_nodes_between_the_living(self, steps: SqlSteps) -> None:
         """Before, between and behind the names of living nodes, and beside each other; dead or without a row."""
         for name in ("b-alive", "d-alive", "f-alive"):
             claim_all(steps, name, 2)
@@ -226,12 +226,12 @@ class TestClaimsOfTheDead:
             else:
                 steps.write("DELETE FROM scheduler_node WHERE node_id = :name", name=name)
         steps.register("z-idle")
-        assert steps.store.strays() == names
+        assert steps.store.absent_nodes() == names
         for name in names[1:4]:
             assert len(steps.store.hand_back_unknown(name, (), now=steps.now)) == 2
-        assert steps.store.strays() == ["a-gone", "g-gone", "h-gone"]
+        assert steps.store.absent_nodes() == ["a-gone", "g-gone", "h-gone"]
         steps.write("DELETE FROM scheduler_node")
-        assert steps.store.strays() == ["a-gone", "b-alive", "d-alive", "f-alive", "g-gone", "h-gone"]
+        assert steps.store.absent_nodes() == ["a-gone", "b-alive", "d-alive", "f-alive", "g-gone", "h-gone"]
 
     def test_what_a_living_node_knows_stays(self, steps: SqlSteps) -> None:
         """It hands back what it does not know; the keys, permits and held-back retries of known runs stay."""
@@ -239,9 +239,9 @@ class TestClaimsOfTheDead:
         steps.store.set_limit("gateway", concurrent=9, now=steps.now)
         known, unknown = [steps.running(business_key=key, resource="gateway") for key in ("known", "unknown")]
         for claim in (known, unknown):
-            steps.end(claim, steps.failure(), lingers=True)
+            steps.end(claim, steps.failure(), still_running=True)
         retried = steps.running(max_retries=1)
-        steps.end(retried, steps.another_try(), lingers=True)
+        steps.end(retried, steps.another_try(), still_running=True)
         tokens = [known.claim_id, retried.claim_id]
         assert steps.store.hand_back_unknown("node-1", tokens, now=steps.now) == []
         assert steps.sql("SELECT business_key FROM scheduler_business_key_reservation") == [("known",)]

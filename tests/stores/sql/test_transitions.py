@@ -140,12 +140,12 @@ class TestCompletionRace:
             shared.store.cancel(job_id, reason="r", now=shared.now)
 
 
-class TestLingering:
+class TestCodeThatStillRuns:
     def test_a_held_back_retry_gets_its_own_time_again(self, steps: SqlSteps) -> None:
         """Held for a minute at most; when the code has ended, due when the retry said."""
         claim = steps.running()
         at = steps.after(seconds=5)
-        steps.end(claim, Retry(at=at, error=steps.error()), lingers=True)
+        steps.end(claim, Retry(at=at, error=steps.error()), still_running=True)
         assert steps.record(claim.job_id).scheduled_at == steps.after(seconds=60)
         steps.store.settle([claim], now=steps.now)
         assert steps.record(claim.job_id).scheduled_at == at
@@ -154,13 +154,13 @@ class TestLingering:
         """The hold never makes a retry earlier."""
         claim = steps.running()
         at = steps.after(hours=1)
-        steps.end(claim, Retry(at=at, error=steps.error()), lingers=True)
+        steps.end(claim, Retry(at=at, error=steps.error()), still_running=True)
         assert steps.record(claim.job_id).scheduled_at == at
 
     def test_rescheduled_while_held_back(self, steps: SqlSteps) -> None:
         """A person's new time counts, but not before the code of the old run has ended."""
         claim = steps.running()
-        steps.end(claim, steps.another_try(), lingers=True)
+        steps.end(claim, steps.another_try(), still_running=True)
         at = steps.after(seconds=10)
         assert steps.store.reschedule(claim.job_id, at, now=steps.now)
         assert steps.record(claim.job_id).scheduled_at == steps.after(seconds=60)
@@ -170,17 +170,17 @@ class TestLingering:
     def test_canceled_while_held_back(self, steps: SqlSteps) -> None:
         """The key stays with the run whose code still works, and goes when that has ended."""
         claim = steps.running(business_key="k")
-        steps.end(claim, steps.another_try(), lingers=True)
+        steps.end(claim, steps.another_try(), still_running=True)
         steps.store.cancel(claim.job_id, reason="r", now=steps.now)
         held = "SELECT claim_id, node_id FROM scheduler_business_key_reservation WHERE business_key = 'k'"
         assert steps.sql(held) == [(claim.claim_id, claim.node_id)]
         steps.store.settle([claim], now=steps.now)
         assert steps.sql(held) == []
 
-    def test_retried_by_hand_while_its_code_lingers(self, steps: SqlSteps) -> None:
+    def test_retried_by_hand_while_its_code_still_runs(self, steps: SqlSteps) -> None:
         """The job takes its own key again, and the end of the old code takes nothing from it."""
         claim = steps.running(business_key="k")
-        steps.end(claim, steps.failure(), lingers=True)
+        steps.end(claim, steps.failure(), still_running=True)
         assert steps.store.retry(claim.job_id, now=steps.now)
         steps.store.settle([claim], now=steps.now)
         assert steps.sql("SELECT job_id FROM scheduler_business_key_reservation") == [(claim.job_id,)]

@@ -38,7 +38,7 @@ class Cluster:
     look_takes: float = 0.0
     asked_for: list[Sequence[UUID] | None] = field(default_factory=list)
     beat_takes: float = 0.0
-    stray_nodes: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     unknown: list[Any] = field(default_factory=list)
 
     def register(self, node: NodeSpec, *, now: datetime) -> None:
@@ -92,10 +92,10 @@ class Cluster:
         del self.beats[node_id]
         return Rescue(node_id=node_id)
 
-    def strays(self) -> list[str]:
+    def absent_nodes(self) -> list[str]:
         self.looks += 1
         self.clock.advance(self.look_takes)
-        return self.stray_nodes
+        return self.absent
 
     def hand_back_unknown(self, *_: Any, **__: Any) -> list[Any]:
         return self.unknown
@@ -160,7 +160,7 @@ class Observer:
             identity=identity,
             clock=self.clock,
             max_crashes=3,
-            on_handed_back=lambda: self.told.append("strays"),
+            on_handed_back=lambda: self.told.append("absent_nodes"),
         )
 
     def live(self, seconds: float, *, others: tuple[str, ...] = ()) -> None:
@@ -182,11 +182,11 @@ class TestOrphanRecovery:
         observer = Observer()
         observer.live(4)
         assert observer.told == []
-        observer.cluster.stray_nodes, observer.cluster.unknown = ["gone"], [UUID(int=1)]
+        observer.cluster.absent, observer.cluster.unknown = ["gone"], [UUID(int=1)]
         observer.live(30)
-        assert "strays" in observer.told
+        assert "absent_nodes" in observer.told
         observer.told.clear()
-        observer.cluster.stray_nodes = []
+        observer.cluster.absent = []
         observer.runs.has_lost = True
         observer.live(2)
         assert observer.told == ["lost answers"]

@@ -62,14 +62,14 @@ class Shop:
         decision: Decision | None = None,
         *,
         within: object | None = None,
-        lingers: bool = False,
+        still_running: bool = False,
     ) -> CompletionAnswer:
         completion = Completion(
             claim=claim,
             decision=decision or Succeed(result="1"),
             started_at=NOW,
             finished_at=NOW,
-            lingers=lingers,
+            still_running=still_running,
         )
         return self.store.complete([completion], now=NOW, within=within)[0]
 

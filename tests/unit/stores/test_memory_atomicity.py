@@ -39,7 +39,7 @@ CALLS: dict[str, Call] = {
     "success": lambda shop, jobs, claims: shop.end(claims["running"]),
     "failure": lambda shop, jobs, claims: shop.end(claims["running"], FAILURE),
     "failure, code still running": lambda shop, jobs, claims: shop.end(
-        claims["running"], FAILURE, lingers=True
+        claims["running"], FAILURE, still_running=True
     ),
     "last child": lambda shop, jobs, claims: shop.end(claims["batch child"]),
     "last crash": lambda shop, jobs, claims: shop.end(
@@ -141,7 +141,11 @@ def random_history(choices: list[tuple[int, int]]) -> MemoryStore:
         claim = held[which % len(held)] if held else None
         if what < len(ENDS) and claim is not None:
             completion = Completion(
-                claim=claim, decision=ENDS[what], started_at=now, finished_at=now, lingers=which % 3 == 0
+                claim=claim,
+                decision=ENDS[what],
+                started_at=now,
+                finished_at=now,
+                still_running=which % 3 == 0,
             )
             store.complete([completion], now=now)
         elif what == 5:

@@ -162,11 +162,11 @@ class TestFence:
                 assert (answer.won, answer.replayed) == (False, False)
 
 
-class TestLingering:
+class TestCodeThatStillRuns:
     def test_a_canceled_retry_leaves_the_key_to_the_run_that_goes_on(self, shop: Shop) -> None:
         """Timed out, not stopped, retried, the retry canceled: the key stays taken until the code has ended."""
         claim = shop.run(shop.spec(business_key="k"))
-        shop.end(claim, Retry(at=NOW, error=FAILURE.error), lingers=True)
+        shop.end(claim, Retry(at=NOW, error=FAILURE.error), still_running=True)
         assert shop.store.cancel(claim.job_id, reason="r", now=NOW)
         with pytest.raises(BusinessKeyBusy):
             shop.submit(shop.spec(business_key="k"))
@@ -177,7 +177,7 @@ class TestLingering:
     def test_a_retry_by_hand_waits_for_the_run_that_goes_on(self, shop: Shop) -> None:
         """Two runs of one job never overlap by a retry; its key stays its own, also when the old code ends."""
         claim = shop.run(shop.spec(business_key="k"))
-        shop.end(claim, FAILURE, lingers=True)
+        shop.end(claim, FAILURE, still_running=True)
         assert shop.store.retry(claim.job_id, now=NOW)
         assert shop.claim() == []
         shop.store.check_invariants()
@@ -203,7 +203,7 @@ class TestLingering:
     def test_replacing_a_job_whose_earlier_run_goes_on_cancels_it_and_waits(self, shop: Shop) -> None:
         """Busy.REPLACE of a held-back retry: canceled like a RUNNING holder, the key comes free with the code."""
         claim = shop.run(shop.spec(business_key="k"))
-        shop.end(claim, Retry(at=NOW, error=FAILURE.error), lingers=True)
+        shop.end(claim, Retry(at=NOW, error=FAILURE.error), still_running=True)
         new = shop.spec(business_key="k", busy=Busy.REPLACE)
         with pytest.raises(BusinessKeyBusy):
             shop.submit(new)

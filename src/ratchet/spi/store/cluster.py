@@ -99,7 +99,7 @@ class NodeStore(Protocol):
         """
         ...
 
-    def strays(self) -> list[str]:
+    def absent_nodes(self) -> list[str]:
         """
         Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row.
 

@@ -39,7 +39,7 @@ class JobTerminalStore(Protocol):
         - Outgoing edges are settled (see `WorkflowConditionStore`), and dependants are released or canceled.
         - Batch counters move, and a batch that reaches its total releases its parent, once.
         - ``callback`` is inserted.
-        - The business key and the permit are freed (not when ``lingers``).
+        - The business key and the permit are freed (not when ``still_running``).
         - For Fail, the dead-letter alert is recorded. If there is an alert with the same error hash that is younger than
           *alert_window*, of whatever job, that alert counts one more suppressed instead. Of several nodes that fail
           jobs with one hash at the same time, one records it.

@@ -150,7 +150,7 @@ class MemoryCluster(Part):
         )
 
     @atomic
-    def strays(self) -> list[str]:
+    def absent_nodes(self) -> list[str]:
         holders = {*self._state.running_on.groups(), *(node for _, node in self._state.still_running.items())}
         return sorted(node_id for node_id in holders if _living(self._state, node_id) is None)
 

@@ -125,7 +125,7 @@ def _apply(
                 max_crashes=decision.max_crashes,
                 now=now,
                 alert_window=alert_window,
-                still_running=completion.lingers,
+                still_running=completion.still_running,
                 calls_back=completion.callback is None,
             )
         case Retry():
@@ -135,15 +135,15 @@ def _apply(
                 effects,
                 now=now,
                 at=decision.at,
-                still_running=completion.lingers,
+                still_running=completion.still_running,
                 attempts=row.attempts + 1,
                 error=decision.error.summary,
                 error_type=decision.error.type,
             )
         case Reschedule():
-            requeue(state, row, effects, now=now, at=decision.at, still_running=completion.lingers)
+            requeue(state, row, effects, now=now, at=decision.at, still_running=completion.still_running)
         case HandBack():
-            requeue(state, row, effects, now=now, at=row.due_at, still_running=completion.lingers)
+            requeue(state, row, effects, now=now, at=row.due_at, still_running=completion.still_running)
     if completion.callback is not None:
         InsertCall(state, effects, now=now).store([completion.callback])
     return _Won(claim.job_id, effects, alerted)
@@ -158,7 +158,7 @@ def _succeed(
         JobStatus.SUCCEEDED,
         effects,
         now=now,
-        still_running=completion.lingers,
+        still_running=completion.still_running,
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
         error=None,
@@ -186,7 +186,7 @@ def _fail(
         error_hash=decision.error_hash,
         alert_window=alert_window,
         now=now,
-        still_running=completion.lingers,
+        still_running=completion.still_running,
         attempts=row.attempts + 1,
         finished_at=completion.finished_at or now,
     )

@@ -227,7 +227,7 @@ class MongoCluster(MongoPart):
         process = dead_process(node_id, self.nodes())
         return process is not None and end_transactions(self.database, process)
 
-    def strays(self) -> list[str]:
+    def absent_nodes(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living document."""
 
         def ask(collections: Collections) -> list[str]:

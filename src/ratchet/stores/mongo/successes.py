@@ -121,7 +121,7 @@ def _looks_plain(database: Database, one: Completion) -> bool:
     return (
         type(one.decision) is Succeed
         and one.started_at is not None
-        and not (one.lingers or one.verdicts or one.callback is not None or one.state is not None)
+        and not (one.still_running or one.verdicts or one.callback is not None or one.state is not None)
         and not database.linked_jobs.has(one.claim.job_id)
         and _takes_no_permit(database, one.claim)
     )

@@ -290,7 +290,7 @@ class SqlCluster(SqlPart):
         if process is not None:
             self.database.dialect.end_transactions(process)
 
-    def strays(self) -> list[str]:
+    def absent_nodes(self) -> list[str]:
         """Node ids that hold RUNNING jobs, or keys or permits of ended ones, and have no living row."""
         return [node_id for (node_id,) in self.database.read(lambda session: session.rows(FIND_UNOWNED))]
 

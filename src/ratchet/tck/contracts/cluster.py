@@ -368,13 +368,13 @@ class TestStrays:
         harness.register("dead")
         harness.rescue("dead")
         harness.running(node="alive")
-        assert harness.store.strays() == []
+        assert harness.store.absent_nodes() == []
         late, unknown = harness.running(node="dead"), harness.running(node="unknown")
-        assert sorted(harness.store.strays()) == ["dead", "unknown"]
+        assert sorted(harness.store.absent_nodes()) == ["dead", "unknown"]
         harness.end(late)
-        assert harness.store.strays() == ["unknown"]
+        assert harness.store.absent_nodes() == ["unknown"]
         assert harness.store.deregister("unknown", now=harness.now) == 1
-        assert harness.store.strays() == []
+        assert harness.store.absent_nodes() == []
         assert harness.status(unknown.job_id) is JobStatus.PENDING
 
     def test_keys_and_permits_of_ended_jobs(self, harness: Harness) -> None:
@@ -383,10 +383,10 @@ class TestStrays:
         for name, holds in (("keeper", {"business_key": "k"}), ("user", {"resource": "gateway"})):
             claim = harness.running(node=name, **holds)
             harness.store.cancel(claim.job_id, reason="r", now=harness.now)
-        assert sorted(harness.store.strays()) == ["keeper", "user"]
+        assert sorted(harness.store.absent_nodes()) == ["keeper", "user"]
         for name in ("keeper", "user"):
             harness.store.deregister(name, now=harness.now)
-        assert harness.store.strays() == []
+        assert harness.store.absent_nodes() == []
         harness.running(business_key="k", resource="gateway")
 
 

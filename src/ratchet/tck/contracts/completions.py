@@ -86,10 +86,10 @@ class TestCompleteRetry:
         (again,) = harness.claim(node_id="node-2")
         assert (again.job_id, again.attempts) == (claim.job_id, 1)
 
-    def test_a_lingering_run_holds_the_retry_back(self, harness: Harness) -> None:
+    def test_a_run_whose_code_goes_on_holds_the_retry_back(self, harness: Harness) -> None:
         """While the code of the old run is still running, the retry is not claimed; `settle` makes it due."""
         claim = harness.running()
-        harness.end(claim, harness.another_try(), lingers=True)
+        harness.end(claim, harness.another_try(), still_running=True)
         assert harness.status(claim.job_id) is JobStatus.PENDING
         assert harness.claim() == []
         assert harness.store.explain(claim.job_id, now=harness.now) != []
@@ -99,14 +99,14 @@ class TestCompleteRetry:
     def test_a_retry_is_held_back_for_a_minute_at_most(self, harness: Harness) -> None:
         """Code that never ends does not hold the job back forever."""
         claim = harness.running()
-        harness.end(claim, harness.another_try(), lingers=True)
+        harness.end(claim, harness.another_try(), still_running=True)
         harness.advance(seconds=61)
         assert [c.job_id for c in harness.claim()] == [claim.job_id]
 
     def test_settling_does_not_bring_a_retry_forward(self, harness: Harness) -> None:
         """The retry's own delay still counts."""
         claim = harness.running()
-        harness.end(claim, harness.another_try(harness.after(minutes=5)), lingers=True)
+        harness.end(claim, harness.another_try(harness.after(minutes=5)), still_running=True)
         harness.store.settle([claim], now=harness.now)
         assert harness.claim() == []
         harness.advance(minutes=5)
@@ -116,7 +116,7 @@ class TestCompleteRetry:
         """The node died, and its code with it: the retry is due at once."""
         harness.register()
         claim = harness.running()
-        harness.end(claim, harness.another_try(), lingers=True)
+        harness.end(claim, harness.another_try(), still_running=True)
         harness.rescue()
         assert [c.job_id for c in harness.claim(node_id="node-2")] == [claim.job_id]
 

@@ -208,7 +208,7 @@ class TestSettleFence:
         first = harness.running()
         harness.store.hand_back([first], now=harness.now)
         second = harness.claim_job(first.job_id)
-        harness.end(second, harness.another_try(), lingers=True)
+        harness.end(second, harness.another_try(), still_running=True)
         harness.store.settle([first, harness.forged_claim(first.job_id)], now=harness.now)
         assert harness.claim() == []
         harness.store.settle([second], now=harness.now)
@@ -217,7 +217,7 @@ class TestSettleFence:
     def test_a_key_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
         """Code of two runs of one job is still running: when the earlier one ends, the key stays taken."""
         first = harness.running(business_key=KEY)
-        harness.end(first, harness.another_try(), lingers=True)
+        harness.end(first, harness.another_try(), still_running=True)
         harness.advance(seconds=61)  # longer than a retry is held back
         second = harness.claim_job(first.job_id)
         harness.store.cancel(second.job_id, reason="r", now=harness.now)
@@ -229,10 +229,10 @@ class TestSettleFence:
     def test_a_retry_that_waits_for_the_later_of_two_runs(self, harness: Harness) -> None:
         """Code of two runs of one job is still running: when the earlier one ends, the retry is still held back."""
         first = harness.running()
-        harness.end(first, harness.another_try(), lingers=True)
+        harness.end(first, harness.another_try(), still_running=True)
         harness.advance(seconds=61)
         second = harness.claim_job(first.job_id)
-        harness.end(second, harness.another_try(), lingers=True)
+        harness.end(second, harness.another_try(), still_running=True)
         harness.store.settle([first], now=harness.now)
         assert harness.claim() == []
         harness.store.settle([second], now=harness.now)

@@ -342,10 +342,10 @@ class TestBusinessKeyHolding:
         harness.store.settle([claim], now=harness.now)
         assert holder_of(harness, "k") is None
 
-    def test_a_lingering_run_keeps_it(self, harness: Harness) -> None:
+    def test_a_run_whose_code_goes_on_keeps_it(self, harness: Harness) -> None:
         """A timed-out run whose code could not be stopped keeps its key after the failure."""
         claim = harness.running(business_key="k")
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         assert harness.status(claim.job_id) is JobStatus.FAILED
         assert holder_of(harness, "k") == claim.job_id
         harness.store.settle([claim], now=harness.now)
@@ -356,7 +356,7 @@ class TestBusinessKeyHolding:
         harness.register()
         canceled, still_running = harness.running(business_key="a"), harness.running(business_key="b")
         harness.store.cancel(canceled.job_id, reason="r", now=harness.now)
-        harness.end(still_running, harness.failure(), lingers=True)
+        harness.end(still_running, harness.failure(), still_running=True)
         harness.rescue()
         assert (holder_of(harness, "a"), holder_of(harness, "b")) == (None, None)
 

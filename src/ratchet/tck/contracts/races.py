@@ -367,7 +367,7 @@ class TestRetryRace:
         other = harness.reopen()
         for _ in range(ROUNDS):
             claim = harness.running(business_key=key)
-            harness.end(claim, harness.failure(), lingers=True)
+            harness.end(claim, harness.failure(), still_running=True)
             retry = partial(harness.store.retry, claim.job_id, now=harness.now)
             settle = partial(other.settle, [claim], now=harness.now)
             runners: list[Callable[[], object]] = [retry, settle]
@@ -384,7 +384,7 @@ class TestRetryRace:
         for number in range(ROUNDS):
             node = harness.register(f"node-{number}")
             claim = harness.running(node=node)
-            harness.end(claim, harness.failure(), lingers=True)
+            harness.end(claim, harness.failure(), still_running=True)
             retry = partial(harness.store.retry, claim.job_id, now=harness.now)
             beat = harness.beat_of(node)
             rescue = partial(other.rescue, node, seen_beat=beat, by="rescuer", max_crashes=3, now=harness.now)

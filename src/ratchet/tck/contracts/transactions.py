@@ -360,4 +360,4 @@ class TestRescueOfOpenTransactions:
             assert (rescue.requeued, rescue.held_up) == ((free.job_id,), (held.job_id,))
         assert self.rescue(harness, other) is None
         assert harness.statuses([held.job_id, free.job_id]) == [JobStatus.SUCCEEDED, JobStatus.PENDING]
-        assert other.strays() == []
+        assert other.absent_nodes() == []

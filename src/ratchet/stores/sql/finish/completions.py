@@ -291,7 +291,7 @@ class _Completions:
             else:
                 due_at = one.decision.at if isinstance(one.decision, Retry | Reschedule) else row.scheduled_at
                 back.append(requeued(one, row, due_at, self.now))
-                if one.started_at is not None or one.lingers or not isinstance(one.decision, HandBack):
+                if one.started_at is not None or one.still_running or not isinstance(one.decision, HandBack):
                     rows.append(resting_row(one, back[-1], due_at))
             if one.started_at is not None or not isinstance(one.decision, HandBack):
                 runs.append(execution_row(one, row, self.now))
@@ -313,7 +313,7 @@ class _Completions:
             max_crashes=decision.max_crashes,
             now=self.now,
             started_at={row.job_id: completion.started_at},
-            still_running=completion.lingers,
+            still_running=completion.still_running,
         )
         if crashes.dead_lettered:
             won = self.won[row.job_id.int]
@@ -380,7 +380,7 @@ class _Completions:
             insert_failure_callbacks(self.session, self.streams, unseen, now=self.now)
 
     def _free_keys(self, won: Sequence[Won]) -> None:
-        concerned = [one for one in won if one.business_key is not None or one.completion.lingers]
+        concerned = [one for one in won if one.business_key is not None or one.completion.still_running]
         if not concerned:
             return
         freed: list[UUID] = []
@@ -390,10 +390,10 @@ class _Completions:
             claim = one.completion.claim
             run = (claim.job_id, claim.claim_id, claim.node_id)
             if not one.status.is_terminal or one.business_key is None:
-                if one.completion.lingers and one.status is not JobStatus.SUCCEEDED:
+                if one.completion.still_running and one.status is not JobStatus.SUCCEEDED:
                     remembered.append(run)
             elif not one.has_crashed:
-                if one.completion.lingers:
+                if one.completion.still_running:
                     kept.append(run)
                 else:
                     freed.append(claim.job_id)
@@ -402,7 +402,9 @@ class _Completions:
         free_keys(self.session, freed)
 
     def _free_permits(self, won: Sequence[Won]) -> None:
-        claims = [one.completion.claim for one in won if not one.completion.lingers and not one.has_crashed]
+        claims = [
+            one.completion.claim for one in won if not one.completion.still_running and not one.has_crashed
+        ]
         gated = {
             stream_id
             for stream_id in {claim.stream_id for claim in claims}
@@ -570,7 +572,7 @@ def requeued(one: Completion, row: QueueRow, due_at: datetime, now: datetime) ->
     """The queue row of a job that goes back: due at *due_at*, or held back while the code of this run is still running."""
     attempts = row.attempts + isinstance(one.decision, Retry)
     back = replace(row, attempts=attempts, scheduled_at=due_at, held_claim_id=None)
-    return held_back(back, now) if one.lingers else back
+    return held_back(back, now) if one.still_running else back
 
 
 def resting_row(one: Completion, row: QueueRow, due_at: datetime) -> tuple[object, ...]:

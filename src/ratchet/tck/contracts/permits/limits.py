@@ -133,13 +133,13 @@ class TestConcurrencyLimit:
         assert held(harness) == 0
         assert [c.job_id for c in harness.claim()] == [next_one]
 
-    def test_a_lingering_run_keeps_its_permit(self, harness: Harness) -> None:
+    def test_a_run_whose_code_goes_on_keeps_its_permit(self, harness: Harness) -> None:
         """The permit stays taken until the run is settled or its node is dead."""
         harness.register()
         harness.store.set_limit("gateway", concurrent=2, now=harness.now)
         settled, orphaned = harness.running(resource="gateway"), harness.running(resource="gateway")
         for claim in (settled, orphaned):
-            harness.end(claim, harness.failure(), lingers=True)
+            harness.end(claim, harness.failure(), still_running=True)
         assert held(harness) == 2
         harness.store.settle([settled], now=harness.now)
         assert held(harness) == 1

@@ -168,7 +168,7 @@ class TestHandBackUnknown:
         assert sorted(harness.store.hand_back_unknown("node-1", [], now=harness.now)) == ids
         assert harness.store.claims_of("node-1") == {}
 
-    def test_what_lingers_for_unknown_tokens_is_freed(self, harness: Harness) -> None:
+    def test_what_still_runs_for_unknown_tokens_is_freed(self, harness: Harness) -> None:
         """
         The job was canceled before the node knew its claim: no code runs, so its key and permit are freed;
         known ones stay.

@@ -12,7 +12,7 @@ from ratchet.model.claim import JobClaim
 from ratchet.model.decision import CountCrash, Decision, HandBack
 from ratchet.model.errors import BusinessKeyBusy
 from ratchet.model.status import Busy, JobStatus
-from ratchet.tck.contracts.lingering import held, key_is_free
+from ratchet.tck.contracts.still_running import held, key_is_free
 from ratchet.tck.harness import Harness
 from ratchet.tck.race import ROUNDS, results
 
@@ -25,7 +25,7 @@ def goes_on(harness: Harness, decision: Decision | None = None, **spec: Any) -> 
 
 def again(harness: Harness, run: JobClaim, decision: Decision | None = None) -> JobClaim:
     """End a run whose code is still running, and claim its job again."""
-    harness.end(run, decision or harness.another_try(), lingers=True)
+    harness.end(run, decision or harness.another_try(), still_running=True)
     harness.advance(minutes=2)
     return harness.claim_job(run.job_id, node_id="node-2")
 
@@ -54,7 +54,7 @@ class TestKeyOfEarlierRuns:
         """Three runs time out and cannot be stopped: the key is free when the code of all three has ended, in any order."""
         first, second = goes_on(harness)
         third = again(harness, second)
-        harness.end(third, harness.failure(), lingers=True)
+        harness.end(third, harness.failure(), still_running=True)
         runs = (first, second, third)
         for number in order:
             assert not key_is_free(harness)
@@ -64,14 +64,14 @@ class TestKeyOfEarlierRuns:
     def test_all_of_them_in_one_call(self, harness: Harness) -> None:
         """Settling all runs in one call frees the key."""
         first, second = goes_on(harness)
-        harness.end(second, harness.failure(), lingers=True)
+        harness.end(second, harness.failure(), still_running=True)
         harness.store.settle([first, second], now=harness.now)
         assert key_is_free(harness)
 
     def test_also_after_a_retry_by_hand(self, harness: Harness) -> None:
         """The job holds its key again at once; after its minute it runs, but no other job gets the key before the old code ends."""
         claim = harness.running(business_key="k", node="node-1")
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
         assert not key_is_free(harness)
         harness.advance(minutes=1)
@@ -91,7 +91,7 @@ class TestKeyOfEarlierRuns:
         harness.store.set_limit("gateway", concurrent=5, now=harness.now)
         first = harness.running(business_key="k", resource="gateway")
         due_at = harness.record(first.job_id).scheduled_at
-        harness.end(first, decision, lingers=True)
+        harness.end(first, decision, still_running=True)
         assert harness.record(first.job_id).scheduled_at == harness.after(minutes=1)
         assert (harness.claim(), held(harness)) == ([], 1)
         harness.advance(minutes=2)
@@ -109,7 +109,7 @@ class TestKeyOfEarlierRuns:
         """The job's own due time is kept, and counts again when the old code has ended."""
         claim = harness.running()
         due_at = harness.record(claim.job_id).scheduled_at
-        harness.end(claim, decision, lingers=True)
+        harness.end(claim, decision, still_running=True)
         harness.store.settle([claim], now=harness.now)
         assert harness.record(claim.job_id).scheduled_at == due_at
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
@@ -118,7 +118,7 @@ class TestKeyOfEarlierRuns:
         """A dead letter keeps key and permit while the code of its last run is still running."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(business_key="k", resource="gateway")
-        harness.end(claim, CountCrash(detail="boom", max_crashes=1), lingers=True)
+        harness.end(claim, CountCrash(detail="boom", max_crashes=1), still_running=True)
         assert harness.status(claim.job_id) is JobStatus.FAILED
         assert (key_is_free(harness), held(harness)) == (False, 1)
         harness.store.settle([claim], now=harness.now)
@@ -160,7 +160,7 @@ class TestKeyOfEarlierRuns:
         harness.register("node-1")
         harness.register("node-2")
         _, second = goes_on(harness)
-        harness.end(second, harness.failure(), lingers=True)
+        harness.end(second, harness.failure(), still_running=True)
         harness.rescue(nodes[0])
         assert not key_is_free(harness)
         harness.store.deregister(nodes[1], now=harness.now)
@@ -192,7 +192,7 @@ class TestKeyOfEarlierRuns:
         one, other = harness.reopen_many(2)
         for _ in range(ROUNDS):
             claim = harness.running(business_key="k")
-            harness.end(claim, harness.failure(), lingers=True)
+            harness.end(claim, harness.failure(), still_running=True)
             calls: list[Callable[[], object]] = [
                 partial(one.retry, claim.job_id, now=harness.now),
                 partial(other.settle, [claim], now=harness.now),

@@ -37,14 +37,14 @@ def fail(harness: Harness, job_id: UUID) -> None:
     harness.end(harness.claim_job(job_id), harness.failure())
 
 
-class TestLingeringRun:
+class TestCodeThatStillRuns:
     def test_a_rescheduled_job_waits_for_it(self, harness: Harness) -> None:
         """
         A rescheduled job waits as a retry does: it is not claimed while the old code is running, and is due
         when that has ended.
         """
         claim = harness.running()
-        harness.end(claim, Reschedule(at=harness.now), lingers=True)
+        harness.end(claim, Reschedule(at=harness.now), still_running=True)
         assert harness.claim() == []
         assert reasons(harness, claim.job_id) == [("still_running", harness.after(minutes=1))]
         harness.store.settle([claim], now=harness.now)
@@ -53,7 +53,7 @@ class TestLingeringRun:
     def test_the_end_of_the_wait_is_the_due_time(self, harness: Harness) -> None:
         """A job that waited its full minute is due since the end of that minute, also after a claim and a hand-back."""
         claim = harness.running()
-        harness.end(claim, harness.another_try(), lingers=True)
+        harness.end(claim, harness.another_try(), still_running=True)
         due_at = harness.record(claim.job_id).scheduled_at
         assert due_at == harness.after(minutes=1)
         harness.advance(minutes=2)
@@ -67,7 +67,7 @@ class TestLingeringRun:
         """The wait for the old code does not move the due time of a retry: when the code has ended, that counts."""
         claim = harness.running()
         due_at = harness.after(seconds=5)
-        harness.end(claim, harness.another_try(due_at), lingers=True)
+        harness.end(claim, harness.another_try(due_at), still_running=True)
         expected = [("not_due", due_at), ("still_running", harness.after(minutes=1))]
         assert reasons(harness, claim.job_id) == expected
         harness.advance(seconds=1)
@@ -81,7 +81,7 @@ class TestLingeringRun:
         """A retry that is due after the minute is over only waits for its own time."""
         claim = harness.running()
         due_at = harness.after(minutes=2)
-        harness.end(claim, harness.another_try(due_at), lingers=True)
+        harness.end(claim, harness.another_try(due_at), still_running=True)
         assert reasons(harness, claim.job_id) == [("not_due", due_at)]
         harness.now = due_at
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
@@ -92,7 +92,9 @@ class TestLingeringRun:
         """A dead letter that is retried by hand holds its key again, and runs when the old code has ended."""
         claim = harness.running(business_key=key)
         harness.end(
-            claim, CountCrash(detail="boom", max_crashes=1) if crashed else harness.failure(), lingers=True
+            claim,
+            CountCrash(detail="boom", max_crashes=1) if crashed else harness.failure(),
+            still_running=True,
         )
         assert harness.store.retry(claim.job_id, now=harness.now)
         assert harness.claim() == []
@@ -109,7 +111,7 @@ class TestLingeringRun:
     def test_a_retry_by_hand_waits_a_minute_at_most(self, harness: Harness, key: str | None) -> None:
         """Then it runs beside the old code; its key is free when both have ended."""
         claim = harness.running(business_key=key)
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
         harness.advance(minutes=1)
         (again,) = harness.claim()
@@ -125,7 +127,7 @@ class TestLingeringRun:
         first, second = harness.claim_job(slow.job_id), harness.claim_job(quick.job_id)
         alone = harness.running(tags=("t",))
         for claim in (first, alone):
-            harness.end(claim, harness.failure(), lingers=True)
+            harness.end(claim, harness.failure(), still_running=True)
         harness.end(second, harness.failure())
         assert harness.store.retry_failed(batch.batch_id, now=harness.now) == 2
         assert harness.store.retry_matching(JobFilter(tags=("t",)), limit=9, now=harness.now) == [
@@ -138,7 +140,7 @@ class TestLingeringRun:
     def test_a_retry_by_hand_waits_for_an_earlier_run(self, harness: Harness) -> None:
         """The last run has ended, but the code of the one before it has not."""
         first = harness.running(max_retries=1)
-        harness.end(first, harness.another_try(), lingers=True)
+        harness.end(first, harness.another_try(), still_running=True)
         harness.advance(minutes=2)
         fail(harness, first.job_id)
         assert harness.store.retry(first.job_id, now=harness.now)
@@ -149,7 +151,7 @@ class TestLingeringRun:
     def test_a_retry_by_hand_after_its_end(self, harness: Harness) -> None:
         """Where the old code has ended before, the job runs at once."""
         claim = harness.running()
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         harness.store.settle([claim], now=harness.now)
         assert harness.store.retry(claim.job_id, now=harness.now)
         assert [one.job_id for one in harness.claim()] == [claim.job_id]
@@ -159,7 +161,7 @@ class TestLingeringRun:
         """The code has ended with its node: what was retried by hand is due."""
         harness.register()
         claim = harness.running(business_key=key)
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         assert harness.store.retry(claim.job_id, now=harness.now)
         assert harness.claim(node_id=OTHER_NODE) == []
         harness.rescue()
@@ -170,7 +172,7 @@ class TestLingeringRun:
     def test_a_paused_job_does_not_wait_for_it(self, harness: Harness) -> None:
         """A job that is paused meanwhile is due after the full minute, even if the old code ends earlier."""
         claim = harness.running()
-        harness.end(claim, harness.another_try(), lingers=True)
+        harness.end(claim, harness.another_try(), still_running=True)
         due_at = harness.after(minutes=1)
         assert harness.store.pause(claim.job_id, now=harness.now)
         harness.store.settle([claim], now=harness.now)
@@ -184,7 +186,7 @@ class TestLingeringRun:
         """Key and permit are free when the code has ended, not when the job is deleted."""
         harness.store.set_limit("gateway", concurrent=1, now=harness.now)
         claim = harness.running(business_key="k", resource="gateway")
-        harness.end(claim, harness.failure(), lingers=True)
+        harness.end(claim, harness.failure(), still_running=True)
         assert harness.store.delete(claim.job_id)
         assert (key_is_free(harness), held(harness)) == (False, 1)
         harness.store.settle([claim], now=harness.now)
