@@ -210,16 +210,17 @@ class Dashboard:
 
     def _looking(self, page: Page, names: dict[str, str], words: Words) -> Callable[[], str]:
         """Tells one state of a page from another, at the cost of its pulse most of the time."""
-        whole, felt, read_at = "", "?", -math.inf
+        whole, felt, read_at, rest = "", "?", -math.inf, 0.0
 
         def look() -> str:
-            nonlocal whole, felt, read_at
+            nonlocal whole, felt, read_at, rest
             pulse = "" if page.pulse is None else _digest(page.pulse(self._question(names, words)))
-            if page.pulse is None or pulse != felt or time.monotonic() - read_at >= page.whole:
+            if pulse != felt or time.monotonic() - read_at >= rest:
                 # What browsers are given must not be older than what was felt.
                 fresh = 0.0 if pulse != felt != "?" else None
-                whole = _digest(self._read(page, names, words, fresh))
-                felt, read_at = pulse, time.monotonic()
+                data = self._read(page, names, words, fresh)
+                whole, felt, read_at = _digest(data), pulse, time.monotonic()
+                rest = page.rest(data) if page.pulse is None else page.whole
             return pulse + whole
 
         return look

@@ -15,6 +15,7 @@ from ratchet.dashboard import live
 from ratchet.dashboard.filters import words_of
 from ratchet.dashboard.live import Live
 from ratchet.dashboard.pages import Page
+from ratchet.dashboard.pages.overview import rest_of
 from tests.browser import shop
 from tests.unit.dashboard.conftest import Browse
 
@@ -156,6 +157,25 @@ class TestPulse:
             app.forget()
             found.append(look())
         assert found[0] == found[1] != found[2]
+
+    def test_a_page_that_rests(self, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The overview of a thousand queues is read every 25 s, however often it is looked at; of a few, each time."""
+        now = [100.0]
+        monkeypatch.setattr("ratchet.dashboard.app.time.monotonic", lambda: now[0])
+        for queues, expected in ((1000, 2), (10, 4)):
+            read = list[int]()
+
+            def reading(_: Any, read: list[int] = read, queues: int = queues) -> dict[str, Any]:
+                read.append(len(read))
+                return {"queues": [1] * 10, "more_queues": queues - 10}
+
+            app: Any = browse().app
+            look = app._looking(Page("x", "/x", reading, rest=rest_of), {}, words_of(""))
+            for _ in range(4):
+                app.forget()
+                look()
+                now[0] += 10
+            assert len(read) == expected, queues
 
 
 class TestConnections:

@@ -13,12 +13,12 @@ from ratchet.dashboard.pages.dead_letters import dead_letters
 from ratchet.dashboard.pages.graph import graph
 from ratchet.dashboard.pages.job import job, job_pulse
 from ratchet.dashboard.pages.jobs import jobs
-from ratchet.dashboard.pages.overview import overview
+from ratchet.dashboard.pages.overview import overview, rest_of
 from ratchet.dashboard.pages.question import Page, Question
 from ratchet.dashboard.pages.schedules import schedule, schedules
 
 PAGES: tuple[Page, ...] = (
-    Page("overview", "/", overview, every=10.0),
+    Page("overview", "/", overview, every=10.0, rest=rest_of),
     Page("jobs", "/jobs", jobs, every=5.0),
     Page("job", "/jobs/{id}", job, every=2.0, pulse=job_pulse, whole=20.0),
     Page("dead_letters", "/dead-letters", dead_letters, every=5.0),

@@ -22,6 +22,11 @@ RUNS = 5_000
 MOST_TARGETS = 20
 MOST_QUEUES = 15
 
+#: Due jobs are counted for 32 queues in one statement: with a thousand queues an open overview is read every 30 s, and so
+#: sends one statement in a second.
+QUEUES_PER_SECOND = 40
+LONGEST_REST = 60.0
+
 #: Where a problem can be looked at.
 _PLACES = {
     "no_nodes": "/nodes",
@@ -81,6 +86,12 @@ def overview(question: Question) -> Data:
         "more_targets": max(len(targets) - MOST_TARGETS, 0),
         "sampled": found.sampled,
     }
+
+
+def rest_of(data: Data) -> float:
+    """For how many seconds an open overview is not read again: the longer, the more queues there are."""
+    queues: int = len(data["queues"]) + data.get("more_queues", 0)
+    return min(queues / QUEUES_PER_SECOND, LONGEST_REST)
 
 
 def _load(backend: Backend) -> Load | None:

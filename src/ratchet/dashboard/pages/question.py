@@ -44,7 +44,8 @@ class Page:
     A page: its name is that of its template. ``every``: seconds after which an open one is looked at again.
 
     A page that costs many statements has a ``pulse``, which costs one or two: what it gives is looked at, and the page
-    is read if that has changed, and otherwise each ``whole`` seconds.
+    is read if that has changed, and otherwise each ``whole`` seconds. Where no pulse could tell, ``rest`` says, by what
+    was read, for how many seconds the page is not read again.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Page:
     every: float = 2.0
     pulse: Callable[[Question], Any] | None = None
     whole: float = 15.0
+    rest: Callable[[Data], float] = lambda _: 0.0
     pattern: re.Pattern[str] = field(init=False)
 
     def __post_init__(self) -> None:
