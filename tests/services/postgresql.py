@@ -109,6 +109,12 @@ class PostgreSQL(Server):
             connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
         return with_database(self.url, name)
 
+    def has_database(self, name: str) -> bool:
+        """True where this server has it: a standby has it a little later than its primary."""
+        with self._connect() as connection:
+            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone()
+        return found is not None
+
     def drop_database(self, url: str) -> None:
         with self._connect() as connection:
             statement = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")

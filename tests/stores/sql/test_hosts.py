@@ -62,6 +62,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 def _postgresql() -> Iterator[Pair]:
     with PostgreSQL() as primary, primary.standby() as standby:
         name = urlsplit(primary.create_database()).path
+        until(lambda: standby.has_database(name.strip("/")), 60, "no replication")
         yield Pair(
             f"postgresql://ratchet@127.0.0.1:{standby.port},127.0.0.1:{primary.port}{name}"
             "?target_session_attrs=read-write",
