@@ -112,7 +112,9 @@ def _base(version: str) -> str:
 def _run(*command: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Unavailable(f"{' '.join(command[:6])}: {done.stderr.strip().splitlines()[-1:]}")
+        sys.stderr.write(done.stdout + done.stderr)
+        # nothing of the command itself: it has paths of this machine
+        raise Unavailable("what the row needs cannot be installed here")
 
 
 def about_packages(python: Path, row: Row) -> str:
