@@ -23,7 +23,7 @@ from ratchet import (
 )
 from ratchet.model.errors import StoreError
 from ratchet.testing import run_worker_until_idle
-from tests.integration.callers import CALLERS, WRONG, Caller
+from tests.integration.callers import CALLERS, WRONG, AlchemyAsyncSession, AlchemySession, Caller
 
 
 def charge(number: int) -> int:
@@ -231,6 +231,28 @@ async def canceled(bench: Bench) -> None:
     assert [job.business_key for job in bench.scheduler.jobs.find()] == ["other"]
 
 
+async def prepared_at_once(bench: Bench) -> None:
+    """A psycopg connection that prepares every statement the first time: what we send in one piece is not prepared."""
+    async with bench.caller() as caller:
+        (await psycopg_connection(caller)).prepare_threshold = 0
+        for number in range(3):
+            await bench.submit(caller, number)
+            await bench.submit(caller, key=f"k{number}")
+            with pytest.raises(BusinessKeyBusy):
+                await bench.submit(caller, key=f"k{number}")
+            await caller.commit()
+    assert bench.count() == 3 * 3
+
+
+async def psycopg_connection(caller: Caller) -> Any:
+    """The driver's own connection, below SQLAlchemy if that is in between."""
+    if isinstance(caller, AlchemyAsyncSession):
+        return (await (await caller.connection.connection()).get_raw_connection()).driver_connection
+    if isinstance(caller, AlchemySession):
+        return caller.connection.connection().connection.driver_connection
+    return caller.connection
+
+
 class TestEveryConnection:
     test_commit_and_rollback = awaited(commit_and_rollback)
     test_busy_key = awaited(busy_key)
@@ -247,3 +269,11 @@ ON_POSTGRESQL = [name for name, kind in CALLERS.items() if kind.is_async and kin
 @pytest.mark.parametrize("bench", ON_POSTGRESQL, indirect=True)
 class TestAsyncDrivers:
     test_canceled = awaited(canceled)
+
+
+ON_PSYCOPG = ["psycopg", "psycopg async", "Session on psycopg", "AsyncSession on psycopg"]
+
+
+@pytest.mark.parametrize("bench", ON_PSYCOPG, indirect=True)
+class TestPsycopg:
+    test_prepared_at_once = awaited(prepared_at_once)

@@ -84,7 +84,7 @@ class Scene:
 class Postgresql(Scene):
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.admin = psycopg.connect(url, autocommit=True)
+        self.admin = psycopg.connect(url, autocommit=True, prepare_threshold=None)  # it may be a pooler
         self.admin.execute("CREATE TABLE effects (name text NOT NULL)")
 
     def written(self) -> list[str]:
@@ -92,15 +92,20 @@ class Postgresql(Scene):
             return [name for (name,) in reader.execute("SELECT name FROM effects ORDER BY name")]
 
     def end_connection(self, tx: Any) -> None:
-        self.admin.execute("SELECT pg_terminate_backend(%s, 5000)", (tx.connection.info.backend_pid,))
+        self.end_server_of(tx.connection)
 
     def conflict(self, tx: Any) -> None:
         tx.execute("DO $$ BEGIN RAISE EXCEPTION 'lost' USING ERRCODE = '40001'; END $$")
 
     def elsewhere(self, tx: Any) -> None:
         with psycopg.connect(self.url) as other:
-            self.admin.execute("SELECT pg_terminate_backend(%s, 5000)", (other.info.backend_pid,))
+            self.end_server_of(other)
             other.execute("SELECT 1")
+
+    def end_server_of(self, connection: psycopg.Connection[Any]) -> None:
+        """End the process that answers on it: behind a pooler it is another than libpq was told of at the start."""
+        (process,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
+        assert self.admin.execute("SELECT pg_terminate_backend(%s, 5000)", (process,)).fetchone() == (True,)
 
 
 class Mysql(Scene):

@@ -14,12 +14,12 @@ import pytest
 
 from ratchet.model.errors import StoreError, StoreUnavailable, UnstorableData
 from ratchet.model.identifiers import new_id
-from ratchet.model.job import JobRecord, JobSpec, StreamKey
+from ratchet.model.job import JobFilter, JobRecord, JobSpec, StreamKey
 from ratchet.model.options import Options
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 from ratchet.stores.sql.dialects.postgresql.autocommit import Exchange
 from ratchet.stores.sql.dialects.postgresql.connections import Connection
-from ratchet.stores.sql.store import open_store
+from ratchet.stores.sql.store import SqlStore, open_store
 from ratchet.tck.faults import Proxy
 from tests.stores.backlog import NOW
 from tests.stores.counting import Statements
@@ -229,15 +229,56 @@ class TestFailures:
             assert rows(steps, last) == (1, 1)
 
 
-def test_behind_a_pooler_nothing_is_prepared(pgbouncer_url: str, trips: list[str]) -> None:
-    """Whoever gets the server's connection next finds nothing on it; it is one round trip all the same."""
-    with closing(open_store(pgbouncer_url)) as store:
-        store.migrate()
-        specs = [JobSpec(job_id=new_id(), target="m:f", payload="[]", scheduled_at=NOW) for _ in range(3)]
+class TestBehindPooler:
+    """Whoever gets the server's connection next finds nothing on it; what needs no settings is one round trip all the same."""
+
+    @pytest.fixture
+    def pooled(self, pgbouncer_url: str) -> Iterator[SqlStore]:
+        with closing(open_store(pgbouncer_url)) as store:
+            store.migrate()
+            yield store
+        with psycopg.connect(pgbouncer_url, autocommit=True, prepare_threshold=None) as other:
+            assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+
+    def test_nothing_is_prepared(self, pooled: SqlStore, trips: list[str]) -> None:
+        """Each submission is one statement with its text."""
+        specs = [plain() for _ in range(3)]
         for spec in specs:
             trips.clear()
-            store.insert([spec], now=NOW)
-        assert trips == ["Connection"]
-        assert all(store.get(spec.job_id) is not None for spec in specs)
-    with psycopg.connect(pgbouncer_url, autocommit=True, prepare_threshold=None) as other:
-        assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+            pooled.insert([spec], now=NOW)
+        assert trips == ["Exchange"]
+        assert all(pooled.get(spec.job_id) is not None for spec in specs)
+
+    def test_jobs_are_sent(self, pooled: SqlStore, pgbouncer_url: str) -> None:
+        """The capability is true here too: a job goes out without a wait, and is there once, also when it is sent again."""
+        for _ in range(2):
+            pooled.insert([plain()], now=NOW)
+        spec = plain()
+        sent = pooled.send_insert(spec, now=NOW)
+        assert sent is not None
+        assert sent.finish()
+        again = pooled.send_insert(spec, now=NOW)
+        assert again is not None
+        assert not again.finish()
+        (answer,) = pooled.insert([spec], now=NOW)
+        assert answer.created
+        assert len(pooled.find(JobFilter())) == 3
+
+    def test_a_server_that_was_ended(self, pooled: SqlStore, pgbouncer_url: str) -> None:
+        """The pooler's servers are ended under an idle client: the submission goes through, sent or waited for."""
+        for _ in range(2):
+            pooled.insert([plain()], now=NOW)
+        with psycopg.connect(pgbouncer_url, autocommit=True, prepare_threshold=None) as admin:
+            admin.execute(CUT)
+            waited, sent = plain(), plain()
+            pooled.insert([waited], now=NOW)
+            admin.execute(CUT)
+            on_its_way = pooled.send_insert(sent, now=NOW)
+            if on_its_way is None or not on_its_way.finish():
+                pooled.insert([sent], now=NOW)
+        assert all(pooled.get(spec.job_id) is not None for spec in (waited, sent))
+
+
+def plain() -> JobSpec:
+    """A job without anything."""
+    return JobSpec(job_id=new_id(), target="m:f", payload="[]", scheduled_at=NOW)

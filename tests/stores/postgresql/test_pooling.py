@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import psycopg
 import pytest
 
 from ratchet import JobContext, Options, Scheduler
-from ratchet.model.errors import ConfigurationError
+from ratchet.model.errors import ConfigurationError, StoreError
 from tests.cluster.workers import ROOT, Worker
 from tests.services.pgbouncer import PgBouncer
 from tests.services.postgresql import PostgreSQL
@@ -144,3 +145,23 @@ def test_statement_pooling_is_refused(postgresql_server: PostgreSQL) -> None:
                 with pytest.raises(ConfigurationError, match="set pool_mode = transaction"):
                     verb()
         pooler.drop_database(url)
+
+
+def test_what_a_caller_has_prepared_is_not_there(pgbouncer_url: str) -> None:
+    """A caller's connection that prepares statements fails behind the pooler sooner or later; the error says how to open it."""
+    with closing(Scheduler(pgbouncer_url, allow=[__name__])) as scheduler, contextlib.ExitStack() as others:
+        scheduler.migrate()
+        for threshold, refusal in ((None, None), (0, r"open the connection .* prepare_threshold=None")):
+            caller = others.enter_context(psycopg.connect(pgbouncer_url, prepare_threshold=threshold))
+            for _ in range(4):
+                scheduler.enqueue(quick).submit(within=caller)
+                caller.commit()
+            # the server that it had is lent to somebody else, and its next transaction gets another one
+            other = others.enter_context(psycopg.connect(pgbouncer_url, prepare_threshold=None))
+            other.execute("SELECT 1")
+            if refusal is None:
+                scheduler.enqueue(quick).submit(within=caller)
+            else:
+                with pytest.raises(StoreError, match=refusal):
+                    scheduler.enqueue(quick).submit(within=caller)
+            caller.rollback()

@@ -221,6 +221,24 @@ class Exchange:
         news.modify(pgconn.socket, select.POLLIN)
 
 
+class PooledExchange(Exchange):
+    """
+    The same where a pooler is in between: it prepares nothing, and each statement goes with its text.
+
+    A pooler hands the server's connections around, and with them what was prepared on them.
+    """
+
+    __slots__ = ()
+
+    def run(self, statement: PreparedStatement, values: Sequence[bytes | None]) -> None:
+        self.send(statement, values)
+        self.wait()
+
+    def send(self, statement: PreparedStatement, values: Sequence[bytes | None]) -> bool:
+        self._pgconn.send_query_params(statement.text, values, None, statement.formats, _BINARY)
+        return True
+
+
 class SentStatement:
     """A statement whose answer nobody waits for yet; it has its connection until `finish`."""
 
@@ -281,10 +299,7 @@ class Autocommit:
             return False
         try:
             exchange = connection.exchange or self._exchange(connection)
-            if exchange is not None:
-                exchange.run(statement, values)
-            else:
-                connection.execute(self._dialect.statement(sql).text, params)
+            exchange.run(statement, values)
         except (StoreError, psycopg.Error) as error:
             return self.failed(connection, error)
         finally:
@@ -368,18 +383,14 @@ class Autocommit:
         statement = self._dialect.statement(sql)
         return self._known.setdefault(sql, PreparedStatement(next(self._numbers), statement))
 
-    def _exchange(self, connection: Connection) -> Exchange | None:
-        """
-        What prepares statements on *connection*; None where a pooler is in between.
-
-        A pooler hands the server's connections around, and with them what was prepared on them.
-        """
+    def _exchange(self, connection: Connection) -> Exchange:
+        """What sends statements on *connection*, prepared if no pooler is in between."""
         connection.answer_timeout = self._connections.answer_timeout
         if connection.is_direct is None:
             connection.is_direct = backend_of(connection) == connection.info.backend_pid
-        if not connection.is_direct:
-            return None
-        made = connection.exchange = Exchange(connection, self._connections.answer_timeout)
+        kind = Exchange if connection.is_direct else PooledExchange
+        made: Exchange = kind(connection, self._connections.answer_timeout)
+        connection.exchange = made
         return made
 
     def _is_ready_for_claims(self, connection: Connection) -> bool:

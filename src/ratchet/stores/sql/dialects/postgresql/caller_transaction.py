@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -37,11 +38,18 @@ _ADAPTER = "sqlalchemy.dialects.postgresql.psycopg.AsyncAdapt_psycopg_connection
 
 
 class OurCursor(psycopg.Cursor[Row]):
-    """A cursor on a caller's connection with stock adapters, whatever the caller has registered."""
+    """
+    A cursor on a caller's connection with stock adapters, whatever the caller has registered.
+
+    What has no binds is not prepared, whatever the connection's ``prepare_threshold``: it may be several statements.
+    """
 
     @property
     def adapters(self) -> AdaptersMap:
         return ADAPTERS
+
+    def execute(self, query: Any, params: Any = None, **more: Any) -> Self:
+        return super().execute(query, params, **more, prepare=None if params else False)
 
 
 class OurAsyncCursor(psycopg.AsyncCursor[Row]):
@@ -50,6 +58,9 @@ class OurAsyncCursor(psycopg.AsyncCursor[Row]):
     @property
     def adapters(self) -> AdaptersMap:
         return ADAPTERS
+
+    async def execute(self, query: Any, params: Any = None, **more: Any) -> Self:
+        return await super().execute(query, params, **more, prepare=None if params else False)
 
 
 @contextmanager
@@ -92,7 +103,9 @@ def _session(dialect: PostgresqlDialect, caller: CallerConnection, within: objec
     elif _ADAPTER in caller.names:
         _require_transaction(connection.driver_connection)
         caller.begin()
-        cursor = connection.cursor()
+        # inside of ``run_sync``, so SQLAlchemy is imported
+        await_only = sys.modules["sqlalchemy.util"].await_only
+        cursor = LoopCursor(OurAsyncCursor(connection.driver_connection, row_factory=tuple_row), await_only)
     elif driver := asyncpg_connection(caller):
         if not driver.connection.is_in_transaction():
             caller.start()

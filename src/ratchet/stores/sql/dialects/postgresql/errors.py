@@ -32,6 +32,7 @@ _NO_SCHEMA = {"42P01", "42703", "3F000"}  # table, column, schema does not exist
 _LOST = {"57P01", "57P02", "57P03", "57P05", "25P03"}  # shutdown, crash, starting, idle timeouts
 _READ_ONLY = "25006"
 _NOT_SUPPORTED = "0A000"
+_NOT_PREPARED = {"26000", "42P05"}  # a prepared statement does not exist, or exists already
 _ADVICE = (
     "if it is a standby, connect to its primary (a URL with all hosts and target_session_attrs=read-write finds it); "
     "if writes are frozen by default_transaction_read_only, work goes on by itself when they are allowed again"
@@ -97,6 +98,12 @@ def _of_state(state: str, message: str, text: str) -> Exception:
         return AccessDenied(
             f"PostgreSQL does not allow this to the user of the connection: {message}; `ratchet db grants` prints what each role "
             f"needs, and `ratchet db upgrade` is for the owner of the tables"
+        )
+    if state in _NOT_PREPARED:
+        return StoreError(
+            f"PostgreSQL: {message.splitlines()[0]}; a pooler in transaction mode lends each transaction another server connection, and what "
+            f"was prepared stays on the old one: open the connection that you pass with prepare_threshold=None (psycopg) or "
+            f"statement_cache_size=0 (asyncpg)"
         )
     if state == _CANCELED:
         return StoreUnavailable(
