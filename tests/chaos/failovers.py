@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -71,10 +72,12 @@ def drill(
                 f"without a primary {halt[0]:.1f} s, without progress {halt[1]:.1f} s, whole again after {whole:.1f} s"
             )
     stage.wait_until_all_ended()
-    starts = [entry.number for entry in diary.read(stage.book) if entry.verb == "start"]
+    started = Counter(entry.number for entry in diary.read(stage.book) if entry.verb == "start")
     stage.notes.append(
-        f"jobs that were in a transaction were started {[starts.count(number) for number in held]} times"
+        f"jobs that were in a transaction were started {[started[number] for number in held]} times"
     )
+    if all(started[number] == 1 for number in held):
+        stage.broken.append("no transaction was cut: the drill has shown nothing")
     refused = ", ".join(f"{count} {name}" for name, count in stage.refusals.items()) or "none"
     stage.notes.append(f"refused submissions: {refused}; the longest call took {stage.longest_call:.1f} s")
 
