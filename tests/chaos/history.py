@@ -24,6 +24,7 @@ class Row:
     dead_letters: list[int] = field(default_factory=list)
     false_rescues: list[str] = field(default_factory=list)
     recoveries: list[float] = field(default_factory=list)
+    halts: list[tuple[float, float]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -71,6 +72,7 @@ def read_history(scenario: str, stage: Stage, *, effects: bool = True, retried: 
     row.twice += [number for number in stage.refused if booked[number] > 1]
     row.false_rescues = false_rescues(stage)
     row.recoveries = [*stage.recoveries, *_recoveries(stage)]
+    row.halts = stage.halts
     return row
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pymongo
@@ -29,6 +33,15 @@ class Member(MongoDB):
     def hello(self) -> dict[str, Any]:
         """What the member says of itself."""
         return self.command_direct("hello")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """SIGSTOP for this member; SIGCONT at the end."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def command_direct(self, name: str, value: Any = 1) -> dict[str, Any]:
         client: pymongo.MongoClient[dict[str, Any]]
@@ -67,9 +80,20 @@ class ReplicaSet(MongoDB):
 
     def kill_primary(self) -> Member:
         """Kill -9 for the member that takes writes now; which one it was."""
-        primary = next(member for member in self.members if self._says(member, "isWritablePrimary"))
+        primary = self.primary()
         primary.kill()
         return primary
+
+    def primary(self) -> Member:
+        """The member that takes writes now."""
+        found: list[Member] = []
+
+        def is_found() -> bool:
+            found[:] = [member for member in self.members if self._says(member, "isWritablePrimary")]
+            return len(found) == 1
+
+        until(is_found, PATIENCE, "there is not one primary")
+        return found[0]
 
     def wait_until_whole(self) -> None:
         """Until there is one primary, and the two others follow it."""

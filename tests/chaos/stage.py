@@ -74,8 +74,11 @@ class Stage:
         self.hurt: Counter[str] = Counter()  # how often each worker may rightly be declared dead, by its name
         self.acknowledged: dict[int, UUID] = {}
         self.refused: list[int] = []  # submissions that raised: nothing is promised for them
+        self.refusals: Counter[str] = Counter()  # what they raised
+        self.longest_call = 0.0  # seconds that a submission took
         self.poisons: set[int] = set()  # jobs that deserve to be dead letters
         self.recoveries: list[float] = []  # of the database, where a scenario measures it
+        self.halts: list[tuple[float, float]] = []  # seconds without a primary, and without a job that ends
         self.notes: list[str] = []
         self.seed = 0
         self.jobs = 0  # where a scenario keeps its own account of them
@@ -187,29 +190,46 @@ class Stage:
     # --- jobs
 
     def submit(
-        self, target: Callable[..., Any], *arguments: Any, retries: int = 0, delay: float = 0.0
+        self,
+        target: Callable[..., Any],
+        *arguments: Any,
+        retries: int = 0,
+        delay: float = 0.0,
+        by: Scheduler | None = None,
+        within: Any = None,
     ) -> int | None:
-        """One job; its number once it is acknowledged, None if it was refused."""
-        with self._lock:
-            number = self._numbers
-            self._numbers += 1
-        draft = self.scheduler.enqueue(target, self.book, number, *arguments)
+        """
+        One job; its number once it is acknowledged, None if it was refused.
+
+        *by*: another scheduler than the stage's own. *within*: a transaction that the caller commits, or the play is void.
+        """
+        (number,) = self.take_numbers(1)
+        draft = (by or self.scheduler).enqueue(target, self.book, number, *arguments)
         if retries:
             draft = draft.with_max_retries(retries)
         if delay:
             draft = draft.with_delay(delay)
+        begun = time.monotonic()
         try:
-            handle = draft.submit()
-        except RatchetError:
+            handle = draft.submit(within=within)
+        except RatchetError as error:
             self.refused.append(number)
+            self.refusals[type(error).__name__] += 1
             return None
+        finally:
+            self.longest_call = max(self.longest_call, time.monotonic() - begun)
         self.acknowledged[number] = handle.id
         return number
 
+    def take_numbers(self, count: int) -> list[int]:
+        """Numbers that no other job has."""
+        with self._lock:
+            first, self._numbers = self._numbers, self._numbers + count
+        return list(range(first, first + count))
+
     def submit_many(self, target: Callable[..., Any], count: int, *arguments: Any) -> list[int]:
         """Many jobs at once; their numbers."""
-        numbers = list(range(self._numbers, self._numbers + count))
-        self._numbers += count
+        numbers = self.take_numbers(count)
         handles = self.scheduler.enqueue_many(target, [(self.book, number, *arguments) for number in numbers])
         self.acknowledged |= {number: handle.id for number, handle in zip(numbers, handles, strict=True)}
         return numbers

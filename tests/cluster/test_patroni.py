@@ -12,7 +12,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 def test_a_switchover_costs_no_job(tmp_path: Path) -> None:
-    """Jobs without retries, in transactions that the switchover cuts: none is lost, doubled or a dead letter, no node is rescued."""
+    """
+    Jobs without retries, in transactions that the switchover cuts: none is lost, doubled or a dead letter, no node is rescued.
+
+    Before it, a standby that is asked to write says that it takes none.
+    """
     scenario = CATALOG["switchover"]
     row = scenario.run("postgresql", tmp_path, rounds=scenario.few)
     assert row.faults() == {}, f"{row}\n{(tmp_path / 'logs').read_text()}"

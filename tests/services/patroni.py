@@ -69,7 +69,8 @@ class Etcd(Server):
             "--initial-advertise-peer-urls": peer,
             "--initial-cluster": f"e={peer}",
         }
-        return [find_program("etcd") or "etcd", *(word for pair in settings.items() for word in pair)]
+        words = [word for pair in settings.items() for word in pair]
+        return [find_program("etcd") or "etcd", "--enable-v2=true", *words]
 
     def private_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
@@ -269,8 +270,10 @@ class Node(Server):
                 "listen": f"127.0.0.1:{self.rest_port}",
                 "connect_address": f"127.0.0.1:{self.way_to_rest}",
             },
-            # As a "proxy" etcd is asked at this address alone, and not at the one that it names itself.
-            "etcd3": {"use_proxies": True, "hosts": [f"127.0.0.1:{self._proxies[2].address[1]}"]},
+            # As a "proxy" etcd is asked at this address alone, and not at the one that it names itself. By its older
+            # interface, where a leader that was stopped compares before it writes the leader's key: Patroni 3.0.2
+            # writes it without looking by the newer one ("etcd3"), and then two nodes take writes.
+            "etcd": {"use_proxies": True, "hosts": [f"127.0.0.1:{self._proxies[2].address[1]}"]},
             "bootstrap": {
                 "dcs": {
                     "ttl": TTL,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ratchet import Options, StoreUnavailable
+from ratchet import Options, StoreUnavailable, SubmissionBlocked
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.identifiers import new_id
 from ratchet.stores import open_store
@@ -67,6 +67,20 @@ def test_no_call_waits_longer_than_that(kind: str, request: pytest.FixtureReques
                 proxy.cut_all()
                 proxy.silent = False
                 call(store)
+
+
+@pytest.mark.parametrize("kind", ["postgresql_url", "mysql_url"])
+def test_who_waits_for_a_lock_says_so(kind: str, request: pytest.FixtureRequest) -> None:
+    """Statements get little time then, and a submission that an earlier try of it holds up still says what it waits for."""
+    with closing(open_store(request.getfixturevalue(kind), Options(failover_patience=PATIENCE))) as store:
+        store.migrate()
+        steps = Steps()
+        steps.store = store
+        spec = steps.spec()
+        with store.begin() as earlier:
+            store.insert([spec], now=NOW, within=earlier)
+            with pytest.raises(SubmissionBlocked, match="whose commit the database has not answered yet"):
+                store.insert([spec], now=NOW)
 
 
 def test_the_shares_of_the_patience() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import psycopg
@@ -95,3 +98,45 @@ def test_a_claim_at_a_time_of_another_type(request: pytest.FixtureRequest, tmp_p
         now = Frozen.fromisoformat((steps.now + timedelta(seconds=1)).isoformat())
         asked = ClaimRequest(node_id="n1", claim_id=new_id(), limit=5, boost_interval=timedelta(minutes=15))
         assert [job.claim.job_id for job in steps.store.claim_next_batch(asked, now=now)] == [spec.job_id]
+
+
+# A process of its own, so that it goes on where this one stands still; but not without end.
+HALF_AN_ANSWER = """
+import os, socket, sys, threading, time
+threading.Timer(20, os._exit, [0]).start()
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+client, _ = listener.accept()
+server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+asked = []
+def ask():
+    while data := client.recv(1 << 16):
+        asked.append(b"half" in data)
+        server.sendall(data)
+threading.Thread(target=ask, daemon=True).start()
+while data := server.recv(1 << 16):
+    if any(asked) and data.endswith(b"Z\\0\\0\\0\\5I"):
+        data = data[:-6]
+    client.sendall(data)
+"""
+
+
+def test_an_answer_that_has_no_end(postgresql_url: str) -> None:
+    """The rows have come, but not that they are committed: as for a server that says nothing, the wait ends."""
+    there = urlsplit(postgresql_url)
+    with subprocess.Popen(
+        [sys.executable, "-c", HALF_AN_ANSWER, str(there.port)], stdout=subprocess.PIPE, text=True
+    ) as between:
+        assert between.stdout is not None
+        user = f"{there.username}@" if there.username else ""
+        through = there._replace(
+            netloc=f"{user}127.0.0.1:{between.stdout.readline().strip()}", query="sslmode=disable"
+        )
+        connections = Connections(through.geturl(), size=1, connect_timeout=10, statement_timeout=30)
+        connection = connections.take()
+        with pytest.raises(psycopg.OperationalError, match="did not answer in time"):
+            Exchange(connection, 1).rows("SELECT 'half' || $1", ["an answer"])
+        connection.close()
+        connections.give_back(connection)
+        connections.close()
+        between.kill()

@@ -134,6 +134,14 @@ class Session(ABC):
         """
         return
 
+    def confirm(self) -> None:
+        """
+        Let the commit of this transaction, which has written nothing, wait for what others have committed before.
+
+        For a product where one can read what a synchronous standby does not have yet.
+        """
+        return
+
     @abstractmethod
     def on_commit(self, action: Callable[[], None]) -> None:
         """Call *action* after this transaction has committed; dropped on rollback and on an enlisted session."""

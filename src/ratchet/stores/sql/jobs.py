@@ -135,6 +135,8 @@ class SqlJobs(SqlPart):
                 if session.enlisted and any(insertion.created for insertion in made.insertions):
                     # only the caller's commit makes these jobs visible, so the wakeup must wait for it too
                     session.dialect.announce(session)
+                if specs and not made.stored:  # they are there, by an earlier try or under the same key
+                    session.confirm()
                 return made
             except LockTimeout as error:
                 raise blocked(specs, edges) from error

@@ -38,6 +38,7 @@ _contexts: dict[Any, Any] = {}
 
 _GRACE = 5.0  # seconds that the server gets to report its own timeout
 _LOCK_WAIT = 5  # seconds
+_LOCK_SHARE = 0.8  # of what a statement may take, at most
 _PRIMARY_FOR = 5.0  # seconds that one of several servers counts as the primary before it is asked again
 _SHORTEST_IDLE = 10  # seconds that the server waits for the next statement of one of our own connections
 LONGEST_IDLE = 28800  # seconds, where user code runs in between
@@ -393,11 +394,13 @@ class Connections(Pool[Connection, Purpose]):
             sign(connection, self.address.database)
 
     def _settings(self, product: str) -> list[str]:
+        # Less than a statement may take: what waits for a lock is to say so, and not that it took too long.
+        lock_wait = max(min(_LOCK_WAIT, int(self._statement_timeout * _LOCK_SHARE)), 1)
         settings = [
             f"sql_mode = '{SQL_MODE}'",
             "time_zone = '+00:00'",
-            f"innodb_lock_wait_timeout = {_LOCK_WAIT}",
-            f"lock_wait_timeout = {_LOCK_WAIT}",
+            f"innodb_lock_wait_timeout = {lock_wait}",
+            f"lock_wait_timeout = {lock_wait}",
             f"wait_timeout = {self.idle}",
         ]
         if product == "MariaDB":

@@ -197,13 +197,17 @@ class Exchange:
         pgconn = self._pgconn
         if pgconn.flush():
             self._flush()
-        while pgconn.is_busy():
-            if not self._news.poll(self._timeout):
-                raise psycopg.OperationalError(_SILENT)
-            pgconn.consume_input()
-        result = pgconn.get_result()
-        while (more := pgconn.get_result()) is not None:
-            result = more  # the statement was run, but its commit was refused
+        result: PGresult | None = None
+        while True:
+            # Each time: the answer to the statement may come, and that to its commit never. libpq would wait for it
+            # without end, and all threads of the process with it.
+            while pgconn.is_busy():
+                if not self._news.poll(self._timeout):
+                    raise psycopg.OperationalError(_SILENT)
+                pgconn.consume_input()
+            if (more := pgconn.get_result()) is None:
+                break
+            result = more  # if there are two: the statement was run, but its commit was refused
         if result is None:
             raise psycopg.OperationalError("the server has closed the connection")
         if result.status not in _DONE:

@@ -43,12 +43,21 @@ from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
 from ratchet.stores.sql.statement import Statement, decode
 
 LOCK_WAIT = 5000  # milliseconds
+LOCK_SHARE = 0.8  # of what a statement may take, at most
 
 RAISE_EPOCHS = """
     UPDATE scheduler_stream
        SET epoch = epoch + 1
       FROM (SELECT stream_id FROM scheduler_stream WHERE stream_id {in ids int} ORDER BY stream_id {for no key update}) s
      WHERE scheduler_stream.stream_id = s.stream_id
+"""
+
+
+# What one transaction has committed, others can read as soon as its process has stopped waiting for the standby: it was
+# terminated, or the server has crashed and come back. A commit that writes waits for all that was written before it.
+CONFIRM = """
+    SELECT CASE WHEN current_setting('synchronous_standby_names') <> ''
+                THEN pg_logical_emit_message(true, 'ratchet', '') END AS written
 """
 
 
@@ -165,6 +174,10 @@ class PostgresqlSession(Session):
         if not self.enlisted:
             self._backdated.update(stream_ids)
 
+    def confirm(self) -> None:
+        if not self.enlisted:
+            self.execute(CONFIRM)
+
     def raise_epochs(self) -> None:
         """
         Make the next claims of these streams start at the beginning again (`scan_start`); right before the commit.
@@ -210,9 +223,11 @@ class PostgresqlTransactions(Dialect):
         self._connections = connections(options.pool_size)
         self._claimers = connections(max(options.pool_size // 4, 2))
         deadline = max(int(statement * 1000), 1)
+        # Less than the deadline: what waits for a lock is to say so, and not that it took too long.
+        lock_wait = min(LOCK_WAIT, max(int(deadline * LOCK_SHARE), 1))
         # JIT has been seen to take 20 of a claim's 23 ms.
         local = (
-            f"SET LOCAL statement_timeout = {deadline}; SET LOCAL lock_timeout = {min(LOCK_WAIT, deadline)}; "
+            f"SET LOCAL statement_timeout = {deadline}; SET LOCAL lock_timeout = {lock_wait}; "
             f"SET LOCAL jit = off"
         )
         # Nothing here says READ WRITE: where the server's default is to read only, writes are frozen, and stay so.
