@@ -116,7 +116,7 @@ class TestUnusedLimits:
 
     def test_what_holds_starts_back_is_kept(self, harness: Harness) -> None:
         """A rate whose period has not passed since the last start stays: a new one would let through too many."""
-        ask(harness, "rate:order-1", rate=1, period=timedelta(days=30))
+        ask(harness, "rate:order-1", rate=2, period=timedelta(days=30))
         harness.submit(limit_key="rate:order-1")
         end_all(harness)
         keep_house(harness)
