@@ -58,14 +58,16 @@ class TestSql:
         steps.store.ensure_limit("made here", concurrent=1, now=steps.now)
         steps.store.ensure_limit("ours", concurrent=1, now=steps.now)
         steps.advance(hours=1)
-        for name in ("made here", "made there"):
+        steps.store.ensure_limit("made here too", concurrent=1, now=steps.now)
+        steps.advance(hours=1)
+        for name in ("made here", "made here too", "made there"):
             self.set_by_0_1_0(steps, name)
         steps.advance(days=2)
         for name in ("made here", "made there"):
             steps.store.ensure_limit(name, concurrent=1, now=steps.now)
             steps.store.ensure_limit(name, concurrent=2, now=steps.now)
         keep_house(steps)
-        assert names(steps) == ["made here", "made there"]
+        assert names(steps) == ["made here", "made here too", "made there"]
 
     def test_jobs_beyond_those_that_are_looked_at_keep_it(
         self, steps: SqlSteps, monkeypatch: pytest.MonkeyPatch
