@@ -173,6 +173,15 @@ def _encode(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be bound: {value!r}")
 
 
+def encoded(values: Mapping[str, object]) -> dict[str, Any]:
+    """Binds, each a single value, as SQLite stores them."""
+    known = _ENCODERS
+    return {
+        name: encode(value) if (encode := known.get(type(value))) is not None else _encode(value)
+        for name, value in values.items()
+    }
+
+
 def _encode_params(statement: Statement, params: Mapping[str, object]) -> dict[str, Any]:
     """All binds of a statement; lists and row sets become JSON."""
     encoded: dict[str, Any] = {}
