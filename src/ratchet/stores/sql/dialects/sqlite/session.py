@@ -20,6 +20,7 @@ import msgspec
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import Conflict, UnstorableData
+from ratchet.model.status import Priority
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.statement import Decoder, Statement, bools, decode, planned
@@ -155,6 +156,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     bool: int,
     UUID: str,
     datetime: micros,
+    Priority: int,  # each submission has one
 }
 
 
