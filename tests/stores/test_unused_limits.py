@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ratchet.stores import unused_streams as unused
+from ratchet.stores.mongo import permits as mongo_permits
 from ratchet.stores.mongo import streams as mongo_streams
 from ratchet.stores.sql import permits as sql_permits
 from tests.stores.mongo_store import MongoSteps
@@ -41,6 +42,27 @@ def keep_house(steps: Any) -> None:
         before: datetime = steps.now - 3 * DAY
         steps.store.purge_streams(before=before, limit=100, now=steps.now)
         steps.store.purge_limits(before=before, limit=100, now=steps.now)
+
+
+def ask_in_between(steps: Any, monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    """Ask for a limit at the moment in which housekeeping knows that no job needs it."""
+    other = steps.another()
+    steps.store.ensure_limit("order-1", concurrent=1, now=steps.now)
+    steps.advance(days=4)
+    look = module._names_in_use
+
+    def looked(*args: Any) -> Any:
+        found = look(*args)
+        other.ensure_limit("order-1", concurrent=1, now=steps.now)
+        return found
+
+    monkeypatch.setattr(module, "_names_in_use", looked)
+    steps.store.purge_limits(before=steps.now - 3 * DAY, limit=100, now=steps.now)
+    assert names(steps) == ["order-1"]
+    monkeypatch.undo()
+    steps.advance(days=4)
+    steps.store.purge_limits(before=steps.now - 3 * DAY, limit=100, now=steps.now)
+    assert names(steps) == []
 
 
 class TestSql:
@@ -83,6 +105,14 @@ class TestSql:
         assert names(steps) == ["order-1"]
         assert steps.store.retry(failed, now=steps.now)
 
+    # in memory there is one connection, so nothing comes between
+    @pytest.mark.parametrize("steps", [kind for kind in KINDS if kind != "memory"], indirect=True)
+    def test_asked_for_between_the_look_and_the_lock(
+        self, steps: SqlSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Housekeeping has found nobody who needs it, and then a submission asks for it: it stays."""
+        ask_in_between(steps, monkeypatch, sql_permits)
+
     def test_a_damaged_one_stays(self, steps: SqlSteps) -> None:
         """What it lets through nobody can say; the others go."""
         steps.store.ensure_limit("order-1", rate=1, period=DAY, now=steps.now)
@@ -101,6 +131,12 @@ class TestMongo:
     def steps(self, mongodb_url: str) -> Iterator[MongoSteps]:
         with opened_mongo(mongodb_url) as found:
             yield found
+
+    def test_asked_for_between_the_look_and_the_lock(
+        self, steps: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in SQL."""
+        ask_in_between(steps, monkeypatch, mongo_permits)
 
     def test_limits_of_an_earlier_version_are_kept(self, steps: Any) -> None:
         """They do not say whether they were made for a key, and asking for one does not make it so."""
