@@ -177,15 +177,10 @@ class SqliteDialect(Dialect):
         lock = self._take_write_lock()
         try:
             connection = self._begin_writing()
-            text = ""
             try:
                 for text in texts:
-                    connection.execute(text, binds)
-                text = "COMMIT"
-                connection.execute(text)
-            except Exception as error:
-                self._rollback(connection)
-                self.complain(error, text)
+                    self._execute(connection, text, binds)
+                self._commit(connection)
             except BaseException:
                 self._rollback(connection)
                 raise
@@ -258,6 +253,12 @@ class SqliteDialect(Dialect):
         except sqlite3.Error as error:
             self.complain(error, "BEGIN IMMEDIATE", waited=True)
         return connection
+
+    def _execute(self, connection: sqlite3.Connection, text: str, binds: Mapping[str, object]) -> None:
+        try:
+            connection.execute(text, binds)
+        except Exception as error:
+            self.complain(error, text)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         if not connection.in_transaction:
