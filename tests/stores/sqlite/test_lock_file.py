@@ -15,7 +15,7 @@ from tests.support.waiting import until
 HOLDER = """
 import fcntl, os, sys
 file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-fcntl.lockf(file, fcntl.LOCK_EX, 1, int(sys.argv[2]))
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))
 print("held", flush=True)
 sys.stdin.readline()
 """
