@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import compositions, drains, endurance, fairness, gates, latencies, sizing, submissions
+from bench import compositions, drains, endurance, fairness, gates, keys, latencies, sizing, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.earlier import commit, earlier
@@ -44,6 +44,10 @@ WORKLOADS = {
     "fairness": fairness.fairness,
     "fairness-drain": fairness.fairness_drain,
     "streams": fairness.streams,
+    **{
+        f"keys-{store}": partial(keys.many_keys, store=store)
+        for store in ("sqlite", "postgresql", "mariadb", "mongodb")
+    },
     "sqlite-enqueue": submissions.sqlite_enqueue,
     "sqlite-drain": drains.sqlite_drain,
     "mariadb-drain": partial(drains.other_store_drain, store="mariadb"),
@@ -129,9 +133,9 @@ def _places(chosen: argparse.Namespace, stack: ExitStack) -> dict[str, Places]:
         "postgresql": Places("postgresql", stack.enter_context(postgresql_server(chosen.url))),
         "sqlite": Places("sqlite", chosen.directory or folder),
     }
-    if "mariadb-drain" in chosen.only:
+    if {"mariadb-drain", "keys-mariadb"} & set(chosen.only):
         places["mariadb"] = Places("mariadb", stack.enter_context(mariadb_server(chosen.mariadb_url)))
-    if "mongodb-drain" in chosen.only:
+    if {"mongodb-drain", "keys-mongodb"} & set(chosen.only):
         places["mongodb"] = Places("mongodb", stack.enter_context(mongodb_server(chosen.mongodb_url)))
     return places
 

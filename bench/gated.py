@@ -9,6 +9,8 @@ from typing import Any
 from bench.protocol import serve
 from bench.subject import Ratchet
 from ratchet import circuit_breaker
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.identifiers import new_id
 
 SERVICE, POOL, QUEUE, RATED = "bench-service", "bench-pool", "bench-paused", "bench-rate"
 
@@ -95,6 +97,29 @@ class Gated(Ratchet):
     def _of_tenant(self, job: Any, argument: int, tenant: int) -> Any:
         builder = self.scheduler.enqueue(job, argument)
         return builder.with_fairness_key(f"tenant-{tenant}") if tenant else builder
+
+    def keyed(self, jobs: int, keys: int, kind: str) -> None:
+        """Submit jobs over so many fairness keys, or over so many concurrency keys whose limits never bind."""
+        builders = (self.scheduler.enqueue(self.jobs[False], number) for number in range(jobs))
+        self.scheduler.submit_all(
+            builder.with_fairness_key(f"key-{number % keys}")
+            if kind == "fairness"
+            else builder.with_concurrency_key(f"key-{number % keys}", limit=10_000)
+            for number, builder in enumerate(builders)
+        )
+
+    def claims(self, claims: int, most: int) -> list[float]:
+        """The milliseconds that each of so many claims takes, the jobs staying claimed; after two that warm up."""
+        store, taken = self.scheduler._core.raw_store, []
+        for _ in range(claims + 2):
+            request = ClaimRequest(node_id="bench", claim_id=new_id(), limit=most)
+            now = store.database_time()
+            begun = time.perf_counter()
+            found = store.claim_next_batch(request, now=now)
+            taken.append((time.perf_counter() - begun) * 1000)
+            if len(found) != most:
+                raise RuntimeError(f"a claim took {len(found)} jobs")
+        return taken[2:]
 
     def spread(self, jobs: int, queues: int = 0, resources: int = 0) -> None:
         """Submit jobs over so many queues, or over so many resources whose limits never bind; neither: one stream."""

@@ -185,3 +185,21 @@ def test_streams_are_looked_at_once_an_hour(scheduler: Scheduler, monkeypatch: p
     for minute in range(130):
         assert keeper.run(days=8, minutes=minute) > 0
     assert [at - looked[0] for at in looked] == [timedelta(hours=hour) for hour in range(3)]
+
+
+def test_limits_of_keys_that_are_gone(scheduler: Scheduler) -> None:
+    """They go some days after their last job was archived; a job that waits keeps its limit, and so does whoever has set one."""
+    for number in range(3):
+        handle = scheduler.enqueue(errands.greet, "eve").with_concurrency_key(f"order-{number}", limit=1)
+        assert handle.submit().cancel()
+    scheduler.enqueue(errands.greet, "eve").with_rate_key("host", 5).submit().cancel()
+    waiting = scheduler.schedule(timedelta(days=600), errands.greet, "fay").with_queue("last")
+    waiting.with_concurrency_key("fay", limit=1).submit()
+    scheduler.limits.set("gateway", concurrent=1)
+    keeper = Keeper(scheduler)
+    assert {limit.name for limit in scheduler.limits.list()} == {
+        "order-0", "order-1", "order-2", "rate:host", "fay", "gateway",
+    }  # fmt: skip
+    for days in (8, 12, 16):
+        keeper.run(days=days)
+    assert {limit.name for limit in scheduler.limits.list()} == {"fay", "gateway"}

@@ -73,7 +73,7 @@ def bulk(life: Life) -> Operation:
 
 
 def limit(life: Life) -> Operation:
-    """A limit is set, changed or removed."""
+    """A limit is set, changed, asked for by a submission, or removed."""
     now, name = life.now, life.one(RESOURCES)
     if life.happens(0.25):
         return Operation(
@@ -82,6 +82,14 @@ def limit(life: Life) -> Operation:
     concurrent = life.seldom(0.7, lambda: life.dice.randint(0, 3))
     rate = life.seldom(0.4, lambda: life.dice.randint(1, 3))
     period = None if rate is None else timedelta(seconds=life.one((1, 60)))
+    if life.happens(0.3):
+        return Operation(
+            f"ensure_limit({name}, {concurrent}, {rate} per {period})",
+            lambda player: player.store.ensure_limit(
+                name, concurrent=concurrent, rate=rate, period=period, now=now
+            ),
+            now,
+        )
     return Operation(
         f"set_limit({name}, {concurrent}, {rate} per {period})",
         lambda player: player.store.set_limit(name, concurrent=concurrent, rate=rate, period=period, now=now),

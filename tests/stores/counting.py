@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from ratchet.stores.sql.dialects.mysql.session import MysqlSession
 from ratchet.stores.sql.dialects.postgresql.autocommit import Autocommit, Exchange
 from ratchet.stores.sql.dialects.postgresql.session import PostgresqlSession
+from ratchet.stores.sql.dialects.sqlite.dialect import SqliteDialect
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
 
 _SENDERS = ("execute", "rows", "insert_rows", "update_rows")
@@ -24,6 +25,7 @@ class Statements:
         for session in (MysqlSession, PostgresqlSession, SqliteSession):
             for name in _SENDERS:
                 self._count(monkeypatch, session, name)
+        self._count_submissions(monkeypatch)
         self._count(monkeypatch, Autocommit, "run")
         self._count(monkeypatch, Exchange, "rows")
 
@@ -35,6 +37,15 @@ class Statements:
             return original(this, text, *args, **kwargs)
 
         monkeypatch.setattr(session, name, counted)
+
+    def _count_submissions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = SqliteDialect.write_once
+
+        def counted(this: SqliteDialect, texts: Sequence[str], values: Mapping[str, object]) -> None:
+            self._sent.extend(" ".join(text.split())[:80] for text in texts)
+            original(this, texts, values)
+
+        monkeypatch.setattr(SqliteDialect, "write_once", counted)
 
     def of(self, action: Callable[[], object]) -> list[str]:
         """The beginnings of the statements that *action* sends."""

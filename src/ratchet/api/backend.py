@@ -155,7 +155,7 @@ class Backend(Protocol):
 
     def ensure_limit(self, name: str, limit: KeyLimit, *, joined: bool) -> None:
         """
-        Store the limit of a concurrency key or a rate key, if this process has not done so yet.
+        Store the limit of a concurrency key or a rate key, if this process has not done so within the last hour.
 
         *joined*: the submission joins the caller's transaction. A store with one writer must have the
         limit already then.

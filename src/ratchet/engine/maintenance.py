@@ -31,6 +31,8 @@ DEAD_NODES_KEPT = timedelta(days=1)
 #: A stream (one combination of queue, lane, gates and keys) without jobs is set aside after this long, and deleted
 #: after as long again.
 UNUSED_STREAMS_KEPT = timedelta(days=3)
+#: A limit that was made for a key goes when no submission has asked for it, and no job has had the key, for as long.
+UNUSED_LIMITS_KEPT = timedelta(days=3)
 #: Finding unused streams reads all waiting jobs, so it is not done in every round.
 STREAMS_REST = timedelta(hours=1)
 LONGEST_REST = timedelta(hours=1)
@@ -150,6 +152,13 @@ class Housekeeping:
                     lambda before: store.purge_streams(before=before, limit=BATCH, now=now),
                 )
             )
+            if hasattr(store, "purge_limits"):  # as above
+                steps.append(
+                    (
+                        UNUSED_LIMITS_KEPT,
+                        lambda before: store.purge_limits(before=before, limit=BATCH, now=now),
+                    )
+                )
         total = sum(_in_rounds(step, earlier(now, keep), lease) for keep, step in steps if keep is not None)
         if lease.renew():
             total += store.purge_signals(now=now, limit=BATCH)

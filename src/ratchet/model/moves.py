@@ -79,7 +79,8 @@ _JOB = """
 FIELDS: Final[dict[RowKind, tuple[Field, ...]]] = {
     RowKind.QUEUE: _fields("queue* paused:bool paused_at:time paused_until:time paused_until_of:time"),
     RowKind.LIMIT: _fields(
-        "resource* max_concurrent:int rate:int period_us:int tokens:real refilled_at:time updated_at?:time"
+        """resource* max_concurrent:int rate:int period_us:int tokens:real refilled_at:time updated_at?:time
+        asked_at?:time"""
     ),
     RowKind.BREAKER: _fields("service* state open_until:time document version:int updated_at?:time"),
     RowKind.SCHEDULE: _fields(

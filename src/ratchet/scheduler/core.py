@@ -29,7 +29,7 @@ from ratchet.model.cluster import KeyLimit
 from ratchet.model.composition import ScheduleSpec
 from ratchet.model.decision import CanceledJob
 from ratchet.model.durations import Duration, to_timedelta
-from ratchet.model.errors import ConfigurationError, InvalidJob, RatchetError, SchemaOutOfDate, StoreError
+from ratchet.model.errors import ConfigurationError, RatchetError, SchemaOutOfDate, StoreError
 from ratchet.model.events import Event, JobDeadLettered
 from ratchet.model.identifiers import IdSource, new_id
 from ratchet.model.job import JobResultRow, JobSpec
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from ratchet.engine.node import Node
     from ratchet.engine.service import Service
     from ratchet.engine.started_runs import StartedRuns
+    from ratchet.scheduler.key_limits import KeyLimits
 
 logger = logging.getLogger("ratchet")
 
@@ -281,7 +282,7 @@ class Core(Acting):
         self.hears: Callable[[type[Event]], bool] = self._events.hears
         self._lock = threading.RLock()
         self._life = threading.RLock()  # one start or stop at a time; their hooks may use the scheduler
-        self._limits: dict[str, KeyLimit] = {}
+        self._key_limits: KeyLimits | None = None
         self._waiter: AwaitableResults | None = None
         self._node: Node | None = None
         self._started_in = 0  # the process that was started as a node
@@ -401,21 +402,12 @@ class Core(Acting):
             cluster.notify_new_work(priority)
 
     def ensure_limit(self, name: str, limit: KeyLimit, *, joined: bool) -> None:
-        """Store the limit of a key, if this process has not done so yet."""
-        if self._limits.get(name) == limit:
-            return
-        if joined and not self.store.capabilities.concurrent_writers:
-            # Writing it would wait for the very transaction that is being joined.
-            if not any(stored.name == name and limit.is_in(stored) for stored in self.store.limits()):
-                raise InvalidJob(
-                    f"the limit of the key {name!r} is not stored yet, and {self.store.name} has one writer at a time: "
-                    f"{limit.advice(name)} before your transaction begins"
-                )
-        else:
-            self.store.set_limit(
-                name, concurrent=limit.concurrent, rate=limit.rate, period=limit.period, now=self.now()
-            )
-        self._limits[name] = limit
+        """Store the limit of a key, if this process has not done so within the last hour."""
+        if self._key_limits is None:
+            from ratchet.scheduler.key_limits import KeyLimits
+
+            self._key_limits = KeyLimits(self)
+        self._key_limits.ensure(name, limit, joined=joined)
 
     def canceled(self, jobs: Sequence[CanceledJob]) -> None:
         """Jobs were canceled: runs in this process are stopped now, waiters told."""

@@ -28,10 +28,38 @@ class ResourcePermitStore(Protocol):
         now: datetime,
     ) -> None:
         """
-        Create or change a limit; None leaves a value as it was.
+        Create or change a limit, as a person does; None leaves a value as it was. `purge_limits` never removes it.
 
         As soon as a resource limits how many run at once, jobs that are already running count: a permit is
         recorded for each. (A claim that is being made at that moment may still pass uncounted.)
+        """
+        ...
+
+    def ensure_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        """
+        Create or change the limit of a key, as a submission does that has the key; None leaves a value as it was.
+
+        Submitters may rely on it for an hour. A limit that is not there yet is made for the key, and `purge_limits`
+        removes it when no job has the key any more. One that a person has set stays theirs.
+        """
+        ...
+
+    def purge_limits(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """
+        Remove limits that were made for keys, that no submission has asked for since *before*, and that hold nothing back.
+
+        Such a limit has no permits, its rate has no start left that counts, and no job has its key, whatever the job's state, but
+        for jobs in the archive, which never run again. Whether one has shows only at streams that `purge_streams` has set
+        aside before *before*. Limits that are still needed are looked at again after as long a time. How many were
+        removed or are still needed; at most *limit*. *before* must be days ago.
         """
         ...
 

@@ -17,6 +17,7 @@ from ratchet.model.cluster import (
     PermitRecord,
     Probes,
     breaker_gate,
+    resources_of,
 )
 from ratchet.model.job import StreamKey
 from ratchet.model.rates import Bucket
@@ -25,6 +26,7 @@ from ratchet.stores.memory.rows import Limit
 from ratchet.stores.memory.runs import count_running, free_permits
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.meters import Meter, kept, meter_of, pass_all
+from ratchet.stores.unused_limits import is_full, is_known
 
 
 def breaker_closes(state: State, key: StreamKey, now: datetime) -> bool:
@@ -158,10 +160,38 @@ class MemoryPermits(Part):
         period: timedelta | None = None,
         now: datetime,
     ) -> None:
+        self._set_limit(name, (concurrent, rate, period), now, asked_at=None)
+
+    @atomic
+    def ensure_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        wanted, held = (concurrent, rate, period), self._state.limits.get(name)
+        if held is None:
+            self._set_limit(name, wanted, now, asked_at=now)
+        elif not is_known(wanted, (held.concurrent, held.rate, held.period), held.asked_at, now):
+            self._set_limit(name, wanted, now, asked_at=None if held.asked_at is None else now)
+
+    def _set_limit(
+        self,
+        name: str,
+        values: tuple[int | None, int | None, timedelta | None],
+        now: datetime,
+        *,
+        asked_at: datetime | None,
+    ) -> None:
+        concurrent, rate, period = values
         before = self._state.limits.get(name)
         held = Limit(name=name, refilled_at=now) if before is None else before
         after = replace(
             held,
+            asked_at=asked_at,
             concurrent=held.concurrent if concurrent is None else concurrent,
             rate=held.rate if rate is None else rate,
             period=held.period if period is None else period,
@@ -177,6 +207,27 @@ class MemoryPermits(Part):
         self._state.limits.put(name, after)
         if held.concurrent is None and after.concurrent is not None:
             count_running(self._state, name)
+
+    @atomic
+    def purge_limits(self, *, before: datetime, limit: int, now: datetime) -> int:
+        state = self._state
+        old = [one for one in state.limits.values() if one.asked_at is not None and one.asked_at < before]
+        old = sorted(old, key=lambda one: (one.asked_at, one.name))[:limit]
+        has_jobs = {row.stream_id for row in state.jobs.values() if row.archived_at is None}
+        needed = {
+            name
+            for stream_id, record in state.streams.items()
+            if stream_id in has_jobs
+            or not state.is_stream_aside(stream_id)
+            or state.streams_used_at[stream_id] >= before
+            for name in resources_of(record.key)
+        }
+        for one in old:
+            if one.name in needed or state.permits_of.size(one.name) or not is_full(meter_for(one, now), now):
+                state.limits.put(one.name, replace(one, asked_at=now))
+            else:
+                state.limits.remove(one.name)
+        return len(old)
 
     @atomic
     def remove_limit(self, name: str, *, now: datetime) -> bool:

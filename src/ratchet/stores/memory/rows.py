@@ -221,7 +221,8 @@ class Limit(Struct, frozen=True, kw_only=True):
     """
     A resource's limit and what counts the starts of its rate.
 
-    ``level`` and ``refilled_at`` are what `ratchet.stores.meters.kept` says.
+    ``level`` and ``refilled_at`` are what `ratchet.stores.meters.kept` says. ``asked_at``: it was made for a key, and a
+    submission asked for it then; None: a person has set it.
     """
 
     name: str
@@ -230,6 +231,7 @@ class Limit(Struct, frozen=True, kw_only=True):
     period: timedelta | None = None
     level: int = 0
     refilled_at: datetime
+    asked_at: datetime | None = None
 
 
 class SignalRow(Struct, frozen=True, kw_only=True):

@@ -206,6 +206,10 @@ def _make_moves(collections: Collections) -> None:
     _make(collections, Names.MOVES)
 
 
+def _limits_of_keys(collections: Collections) -> None:
+    """A limit's document can say when a submission last asked for it: then it was made for a key, and goes when no job has the key."""
+
+
 STEPS: Final = (
     Step("V001__initial", _make_everything, makes=ALL_NAMES),
     Step("V002__checks", _nothing, serves=1),
@@ -214,6 +218,7 @@ STEPS: Final = (
     Step("V005__flow", _make_flow, serves=1, makes=(Names.FLOW,)),
     Step("V006__audit", _make_audit, serves=1, makes=(Names.AUDIT,)),
     Step("V007__moves", _make_moves, serves=1, makes=(Names.MOVES,)),
+    Step("V008__key_limits", _limits_of_keys, serves=1),
 )
 
 #: What a plan says of the collections that a step makes.

@@ -150,9 +150,9 @@ class MongoStreams(MongoPart):
         return self.database.write(work)
 
     def _delete(self, collections: Collections, before: datetime, limit: int) -> int:
-        rows = [_oldest(collections, name) for name in (Names.JOBS, Names.ARCHIVE)]
+        rows = [oldest_jobs(collections, name) for name in (Names.JOBS, Names.ARCHIVE)]
         until = min([before, *(known_until(table, before) for table in rows)])
-        used = {stream_id for table in rows for _, stream_id in table} | _hot(collections)
+        used = {stream_id for table in rows for _, stream_id in table} | streams_of_hot_jobs(collections)
         query = {"key_hash": {"$gte": ASIDE}, "used_at": {"$lt": micros(until)}}
         found = _unused(collections, query, limit, used)
         if not found:
@@ -175,7 +175,7 @@ class MongoStreams(MongoPart):
         return collections[Names.STREAMS].bulk_write(changes, ordered=False).modified_count if changes else 0
 
     def _put_back(self, collections: Collections, now: datetime) -> None:
-        hot = sorted(_hot(collections))
+        hot = sorted(streams_of_hot_jobs(collections))
         there = {one["_id"] for one in collections[Names.STREAMS].find({"_id": {"$in": hot}}, {"_id": 1})}
         newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)]) or {"_id": 0}
         # What was deleted was older than the newest. Any other number is damage.
@@ -205,14 +205,15 @@ def _unused(collections: Collections, query: Document, limit: int, used: set[int
     return unused[:limit]
 
 
-def _oldest(collections: Collections, name: str) -> list[tuple[UUID, int]]:
+def oldest_jobs(collections: Collections, name: str) -> list[tuple[UUID, int]]:
+    """The jobs at the old end of a collection, with each stream that they have."""
     # also the stream that a suspect came from
     fields = ("stream_id", "home_stream_id")
     jobs = collections[name].find({}, dict.fromkeys(fields, 1)).sort("_id", 1).limit(OLDEST + 1)
     return [(one["_id"], int(one[field])) for one in jobs for field in fields if field in one]
 
 
-def _hot(collections: Collections) -> set[int]:
+def streams_of_hot_jobs(collections: Collections) -> set[int]:
     """The streams of all jobs that wait or run."""
     return {
         int(one["_id"])

@@ -19,7 +19,7 @@ _TIMES = """
     scheduled_time keep_until open_until created_at scheduled_at expires_at started_at finished_at held_at
     dead_lettered_at expiry_due_at signal_due_at picked_at paused_at reserved_at logged_at starts_at ends_at
     next_fire_at last_fire_at updated_at fire_at recorded_at sent_at locked_at last_beat_at rescued_at
-    archived_at refilled_at acquired_at applied_at paused_until paused_until_of begins_at audited_at
+    archived_at refilled_at acquired_at applied_at paused_until paused_until_of begins_at audited_at asked_at
 """
 _BOOLS = "has_dependants has_conditions result_truncated suspect paused counted sealed declared"
 _INTS = """

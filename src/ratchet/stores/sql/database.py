@@ -205,6 +205,10 @@ class Database:
             return None
         return self.call(self.dialect.autocommit.claim, sql, params, harmless=harmless)
 
+    def attempt(self, transaction: Callable[[], T]) -> T:
+        """What *transaction*, a whole write transaction of the dialect's own making, returns; tried again as in `run`."""
+        return self.call(self._try, transaction)
+
     def call(self, operation: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What *operation* returns; inside of a job, no interruption of the job breaks into it."""
         shield = current_shield.get()

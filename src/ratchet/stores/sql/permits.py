@@ -16,6 +16,8 @@ from ratchet.stores.sql.database import Row, Session, SqlPart
 from ratchet.stores.sql.rows.keys_and_permits import FREE_PERMITS
 from ratchet.stores.sql.rows.locked import QueueRow, lock_queue_rows
 from ratchet.stores.unreadable import readable, require_readable
+from ratchet.stores.unused_limits import is_full, is_known
+from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 LOCK_LIMIT = """
     SELECT rate FROM scheduler_resource_limit WHERE resource = :name {for update}
@@ -34,13 +36,53 @@ FIND_RUNNING = """
 
 SET_LIMIT = """
     INSERT INTO scheduler_resource_limit AS held
-           (resource, max_concurrent, rate, period_us, tokens, refilled_at, updated_at)
-    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :filled_at, :now)
+           (resource, max_concurrent, rate, period_us, tokens, refilled_at, updated_at, asked_at)
+    VALUES (:name, :concurrent, :rate, :period_us, :tokens, :filled_at, :now, :asked_at)
         ON CONFLICT (resource) DO UPDATE
-       SET max_concurrent = COALESCE(excluded.max_concurrent, held.max_concurrent),
+       SET asked_at = CASE WHEN held.asked_at = held.updated_at THEN excluded.asked_at END,
+           max_concurrent = COALESCE(excluded.max_concurrent, held.max_concurrent),
            rate = COALESCE(excluded.rate, held.rate),
            period_us = COALESCE(excluded.period_us, held.period_us),
            tokens = excluded.tokens, refilled_at = excluded.refilled_at, updated_at = excluded.updated_at
+"""
+
+FIND_LIMIT = """
+    SELECT max_concurrent, rate, period_us, asked_at, updated_at FROM scheduler_resource_limit WHERE resource = :name
+"""
+
+# --- limits of keys that no job has any more (see `unused_limits`)
+
+FIND_NOT_ASKED_FOR = """
+    SELECT resource FROM scheduler_resource_limit
+     WHERE asked_at = updated_at AND asked_at < :before ORDER BY asked_at, resource LIMIT :limit
+"""
+
+# Whoever is asking for one of them at this moment, or counts by it, needs it.
+LOCK_NOT_ASKED_FOR = """
+    SELECT resource FROM scheduler_resource_limit
+     WHERE resource {in names text} AND asked_at = updated_at AND asked_at < :before
+     ORDER BY resource
+    {for update skip locked}
+"""
+
+FIND_STREAMS_OF = """
+    SELECT s.stream_id, s.resource, s.limit_key, s.stream_key < :aside AS is_found, s.created_at,
+           EXISTS (SELECT 1 FROM scheduler_job_queue q WHERE q.stream_id = s.stream_id AND q.status = 'PENDING') AS is_waited_in
+      FROM scheduler_stream s
+     WHERE s.resource {in names text} OR s.limit_key {in names text}
+"""
+
+# jobs in the archive never run again
+FIND_OLDEST_JOBS = "SELECT job_id, stream_id FROM scheduler_job ORDER BY job_id LIMIT :limit"
+
+FIND_RUNNING_STREAMS = "SELECT DISTINCT stream_id FROM scheduler_job_queue WHERE picked_by IS NOT NULL"
+
+FIND_HELD = "SELECT DISTINCT resource FROM scheduler_resource_permit WHERE resource {in names text}"
+
+FORGET_LIMITS = "DELETE FROM scheduler_resource_limit WHERE resource {in names text}"
+
+KEEP_LIMITS = """
+    UPDATE scheduler_resource_limit SET asked_at = :now, updated_at = :now WHERE resource {in names text}
 """
 
 REMOVE_LIMIT = """
@@ -89,23 +131,48 @@ class SqlPermits(SqlPart):
         now: datetime,
     ) -> None:
         """Create or change a limit, as `ResourcePermitStore.set_limit` says. A new rate starts unused."""
-        values = {
-            "name": name,
-            "concurrent": concurrent,
-            "rate": rate,
-            "period_us": None if period is None else period // timedelta(microseconds=1),
-            "now": now,
-        }
+        wanted = (concurrent, rate, period)
+        self.change(lambda session: _set_limit(session, name, wanted, now, asked_at=None), count=always)
 
-        def set_limit(session: Session) -> None:
-            running = _lock_uncounted(session, name) if concurrent is not None else []
-            tokens, filled_at = _tokens_after(session, name, rate, period, now)
-            session.execute(SET_LIMIT, {**values, "tokens": tokens, "filled_at": filled_at})
-            columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
-            permits = [(name, row.job_id, row.claim_id, row.node_id, now) for row in running]
-            session.insert_rows("scheduler_resource_permit", columns, permits, on_conflict_do_nothing=True)
+    def ensure_limit(
+        self,
+        name: str,
+        *,
+        concurrent: int | None = None,
+        rate: int | None = None,
+        period: timedelta | None = None,
+        now: datetime,
+    ) -> None:
+        """The same for the key of a submission: `purge_limits` removes what this has made."""
+        wanted = (concurrent, rate, period)
 
-        self.change(set_limit, count=always)
+        def ensure(session: Session) -> None:
+            row = session.row(FIND_LIMIT, {"name": name})
+            if row is None or not _is_known(row, wanted, now):
+                _set_limit(session, name, wanted, now, asked_at=now)
+
+        self.database.run(ensure)
+
+    def purge_limits(self, *, before: datetime, limit: int, now: datetime) -> int:
+        """Remove limits of keys that no job has any more; how many were looked at, at most *limit*."""
+
+        def find(session: Session) -> tuple[list[str], set[str]]:
+            names = _names(session.rows(FIND_NOT_ASKED_FOR, {"before": before, "limit": limit}))
+            return names, _names_in_use(session, names, before) if names else set()
+
+        names, in_use = self.database.read(find)
+
+        def purge(session: Session) -> int:
+            locked = _names(session.rows(LOCK_NOT_ASKED_FOR, {"names": names, "before": before}))
+            # after the locks, because a statement sees what was committed before it began
+            needed = in_use | _names_that_count(session, locked, now)
+            if unused := [name for name in locked if name not in needed]:
+                session.execute(FORGET_LIMITS, {"names": unused})
+            if kept := [name for name in locked if name in needed]:
+                session.execute(KEEP_LIMITS, {"names": kept, "now": now})
+            return len(locked)
+
+        return self.database.run(purge) if names else 0
 
     def remove_limit(self, name: str, *, now: datetime) -> bool:
         """Forget a limit; permits that are held stay with their runs, which free them as they end."""
@@ -171,6 +238,78 @@ class SqlPermits(SqlPart):
         return self.change(save)
 
 
+def _set_limit(
+    session: Session,
+    name: str,
+    wanted: tuple[int | None, int | None, timedelta | None],
+    now: datetime,
+    *,
+    asked_at: datetime | None,
+) -> None:
+    concurrent, rate, period = wanted
+    running = _lock_uncounted(session, name) if concurrent is not None else []
+    tokens, filled_at = _tokens_after(session, name, rate, period, now)
+    values = {
+        "name": name,
+        "concurrent": concurrent,
+        "rate": rate,
+        "period_us": None if period is None else period // timedelta(microseconds=1),
+        "tokens": tokens,
+        "filled_at": filled_at,
+        "now": now,
+        "asked_at": asked_at,
+    }
+    session.execute(SET_LIMIT, values)
+    columns = ("resource", "job_id", "claim_id", "node_id", "acquired_at")
+    permits = [(name, row.job_id, row.claim_id, row.node_id, now) for row in running]
+    session.insert_rows("scheduler_resource_permit", columns, permits, on_conflict_do_nothing=True)
+
+
+def _is_known(row: Row, wanted: tuple[int | None, int | None, timedelta | None], now: datetime) -> bool:
+    concurrent, rate, period_us, asked_at, updated_at = row
+    try:
+        period = None if period_us is None else timedelta(microseconds=period_us)
+        return is_known(wanted, (concurrent, rate, period), asked_at if asked_at == updated_at else None, now)
+    except (TypeError, ArithmeticError):  # damaged: write it again
+        return False
+
+
+def _names(rows: list[Row]) -> list[str]:
+    return [name for (name,) in rows]
+
+
+def _names_in_use(session: Session, names: Sequence[str], before: datetime) -> set[str]:
+    """Those of the names for which a job may be there that is not in the archive, by its stream."""
+    oldest = session.rows(FIND_OLDEST_JOBS, {"limit": OLDEST + 1})
+    until = min(before, known_until(oldest, before))
+    has_jobs = {stream_id for _, stream_id in oldest}
+    has_jobs |= {stream_id for (stream_id,) in session.rows(FIND_RUNNING_STREAMS)}
+    return {
+        name
+        for stream_id, resource, limit_key, found, used_at, waited_in in session.rows(
+            FIND_STREAMS_OF, {"names": names, "aside": ASIDE}
+        )
+        if found or waited_in or used_at >= until or stream_id in has_jobs
+        for name in (resource, limit_key)
+        if name is not None
+    }
+
+
+def _names_that_count(session: Session, names: Sequence[str], now: datetime) -> set[str]:
+    """Those of these limits, which are locked, that hold permits or have starts that count."""
+    if not names:
+        return set()
+    streams = {name: open_stream(0, name, None) for name in names}
+    limits = Limits.seen(session, streams.values(), now)
+    counting = {
+        name
+        for name, stream in streams.items()
+        for limit in limits.of(stream)
+        if limit.allowance < 1 or not is_full(limit.meter, now)
+    }
+    return counting | set(_names(session.rows(FIND_HELD, {"names": names})))
+
+
 def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, now: datetime) -> None:
     name = breaker_gate(record.service)
     if record.state == "CLOSED":
@@ -178,7 +317,12 @@ def _set_gate(session: Session, record: BreakerRecord, probes: Probes | None, no
     elif probes is not None:
         period = probes.every * probes.count
         values = {"name": name, "concurrent": None, "rate": probes.count, "tokens": float(probes.count)}
-        times = {"period_us": period // timedelta(microseconds=1), "filled_at": now, "now": now}
+        times = {
+            "period_us": period // timedelta(microseconds=1),
+            "filled_at": now,
+            "now": now,
+            "asked_at": None,
+        }
         session.execute(SET_LIMIT, {**values, **times})
 
 

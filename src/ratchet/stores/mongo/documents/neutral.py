@@ -109,6 +109,7 @@ def _limit_out(document: Document) -> NeutralRow:
         "period_us": period,
         "tokens": None if limit.rate is None else limit.level / (start or 1),
         "refilled_at": limit.refilled_at,
+        "asked_at": limit.asked_at,
     }
 
 
@@ -122,6 +123,7 @@ def _limit_in(row: NeutralRow) -> Document:
             period=None if row["period_us"] is None else duration_of(row["period_us"]),
             level=round((row["tokens"] or 0) * (start or 1)),
             refilled_at=row["refilled_at"],
+            asked_at=row.get("asked_at"),
         )
     )
 

@@ -70,7 +70,14 @@ def _dated(row: NeutralRow) -> NeutralRow:
 
 
 def _metered(row: NeutralRow) -> NeutralRow:
-    return {**row, "tokens": None if row["rate"] is None else row["tokens"]}
+    asked_at = row["asked_at"] if row["asked_at"] == row["updated_at"] else None
+    return {**row, "tokens": None if row["rate"] is None else row["tokens"], "asked_at": asked_at}
+
+
+def _asked(row: NeutralRow) -> NeutralRow:
+    """A limit that was made for a key stays one: the time counts only while it is that of the last change."""
+    asked_at = row.get("asked_at")
+    return {**_dated(row), "asked_at": asked_at, **({} if asked_at is None else {"updated_at": asked_at})}
 
 
 def _created(row: NeutralRow) -> NeutralRow:
@@ -79,7 +86,7 @@ def _created(row: NeutralRow) -> NeutralRow:
 
 TABLES: Final[dict[RowKind, Copied]] = {
     RowKind.QUEUE: Copied("scheduler_queue", {}),
-    RowKind.LIMIT: Copied("scheduler_resource_limit", {}, outward=_metered, inward=_dated),
+    RowKind.LIMIT: Copied("scheduler_resource_limit", {}, outward=_metered, inward=_asked),
     RowKind.BREAKER: Copied("scheduler_circuit_breaker", {}, inward=_dated),
     RowKind.SCHEDULE: Copied("scheduler_recurring_job", {"zone": "zone_id"}),
     RowKind.FIRE: Copied("scheduler_recurring_fire", {"schedule": "name"}),

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V007__moves, in one script.
+-- The schema of Ratchet up to V008__key_limits, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      VARCHAR(255) PRIMARY KEY,
@@ -453,6 +453,11 @@ CREATE TABLE scheduler_move (
     document        MEDIUMTEXT NOT NULL                     -- JSON
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 /*M! COLLATE = utf8mb4_nopad_bin */ /*!80017 COLLATE = utf8mb4_0900_bin */;
 
+-- serves: V001
+-- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
+-- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
+ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at DATETIME(6);
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
 
@@ -473,3 +478,6 @@ VALUES ('V006__audit', 'd02fff8c919c55d61ae5af1bec619d38ae637a116c2ca67c5a8c0b34
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', '491cb2f09899c210e79801844d65cdef0ecbf4c5d124a4a72822892d5a84cbbe', UTC_TIMESTAMP(6), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V008__key_limits', '459a0a01614866b7815e263a7731d8d3214b96877d23f36b09d26ccf162c9b13', UTC_TIMESTAMP(6), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V007__moves, in one script.
+-- The schema of Ratchet up to V008__key_limits, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      text PRIMARY KEY,
@@ -468,6 +468,11 @@ CREATE TABLE scheduler_move (
     document        text NOT NULL                     -- JSON
 );
 
+-- serves: V001
+-- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
+-- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
+ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at timestamptz;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
 
@@ -488,3 +493,6 @@ VALUES ('V006__audit', '6f023511cbdc95a0167a12507f98abcfca259c1c670d8b9af3a5e70f
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', 'cd9e7eea043ba60554ca687ca72fa0f75a953f74eb74dc6a0b0d57a8c25f6e17', clock_timestamp(), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V008__key_limits', 'b8ffe4789945cd1815b1536eec6bceb48f97a4928834474ee23931b9a05b0c8e', clock_timestamp(), 1);

@@ -1,4 +1,4 @@
--- The schema of Ratchet up to V007__moves, in one script.
+-- The schema of Ratchet up to V008__key_limits, in one script.
 
 CREATE TABLE ratchet_schema_version (
     script      TEXT PRIMARY KEY,
@@ -542,6 +542,11 @@ CREATE TABLE scheduler_move (
     document        TEXT NOT NULL                     -- JSON
 );
 
+-- serves: V001
+-- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
+-- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
+ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at INTEGER;
+
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
 
@@ -562,3 +567,6 @@ VALUES ('V006__audit', 'bd6defe214bf7c5c9394d85a0a814eebb97f522308e20720bec627af
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', '2c9d8404adfbe0868c0d4b2fb7ecffb03616d368b7410435282e47d3dc54fa4c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+
+INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
+VALUES ('V008__key_limits', '68182cf3509ad33835af46d2caa0ee2c705929d6173f2c7756333199741b31e5', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

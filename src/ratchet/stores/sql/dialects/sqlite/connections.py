@@ -42,6 +42,7 @@ _PAUSE_TIMEOUT = 2.0  # seconds
 #: The bytes of the lock file: who waits next, and who writes.
 _NEXT = 0
 _WRITER = 1
+_BOTH = 2  # bytes, from the first
 
 #: Seconds of waiting after which a warning says who is waited for, and seconds until it is said again.
 LONG = 10.0
@@ -289,6 +290,9 @@ class WriteLock:
 
     def _lock_file(self, deadline: float) -> bool:
         file = self._opened()
+        if _try_lock(file, _NEXT, _BOTH):  # nobody writes, and nobody waits to
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, _NEXT)
+            return True
         try:
             if not _try_lock(file, _NEXT):
                 self._long_wait.begin()
@@ -342,9 +346,9 @@ def _create_private(path: Path) -> None:
         pass  # it is there already, or SQLite says better what is wrong
 
 
-def _try_lock(file: int, byte: int) -> bool:
+def _try_lock(file: int, byte: int, length: int = 1) -> bool:
     try:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, byte)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             return False

@@ -11,7 +11,7 @@ import logging
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,11 +36,11 @@ from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
 from ratchet.stores.sql.dialects.sqlite.locks import LOCKS
-from ratchet.stores.sql.dialects.sqlite.session import SqliteSession
+from ratchet.stores.sql.dialects.sqlite.row_writer import SqliteRowWriter
+from ratchet.stores.sql.dialects.sqlite.session import SqliteSession, encoded
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
 from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.loop_cursor import LoopCursor
-from ratchet.stores.sql.rows.specs import RowWriter
 
 _DRIVER = "sqlite3.Connection"
 _ASYNC_DRIVER = "aiosqlite.core.Connection"
@@ -82,7 +82,6 @@ class SqliteDialect(Dialect):
     one_writer = True
     constraints = SqliteConstraints()
     claim_plan = SqliteClaimPlan()
-    row_writer = RowWriter()
     words = {  # noqa: RUF012 - never changed
         "uuid": "TEXT",
         "time": "INTEGER",
@@ -112,6 +111,7 @@ class SqliteDialect(Dialect):
             migrates_itself=True,
             commit_wakes=path is not None,
         )
+        self.row_writer = SqliteRowWriter(self)
         self._location = Location(path, options.sqlite_busy_timeout.total_seconds())
         self._connections = Connections(
             path, synchronous=options.sqlite_synchronous, busy_timeout=self._location.busy_timeout
@@ -167,6 +167,26 @@ class SqliteDialect(Dialect):
                     "a transaction kept every other writer of %s waiting for %.1f s", self.path, lasted
                 )
         session.committed()
+
+    def write_once(self, texts: Sequence[str], values: Mapping[str, object]) -> None:
+        """Run statements that share their values, as one transaction (`writing`, without a session)."""
+        try:
+            binds = encoded(values)
+        except Exception as error:
+            self.complain(error, texts[0])
+        lock = self._take_write_lock()
+        try:
+            connection = self._begin_writing()
+            try:
+                for text in texts:
+                    self._execute(connection, text, binds)
+                self._commit(connection)
+            except BaseException:
+                self._rollback(connection)
+                raise
+            self._connections.after_commit()
+        finally:
+            lock.release()
 
     @contextmanager
     def reading(self) -> Iterator[SqliteSession]:
@@ -233,6 +253,12 @@ class SqliteDialect(Dialect):
         except sqlite3.Error as error:
             self.complain(error, "BEGIN IMMEDIATE", waited=True)
         return connection
+
+    def _execute(self, connection: sqlite3.Connection, text: str, binds: Mapping[str, object]) -> None:
+        try:
+            connection.execute(text, binds)
+        except Exception as error:
+            self.complain(error, text)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         if not connection.in_transaction:

@@ -20,6 +20,7 @@ import msgspec
 
 from ratchet.model.clock import require_aware
 from ratchet.model.errors import Conflict, UnstorableData
+from ratchet.model.status import Priority
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
 from ratchet.stores.sql.statement import Decoder, Statement, bools, decode, planned
@@ -155,6 +156,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
     bool: int,
     UUID: str,
     datetime: micros,
+    Priority: int,  # each submission has one
 }
 
 
@@ -171,6 +173,15 @@ def _encode(value: Any) -> Any:
         if isinstance(value, kind):
             return _ENCODERS[kind](value)
     raise TypeError(f"{type(value).__name__} cannot be bound: {value!r}")
+
+
+def encoded(values: Mapping[str, object]) -> dict[str, Any]:
+    """Binds, each a single value, as SQLite stores them."""
+    known = _ENCODERS
+    return {
+        name: encode(value) if (encode := known.get(type(value))) is not None else _encode(value)
+        for name, value in values.items()
+    }
 
 
 def _encode_params(statement: Statement, params: Mapping[str, object]) -> dict[str, Any]:
