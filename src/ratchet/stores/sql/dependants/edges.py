@@ -162,6 +162,12 @@ class _Child:
         self.broken_by: tuple[EndedJob, str] | None = None
         self.error: tuple[EndedJob, ErrorRecord] | None = None
 
+    @property
+    def may_wait_on(self) -> bool:
+        """True where these ends alone do not release it."""
+        job = self.job
+        return self.newly_satisfied < job.needs or (job.signal_key is not None and not job.is_signaled)
+
 
 def settle_edges(
     session: Session, ended: Sequence[EndedJob], *, now: datetime, deltas: BatchDeltas | None = None
@@ -207,6 +213,8 @@ def _end_children(
     states = [
         _settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind, *_ in edges
     ]
+    released = {one.job.job_id for one in children.values() if not one.may_wait_on}
+    session.hold("scheduler_job", "job_id", sorted({edge[1] for edge in edges} - released))
     settled = [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)]
     edge_writer.settle(session, settled, ids)
     # in the order of the edges, which is the order of definition
