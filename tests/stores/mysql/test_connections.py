@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
+from ratchet.model.identifiers import new_id
 from ratchet.model.options import Options
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.mysql.connections import Connections
@@ -286,3 +287,20 @@ class TestBusy:
             with pytest.raises(LockTimeout):
                 store.resume_queue("held", now=NOW)
             assert 4 < time.monotonic() - started < 8
+
+
+def test_a_single_server_pays_nothing_for_clusters(store: SqlStore) -> None:
+    """It is not taken for one of several that take writes, and holding a row sends nothing."""
+
+    def questions(session: Any) -> int:
+        ((_, count),) = session.plain("SHOW SESSION STATUS LIKE 'Questions'").rows
+        return int(count)
+
+    def hold(session: Session) -> int:
+        before = questions(session)
+        session.hold("scheduler_job", "job_id", [new_id()])
+        return questions(session) - before
+
+    assert store.database.run(hold) == 1  # the question itself
+    assert not store.capabilities.several_writers
+    assert store.capabilities.unsound == ()

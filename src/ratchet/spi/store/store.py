@@ -61,6 +61,8 @@ class Capabilities:
         )
         #: Several servers take writes, and compare them when they are committed; known once a store is connected.
         self.several_writers = several_writers
+        #: Settings of the database that break a promise, a sentence for each; known once a store is connected.
+        self.unsound: tuple[str, ...] = ()
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 

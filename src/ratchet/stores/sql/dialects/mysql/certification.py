@@ -19,6 +19,11 @@ SHOW_SETTINGS: Final = (
     "SHOW SESSION VARIABLES WHERE Variable_name IN ('max_allowed_packet', 'wsrep_on', 'wsrep_provider')"
 )
 
+#: What a server in a cluster is asked for as well.
+SHOW_PROVIDER: Final = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_provider_options', 'binlog_format')"
+)
+
 #: Before a transaction begins, wait until this server has what any server had acknowledged until then.
 WAIT_FOR_OTHERS: Final = "SET SESSION wsrep_sync_wait = 1, wsrep_dirty_reads = OFF"
 
@@ -40,6 +45,27 @@ def certifies(settings: Mapping[str, str]) -> bool:
     """True where the answer to `SHOW_SETTINGS` is that of a server in a cluster."""
     provider = settings.get("wsrep_provider", "none")
     return settings.get("wsrep_on", "OFF").upper() in ("ON", "1") and provider.lower() not in ("", "none")
+
+
+def unsound(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """What the answer to `SHOW_PROVIDER` breaks, one sentence for each setting."""
+    found: list[str] = []
+    options = dict(
+        (part.strip() for part in option.split("=", 1))
+        for option in settings.get("wsrep_provider_options", "").split(";")
+        if "=" in option
+    )
+    for name in ("pc.ignore_quorum", "pc.ignore_sb"):
+        if options.get(name, "no").lower() in ("true", "yes", "on", "1"):
+            found.append(
+                f"the Galera cluster has {name}={options[name]}: after a split both parts take writes, and jobs can run twice; "
+                f"set it to false in wsrep_provider_options"
+            )
+    if settings.get("binlog_format", "ROW").upper() != "ROW":
+        found.append(
+            f"the Galera node has binlog_format={settings['binlog_format']}, and the servers can only compare rows; set it to ROW"
+        )
+    return tuple(found)
 
 
 def holding(table: str, condition: str) -> tuple[str, str]:

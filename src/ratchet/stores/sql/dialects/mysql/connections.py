@@ -20,7 +20,13 @@ from pymysql.constants import SERVER_STATUS
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.model.store_url import StoreUrl
 from ratchet.stores.sql.dialects.hosts import Hosts, NotConnected
-from ratchet.stores.sql.dialects.mysql.certification import SHOW_SETTINGS, WAIT_FOR_OTHERS, certifies
+from ratchet.stores.sql.dialects.mysql.certification import (
+    SHOW_PROVIDER,
+    SHOW_SETTINGS,
+    WAIT_FOR_OTHERS,
+    certifies,
+    unsound,
+)
 from ratchet.stores.sql.dialects.mysql.processes import sign
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
@@ -268,6 +274,7 @@ class Connections(Pool[Connection, Purpose]):
         self._hosts = Hosts(address.hosts)
         #: As the last connection that was opened has said.
         self.certifies = False
+        self.unsound: tuple[str, ...] = ()
         self._are_several = len(self._hosts) > 1
         super().__init__(size=size, connect_timeout=connect_timeout)
 
@@ -401,6 +408,9 @@ class Connections(Pool[Connection, Purpose]):
         connection.certifies = self.certifies = certifies(settings)
         if connection.certifies:
             connection.query(WAIT_FOR_OTHERS)
+            with connection.cursor() as cursor:
+                cursor.execute(SHOW_PROVIDER)
+                self.unsound = unsound(dict(cursor.fetchall()))
         if purpose == "write":
             sign(connection, self.address.database)
 

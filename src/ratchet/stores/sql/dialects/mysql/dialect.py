@@ -212,7 +212,7 @@ class MysqlDialect(Dialect):
     @contextmanager
     def migrating(self) -> Iterator[MysqlSession]:
         connection = self._connections.take("write")
-        self.capabilities.several_writers = connection.certifies
+        self._declare(connection)
         try:
             connection._read_timeout = None
             product = product_of(connection.server_version)
@@ -288,9 +288,14 @@ class MysqlDialect(Dialect):
                     raise found from error
                 self._connections.discard_idle()
             else:
-                self.capabilities.several_writers = connection.certifies
+                self._declare(connection)
                 return connection
         raise StoreError("unreachable: the last try returns or raises")
+
+    def _declare(self, connection: Connection) -> None:
+        if connection.certifies:
+            self.capabilities.several_writers = True
+            self.capabilities.unsound = self._connections.unsound
 
     def _finish(self, session: MysqlSession, *, for_user: bool) -> None:
         connection: Connection = session.connection
