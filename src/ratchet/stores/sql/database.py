@@ -140,7 +140,7 @@ class Session(ABC):
 
         Say so after the lock, and before anything is read that others change under the same lock. It is for a product
         where a lock of a row holds on one of several servers, and what two transactions have changed is compared when
-        they commit. Everywhere else the lock is enough, and this does nothing.
+        they commit. Everywhere else the lock is enough, and this does nothing, and does not look at *keys*.
         """
         return
 

@@ -188,6 +188,6 @@ def finish_batches(
     session.execute(MARK_FINISHED, {"ids": [batch_id for batch_id, _ in complete], "now": now})
     parents = [parent_id for _, parent_id in complete]
     waiting = lock_waiting_jobs(session, parents)
-    session.hold("scheduler_job", "job_id", sorted(set(parents) - waiting.keys()))  # paused, say
+    session.hold("scheduler_job", "job_id", [one for one in parents if one not in waiting])  # paused, say
     release(session, waiting, now)
     return [(batch_id, parent_id if parent_id in waiting else None) for batch_id, parent_id in complete]

@@ -190,7 +190,7 @@ def lock_still_running(session: Session, job_ids: Sequence[UUID]) -> list[Run]:
     They are locked: whoever settles one of them looks for jobs that wait for it after this transaction.
     """
     rows = session.rows(LOCK_REMEMBERED, {"ids": sorted(job_ids)})
-    session.hold("scheduler_resource_permit", "job_id", {row[0] for row in rows})
+    session.hold("scheduler_resource_permit", "job_id", [row[0] for row in rows])
     latest: dict[UUID, Run] = {job_id: (job_id, claim_id, node_id) for job_id, claim_id, node_id in rows}
     return list(latest.values())
 

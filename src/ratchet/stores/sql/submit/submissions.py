@@ -189,7 +189,7 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
     if unknown := missing - ended.keys():
         raise InvalidJob(f"an edge comes from job {min(unknown)}, which does not exist or was deleted")
     if live:
-        session.hold("scheduler_job", "job_id", sorted(live))
+        session.hold("scheduler_job", "job_id", live)
         session.execute(MARK_PARENTS, {"ids": sorted(live)})
         if asked := {edge.parent_id for edge in edges if edge.condition is not None} & live:
             session.execute(MARK_CONDITIONS, {"ids": sorted(asked)})

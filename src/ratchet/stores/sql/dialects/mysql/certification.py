@@ -50,11 +50,10 @@ def certifies(settings: Mapping[str, str]) -> bool:
 def unsound(settings: Mapping[str, str]) -> tuple[str, ...]:
     """What the answer to `SHOW_PROVIDER` breaks, one sentence for each setting."""
     found: list[str] = []
-    options = dict(
-        (part.strip() for part in option.split("=", 1))
-        for option in settings.get("wsrep_provider_options", "").split(";")
-        if "=" in option
-    )
+    options: dict[str, str] = {}
+    for option in settings.get("wsrep_provider_options", "").split(";"):
+        name, _, value = option.partition("=")
+        options[name.strip()] = value.strip()
     for name in ("pc.ignore_quorum", "pc.ignore_sb"):
         if options.get(name, "no").lower() in ("true", "yes", "on", "1"):
             found.append(

@@ -158,7 +158,7 @@ class MysqlSession(Session):
         return _matched(self._send(text, f"{head}…"))
 
     def hold(self, table: str, column: str, keys: Iterable[object]) -> None:
-        if self._certifies and (held := list(keys)):
+        if self._certifies and (held := sorted(set(keys))):  # type: ignore[type-var]  # of one kind, all of them
             for statement in holding(table, f"{column} {{in held {kind_of(column)}}}"):
                 self.execute(statement, {"held": held})
 
