@@ -20,7 +20,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import SERVER_STATUS
 
-from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
+from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
@@ -61,7 +61,7 @@ from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_scrip
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
-from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, ReadOnlyServer
+from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, ReadOnlyServer
 from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
@@ -284,6 +284,10 @@ class MysqlDialect(Dialect):
                 connection.shut()
                 self._connections.give_back(connection, for_user=for_user)
                 found = meaning(error, begin) if isinstance(error, Exception) else error
+                if isinstance(found, LockTimeout):  # there is no lock yet to wait for
+                    found = StoreUnavailable(
+                        f"the server at {self._connections.address} is behind the others of its cluster, and does not catch up: {found}"
+                    )
                 if last or not isinstance(found, ConnectionLost):
                     raise found from error
                 self._connections.discard_idle()
