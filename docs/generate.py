@@ -305,7 +305,7 @@ replica set (one node is enough), because a completion is a transaction; Ratchet
 convert it.
 
 {rates}**Tested against** PostgreSQL 15, also behind PgBouncer in transaction mode (everything but LISTEN works there; nodes then
-poll as `poll_delay_unwoken` says, every half second unless set; [what to set](../how-to/sizing.md#pgbouncer)), MariaDB 10.11, MongoDB 6.0, and the SQLite of your Python. Oracle's MySQL 8 is supported because Ratchet
+poll as `poll_delay_unwoken` says, every half second unless set; [what to set](../how-to/sizing.md#pgbouncer)), MariaDB 10.11, also as a Galera cluster of three that is written to everywhere, MongoDB 6.0, and the SQLite of your Python. Oracle's MySQL 8 is supported because Ratchet
 uses only what both products have in common; it has not been tested here.
 
 **The same answers.** Besides the kit, a test runs random sequences of operations on all of them and on the store in memory. After

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.services import chromium, mysqlclient
+from tests.services.galera import GaleraNode
 from tests.services.kinds import CLASSES, server_class
 from tests.services.patroni import Patroni
 from tests.services.server import ServerUnavailable
@@ -72,6 +73,7 @@ def install_missing() -> None:
             server.install()
     mysqlclient.install()
     Patroni.install()
+    GaleraNode.install()
     chromium.install()
 
 

@@ -33,6 +33,7 @@ DEATHS_WITHIN: Final = timedelta(minutes=5)
 CODES: Final = (
     "no_nodes", "silent_nodes", "no_node_for_queue", "parked", "paused_queue", "open_breaker", "overdue", "dead_letters",
     "unreadable", "read_only", "schema", "unreachable", "late_schedule", "lane_down",
+    "settings",
 )  # fmt: skip
 
 

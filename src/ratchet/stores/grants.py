@@ -45,6 +45,8 @@ AUDIT_TABLE: Final = "scheduler_audit"
 MOVE_TABLE: Final = "scheduler_move"
 #: The table in which MySQL remembers how far a script has come, while it runs.
 PROGRESS_TABLE: Final = "ratchet_schema_progress"
+#: By which a migration keeps others out where several MySQL servers take writes.
+MIGRATION_TABLE: Final = "ratchet_schema_lock"
 #: Where `ratchet db rollback` puts the scripts that older code does not know.
 HIDDEN_TABLE: Final = "ratchet_schema_hidden"
 
@@ -219,7 +221,7 @@ def _mysql(role: Role, name: str, database: str, schema: str | None) -> RoleGran
     if role is Role.MIGRATOR:
         statements += [
             f"GRANT SELECT, INSERT, UPDATE, DELETE, {_SCHEMA_RIGHTS}, DROP ON {place}.{table} TO {name};"
-            for table in (PROGRESS_TABLE, HIDDEN_TABLE)
+            for table in (PROGRESS_TABLE, MIGRATION_TABLE, HIDDEN_TABLE)
         ]
     return RoleGrants(role, name, statements)
 

@@ -10,12 +10,14 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+import pymysql
 import pytest
 
 from ratchet.model.errors import CommitUnknown, StoreUnavailable
+from ratchet.model.identifiers import new_id
 from ratchet.model.options import Options
 from ratchet.stores.sql.database import Session
-from ratchet.stores.sql.dialects.mysql.connections import Connections
+from ratchet.stores.sql.dialects.mysql.connections import Connection, Connections
 from ratchet.stores.sql.errors import ConnectionLost, LockTimeout
 from ratchet.stores.sql.store import SqlStore, open_store
 from ratchet.tck.faults import Proxy
@@ -286,3 +288,36 @@ class TestBusy:
             with pytest.raises(LockTimeout):
                 store.resume_queue("held", now=NOW)
             assert 4 < time.monotonic() - started < 8
+
+
+def test_a_single_server_pays_nothing_for_clusters(store: SqlStore) -> None:
+    """It is not taken for one of several that take writes, and holding a row sends nothing."""
+
+    def questions(session: Any) -> int:
+        ((_, count),) = session.plain("SHOW SESSION STATUS LIKE 'Questions'").rows
+        return int(count)
+
+    def hold(session: Session) -> int:
+        before = questions(session)
+        session.hold("scheduler_job", "job_id", [new_id()])
+        return questions(session) - before
+
+    assert store.database.run(hold) == 1  # the question itself
+    assert not store.capabilities.several_writers
+    assert store.capabilities.unsound == ()
+
+
+def test_a_server_that_does_not_catch_up_is_unavailable(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of a cluster answers 1205 where it is too far behind to begin: that is no conflict, and names the server."""
+    query = Connection.query
+
+    def behind(self: Connection, sql: Any, unbuffered: bool = False) -> int:
+        if str(sql).startswith("START TRANSACTION"):
+            raise pymysql.err.OperationalError(1205, "Lock wait timeout exceeded; try restarting transaction")
+        return query(self, sql, unbuffered)
+
+    monkeypatch.setattr(Connection, "query", behind)
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1.* is behind the others of its cluster"):
+        store.counts()

@@ -92,6 +92,7 @@ def health_of(
         health["writable"] = refusal is None
         if refusal is not None:
             problems.append(Problem("read_only", f"the database takes no writes: {refusal}"))
+        problems += [Problem("settings", text) for text in store.capabilities.unsound]
         found, waiting = diagnose(
             _situation(backend, health, load), max_wait=wait, max_dead_letters=letters, min_nodes=wanted
         )

@@ -46,6 +46,7 @@ class Capabilities:
         bulk: int = 1000,
         sends: bool = False,
         commit_wakes: bool = False,
+        several_writers: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection on which users can write too
         self.within = within  # insert(within=…) joins a caller's transaction
@@ -58,6 +59,10 @@ class Capabilities:
         self.commit_wakes = (
             commit_wakes  # a commit wakes other processes by itself; its coordinator sends nothing
         )
+        #: Several servers take writes, and compare them when they are committed; known once a store is connected.
+        self.several_writers = several_writers
+        #: Settings of the database that break a promise, a sentence for each; known once a store is connected.
+        self.unsound: tuple[str, ...] = ()
         self.wakeups = wakeups  # how another process learns of new work: "notify", "data_version", None
 
 

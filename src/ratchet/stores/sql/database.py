@@ -142,6 +142,16 @@ class Session(ABC):
         """
         return
 
+    def hold(self, table: str, column: str, keys: Iterable[object]) -> None:
+        """
+        Rows of *table* that this transaction has locked, and by which it decides without changing all of them.
+
+        Say so after the lock, and before anything is read that others change under the same lock. It is for a product
+        where a lock of a row holds on one of several servers, and what two transactions have changed is compared when
+        they commit. Everywhere else the lock is enough, and this does nothing, and does not look at *keys*.
+        """
+        return
+
     @abstractmethod
     def on_commit(self, action: Callable[[], None]) -> None:
         """Call *action* after this transaction has committed; dropped on rollback and on an enlisted session."""

@@ -249,4 +249,5 @@ def _save(session: Session, claim: JobClaim, sql: str, values: dict[str, object]
     # the queue row first, as everywhere: whoever takes the job away waits for us, or we for them
     if session.row(LOCK_RUN, {"job_id": claim.job_id, "claim_id": claim.claim_id}) is None:
         return False
+    session.hold("scheduler_job_queue", "job_id", [claim.job_id])
     return session.execute(sql, values) > 0

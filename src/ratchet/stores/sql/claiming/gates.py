@@ -197,7 +197,7 @@ class Limits:
 
     def under_lock(self, session: Session, names: Collection[str], now: datetime) -> Limits:
         """The same, with *names* counted again under a lock that lasts until the transaction ends; all others are closed."""
-        found = _limits(session, LOCK_LIMITS, sorted(names), now, self._ahead)
+        found = _limits(session, LOCK_LIMITS, sorted(names), now, self._ahead, held=True)
         return Limits(found, self._limits.keys() - found.keys(), self._ahead)
 
     def of(self, stream: OpenStream) -> list[Limit]:
@@ -255,16 +255,24 @@ def find_holders(session: Session, name: str, limit: int) -> list[PermitRecord]:
 
 
 def _limits(
-    session: Session, sql: str, names: Sequence[str], now: datetime, ahead: timedelta
+    session: Session,
+    sql: str,
+    names: Sequence[str],
+    now: datetime,
+    ahead: timedelta,
+    *,
+    held: bool = False,
 ) -> dict[str, Limit]:
     rows = session.rows(sql, {"names": names})
     # after the locks, because a statement sees what was committed before it began
     names = [row[0] for row in rows if row[1] is not None]
-    held: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
+    if held:
+        session.hold("scheduler_resource_limit", "resource", names)
+    permits: dict[str, int] = dict(session.rows(COUNT_PERMITS, {"names": names})) if names else {}
     found: dict[str, Limit] = {}
     for row in rows:
         try:
-            limit = _limit_of(row, held, now, ahead)
+            limit = _limit_of(row, permits, now, ahead)
         except Exception as error:
             passed_by("scheduler_resource_limit", row[0], error)
             limit = Limit(row[0], 0, None)  # which of its jobs may start, nobody can say

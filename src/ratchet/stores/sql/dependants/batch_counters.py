@@ -186,6 +186,8 @@ def finish_batches(
     if not complete:
         return []
     session.execute(MARK_FINISHED, {"ids": [batch_id for batch_id, _ in complete], "now": now})
-    waiting = lock_waiting_jobs(session, [parent_id for _, parent_id in complete])
+    parents = [parent_id for _, parent_id in complete]
+    waiting = lock_waiting_jobs(session, parents)
+    session.hold("scheduler_job", "job_id", [one for one in parents if one not in waiting])  # paused, say
     release(session, waiting, now)
     return [(batch_id, parent_id if parent_id in waiting else None) for batch_id, parent_id in complete]

@@ -8,7 +8,7 @@ statements, however many jobs end at once.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -162,6 +162,12 @@ class _Child:
         self.broken_by: tuple[EndedJob, str] | None = None
         self.error: tuple[EndedJob, ErrorRecord] | None = None
 
+    @property
+    def may_wait_on(self) -> bool:
+        """True where these ends alone do not release it."""
+        job = self.job
+        return self.newly_satisfied < job.needs or (job.signal_key is not None and not job.is_signaled)
+
 
 def settle_edges(
     session: Session, ended: Sequence[EndedJob], *, now: datetime, deltas: BatchDeltas | None = None
@@ -207,6 +213,7 @@ def _end_children(
     states = [
         _settle_edge(parents[parent], child, kind, children.get(child)) for parent, child, kind, *_ in edges
     ]
+    session.hold("scheduler_job", "job_id", _not_released(edges, children))
     settled = [(edge[0], edge[1], state.value) for edge, state in zip(edges, states, strict=True)]
     edge_writer.settle(session, settled, ids)
     # in the order of the edges, which is the order of definition
@@ -214,6 +221,14 @@ def _end_children(
         children[child_id] for child_id in dict.fromkeys(edge[1] for edge in edges) if child_id in children
     ]
     return _decide(session, ordered, now, effects)
+
+
+def _not_released(edges: Sequence[Row], children: Mapping[UUID, _Child]) -> Iterator[UUID]:
+    """The children that these ends may leave as they are: those that wait on, and those that are paused, say."""
+    for _, child_id, *_ in edges:
+        child = children.get(child_id)
+        if child is None or child.may_wait_on:
+            yield child_id
 
 
 _KINDS = frozenset(kind.value for kind in EdgeKind)

@@ -132,6 +132,7 @@ def revive_dependants(
         reachable = [*canceled, *lock_waiting_jobs(session, children)]
         if not children:
             break
+        session.hold("scheduler_job", "job_id", reachable)
         session.execute(REOPEN_EDGES, {"ids": frontier, "children": reachable})
         if not canceled:
             break

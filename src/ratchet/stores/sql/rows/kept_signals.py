@@ -83,6 +83,7 @@ def lock_signal_keys(session: Session, keys: Iterable[str], now: datetime) -> No
             on_conflict_do_nothing=True,
         )
         missing -= {row_id for (row_id,) in session.rows(LOCK_KEY_ROWS, {"gates": sorted(missing)})}
+    session.hold("scheduler_signal", "signal_id", rows)
 
 
 def _row_of(key: str) -> UUID:

@@ -152,7 +152,7 @@ def free_keys(session: Session, job_ids: Iterable[UUID]) -> None:
     ids = sorted(job_ids)
     if not ids or session.execute(FREE_KEYS, {"ids": ids}) == len(ids):
         return
-    left = [job_id for job_id, claim_id, _ in session.rows(LOCK_KEYS, {"ids": ids}) if claim_id is None]
+    left = [job_id for job_id, (claim_id, _) in _lock_keys(session, ids).items() if claim_id is None]
     if left:
         session.execute(FREE_KEYS, {"ids": left})  # of those whose code has ended at this moment
         _pass_on(session, left)
@@ -190,6 +190,7 @@ def lock_still_running(session: Session, job_ids: Sequence[UUID]) -> list[Run]:
     They are locked: whoever settles one of them looks for jobs that wait for it after this transaction.
     """
     rows = session.rows(LOCK_REMEMBERED, {"ids": sorted(job_ids)})
+    session.hold("scheduler_resource_permit", "job_id", [row[0] for row in rows])
     latest: dict[UUID, Run] = {job_id: (job_id, claim_id, node_id) for job_id, claim_id, node_id in rows}
     return list(latest.values())
 
@@ -198,6 +199,7 @@ def _lock_keys(session: Session, job_ids: Iterable[UUID]) -> dict[UUID, tuple[UU
     """The reservations of these jobs, locked: for whose code each waits (claim, node), None: its job lives."""
     ids = sorted(job_ids)
     rows = session.rows(LOCK_KEYS, {"ids": ids}) if ids else []
+    session.hold("scheduler_business_key_reservation", "job_id", [row[0] for row in rows])
     return {job_id: (claim_id, node_id) for job_id, claim_id, node_id in rows}
 
 

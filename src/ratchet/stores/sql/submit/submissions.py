@@ -165,7 +165,7 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
     Lock the parents that were stored before, tell them of their dependants, and return those that have ended.
 
     Their completion updates the same rows: either it comes first and we see the end, or it waits for
-    us and sees ``has_dependants``.
+    us and sees ``has_dependants``. A parent may have had dependants before, so that its row does not change.
     """
     parents = {edge.parent_id for edge in edges} - own
     if not parents:
@@ -189,6 +189,7 @@ def _meet_parents(session: Session, edges: Sequence[Edge], own: set[UUID]) -> li
     if unknown := missing - ended.keys():
         raise InvalidJob(f"an edge comes from job {min(unknown)}, which does not exist or was deleted")
     if live:
+        session.hold("scheduler_job", "job_id", live)
         session.execute(MARK_PARENTS, {"ids": sorted(live)})
         if asked := {edge.parent_id for edge in edges if edge.condition is not None} & live:
             session.execute(MARK_CONDITIONS, {"ids": sorted(asked)})

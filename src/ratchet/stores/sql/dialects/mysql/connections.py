@@ -20,6 +20,13 @@ from pymysql.constants import SERVER_STATUS
 from ratchet.model.errors import ConfigurationError, StoreUnavailable
 from ratchet.model.store_url import StoreUrl
 from ratchet.stores.sql.dialects.hosts import Hosts, NotConnected
+from ratchet.stores.sql.dialects.mysql.certification import (
+    SHOW_PROVIDER,
+    SHOW_SETTINGS,
+    WAIT_FOR_OTHERS,
+    certifies,
+    unsound,
+)
 from ratchet.stores.sql.dialects.mysql.processes import sign
 from ratchet.stores.sql.dialects.pool import Pool
 from ratchet.stores.sql.errors import redacted
@@ -70,6 +77,7 @@ class Connection(_DriverConnection):
     purpose: Purpose = "write"
     used_at: float = 0.0
     most: int = 0  # bytes of a statement, at most
+    certifies: bool = False  # the server is one of several that take writes
     writable_at: float = (
         0.0  # when the server was last known to take writes; asked only where there are several
     )
@@ -265,6 +273,9 @@ class Connections(Pool[Connection, Purpose]):
         self.idle = max(_SHORTEST_IDLE, math.ceil(statement_timeout))
         self._statement_timeout = statement_timeout
         self._hosts = Hosts(address.hosts)
+        #: As the last connection that was opened has said.
+        self.certifies = False
+        self.unsound: tuple[str, ...] = ()
         self._are_several = len(self._hosts) > 1
         super().__init__(size=size, connect_timeout=connect_timeout)
 
@@ -281,6 +292,10 @@ class Connections(Pool[Connection, Purpose]):
             self.give_back(connection, for_user=for_user)
             connection = self._take(purpose, for_user)
         return connection
+
+    def another(self) -> Connection:
+        """A connection beside those that are lent, for one that waits for it while it has one; shut it."""
+        return self._connect("write")
 
     def _is_primary_still(self, connection: Connection) -> bool:
         """
@@ -388,8 +403,15 @@ class Connections(Pool[Connection, Purpose]):
         level = "READ COMMITTED" if purpose == "write" else "REPEATABLE READ"
         connection.query(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
         with connection.cursor() as cursor:
-            cursor.execute("SELECT @@max_allowed_packet")
-            (connection.most,) = cursor.fetchone() or (0,)
+            cursor.execute(SHOW_SETTINGS)
+            settings = dict(cursor.fetchall())
+        connection.most = int(settings["max_allowed_packet"])
+        connection.certifies = self.certifies = certifies(settings)
+        if connection.certifies:
+            connection.query(WAIT_FOR_OTHERS)
+            with connection.cursor() as cursor:
+                cursor.execute(SHOW_PROVIDER)
+                self.unsound = unsound(dict(cursor.fetchall()))
         if purpose == "write":
             sign(connection, self.address.database)
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
 import pymysql
 from pymysql.constants import SERVER_STATUS
 
-from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError
+from ratchet.model.errors import CommitUnknown, ConfigurationError, Conflict, StoreError, StoreUnavailable
 from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.store import Capabilities
@@ -30,6 +31,14 @@ from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect, Refusal
 from ratchet.stores.sql.dialects.mysql import mysqlclient
+from ratchet.stores.sql.dialects.mysql.certification import (
+    BE_THE_ONLY_ONE,
+    BEGIN_STREAMING,
+    CHANGE_EVERYWHERE,
+    CREATE_MIGRATION_TABLE,
+    MIGRATION_TABLE,
+    STILL_THE_ONLY_ONE,
+)
 from ratchet.stores.sql.dialects.mysql.claims import MysqlClaimPlan
 from ratchet.stores.sql.dialects.mysql.connections import (
     LONGEST_IDLE,
@@ -52,7 +61,7 @@ from ratchet.stores.sql.dialects.mysql.scripts import forget_progress, run_scrip
 from ratchet.stores.sql.dialects.mysql.session import CURRENT, MysqlSession
 from ratchet.stores.sql.dialects.mysql.shapes import LISTED, PAIRS, column, shape_of
 from ratchet.stores.sql.dialects.mysql.values import JSON_TYPES, Writer
-from ratchet.stores.sql.errors import ConnectionLost, ReadOnlyServer
+from ratchet.stores.sql.errors import ConnectionLost, ConstraintViolated, LockTimeout, ReadOnlyServer
 from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.rows.specs import RowWriter
 from ratchet.stores.sql.statement import Statement, translate
@@ -60,6 +69,7 @@ from ratchet.stores.sql.statement import Statement, translate
 _DRIVER = "pymysql.connections.Connection"
 _LOCK_WAIT = 5  # seconds
 _MIGRATION_WAIT = 3600  # seconds to wait for another migration; then it waits again
+_MIGRATION_PAUSE = 0.2  # seconds until who waits for another server's migration looks again
 _MIGRATION_LOCK_WAIT = (
     1  # seconds to wait for a table, the server's least: everybody else waits behind this one
 )
@@ -202,6 +212,7 @@ class MysqlDialect(Dialect):
     @contextmanager
     def migrating(self) -> Iterator[MysqlSession]:
         connection = self._connections.take("write")
+        self._declare(connection)
         try:
             connection._read_timeout = None
             product = product_of(connection.server_version)
@@ -216,11 +227,30 @@ class MysqlDialect(Dialect):
             ):
                 pass
             self._enter_schema(session)
-            yield session
-            forget_progress(session)
+            with self._alone(session) if connection.certifies else nullcontext():
+                yield session
+                forget_progress(session)
         finally:
             connection.shut()  # which also frees the lock
             self._connections.give_back(connection)
+
+    @contextmanager
+    def _alone(self, session: MysqlSession) -> Iterator[None]:
+        """Keep out who migrates through another server: a named lock is known to one of them."""
+        session.plain(CHANGE_EVERYWHERE)
+        if not self.has_table(session, MIGRATION_TABLE):
+            session.plain(CREATE_MIGRATION_TABLE)
+        holder = self._connections.another()
+        try:
+            holding = self._session(holder)
+            holding.plain(f"SET SESSION wait_timeout = {LONGEST_IDLE}")
+            self._enter_schema(holding)
+            while not _is_alone(holding):
+                time.sleep(_MIGRATION_PAUSE)
+            yield
+            holding.plain(STILL_THE_ONLY_ONE)
+        finally:
+            holder.shut()
 
     def end_transactions(self, process: str) -> bool:
         return end_transactions(self._connections, process)
@@ -254,12 +284,22 @@ class MysqlDialect(Dialect):
                 connection.shut()
                 self._connections.give_back(connection, for_user=for_user)
                 found = meaning(error, begin) if isinstance(error, Exception) else error
+                if isinstance(found, LockTimeout):  # there is no lock yet to wait for
+                    found = StoreUnavailable(
+                        f"the server at {self._connections.address} is behind the others of its cluster, and does not catch up: {found}"
+                    )
                 if last or not isinstance(found, ConnectionLost):
                     raise found from error
                 self._connections.discard_idle()
             else:
+                self._declare(connection)
                 return connection
         raise StoreError("unreachable: the last try returns or raises")
+
+    def _declare(self, connection: Connection) -> None:
+        if connection.certifies:
+            self.capabilities.several_writers = True
+            self.capabilities.unsound = self._connections.unsound
 
     def _finish(self, session: MysqlSession, *, for_user: bool) -> None:
         connection: Connection = session.connection
@@ -274,7 +314,9 @@ class MysqlDialect(Dialect):
             connection.shut()  # the server frees and forgets everything when the connection ends
 
     def _session(self, connection: Connection) -> MysqlSession:
-        return MysqlSession(self, connection, most=connection.most, writer=self._writer)
+        return MysqlSession(
+            self, connection, most=connection.most, certifies=connection.certifies, writer=self._writer
+        )
 
     def _commit(self, session: MysqlSession, *, for_user: bool) -> None:
         connection: Connection = session.connection
@@ -364,6 +406,7 @@ class MysqlDialect(Dialect):
             most=most,
             enlisted=True,
             snapshot=level.upper() not in ("READ-COMMITTED", "READ-UNCOMMITTED"),
+            certifies=self._connections.certifies,
             writer=self._writer if backslashes else Writer(backslashes=False),
         )
         session.place = (self.schema or database,)
@@ -453,6 +496,18 @@ def _require_transaction(connection: Any) -> None:
         raise meaning(error, "ping") from error
     if connection.get_autocommit() and not connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
         raise refuse_autocommit("a MySQL connection")
+
+
+def _is_alone(holding: MysqlSession) -> bool:
+    """True if this transaction keeps others from migrating, on every server; False: one of them keeps us."""
+    for statement in BEGIN_STREAMING:
+        holding.plain(statement)
+    try:
+        holding.plain(BE_THE_ONLY_ONE)
+    except (Conflict, ConstraintViolated):
+        holding.plain("ROLLBACK")
+        return False
+    return True
 
 
 def _quoted(name: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from ratchet.model.errors import UnstorableData
 from ratchet.stores.sql.caller_transaction import driver_of
+from ratchet.stores.sql.columns import kind_of
 from ratchet.stores.sql.database import NO_PARAMS, Row, Session
+from ratchet.stores.sql.dialects.mysql.certification import holding
 from ratchet.stores.sql.dialects.mysql.errors import DUPLICATE, NOT_ALLOWED, meaning, number_of
 from ratchet.stores.sql.dialects.mysql.shapes import CANDIDATES, FIRST_OF_CANDIDATES, KEYS, Shape, column
 from ratchet.stores.sql.dialects.mysql.values import Writer, plan_of
@@ -62,6 +64,7 @@ class MysqlSession(Session):
         most: int,
         enlisted: bool = False,
         snapshot: bool = False,
+        certifies: bool = False,
         writer: Writer,
     ) -> None:
         self.dialect: MysqlDialect = dialect
@@ -69,6 +72,7 @@ class MysqlSession(Session):
         self._connection = connection
         self._most = most
         self._snapshot = snapshot
+        self._certifies = certifies
         self._writer = writer
         self._actions: list[Callable[[], None]] = []
         #: Statements to run on the connection when the transaction has ended, either way.
@@ -152,6 +156,11 @@ class MysqlSession(Session):
             halves = (rows[:middle], rows[middle:])
             return sum(self._update_portion(table, columns, half) for half in halves)
         return _matched(self._send(text, f"{head}…"))
+
+    def hold(self, table: str, column: str, keys: Iterable[object]) -> None:
+        if self._certifies and (held := sorted(set(keys))):  # type: ignore[type-var]  # of one kind, all of them
+            for statement in holding(table, f"{column} {{in held {kind_of(column)}}}"):
+                self.execute(statement, {"held": held})
 
     def on_commit(self, action: Callable[[], None]) -> None:
         if not self.enlisted:
