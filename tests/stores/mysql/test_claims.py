@@ -69,6 +69,19 @@ class TestCost:
         assert max(reads.values()) < 1200, reads
         assert max(reads.values()) < 1.3 * min(reads.values()), reads
 
+    def test_many_keys_with_limits(self, store: SqlStore) -> None:
+        """A claim among four times as many concurrency keys reads four times as many rows, not sixteen times."""
+        reads: list[int] = []
+        for first, last in ((0, 100), (100, 400)):
+            names = [f"order-{number}" for number in range(first, last)]
+            for name in names:
+                store.set_limit(name, concurrent=10_000, now=NOW)
+            insert(store, [(2, NOW - timedelta(hours=1), StreamKey(limit_key=name)) for name in names])
+            rows, handlers = counted(store, lambda session: plan(store)._claim(session, request(1), NOW))
+            assert len(rows) == 1
+            reads.append(sum(count for name, count in handlers.items() if name.startswith("read_")))
+        assert reads[1] < 8 * reads[0], reads
+
     def test_closed_streams_cost_nothing(self, store: SqlStore) -> None:
         """Jobs behind a paused queue are not looked at, however many they are."""
         insert(store, [(4, NOW - timedelta(hours=2), StreamKey(queue="closed"))] * 5000)
