@@ -28,7 +28,8 @@ def replica_set(stage: Stage, rounds: int) -> None:
 
 
 def _step_down(cluster: ReplicaSet, primary: Member) -> None:
-    primary.command_direct("replSetStepDown", 60)
+    # Not for long: in the next rounds it has to be a candidate again.
+    primary.command_direct("replSetStepDown", 8, secondaryCatchUpPeriodSecs=4)
     _wait_for_another(cluster, primary)
 
 

@@ -88,19 +88,19 @@ def silent_standby(stage: Stage, rounds: int) -> None:
 
 
 def stalled_primary(stage: Stage, rounds: int) -> None:
-    """The primary's PostgreSQL stands still while idle workers claim; jobs become visible 3 s after they were due."""
+    """The primary's PostgreSQL stands still while workers claim; jobs become visible 3 s after they were due."""
     cluster = _cluster(stage)
-    for _ in range(3):
-        stage.start_worker()
-    for worker in stage.workers:
-        worker.wait_ready(seconds=60)
-    for _ in range(rounds):
-        stage.submit(jobs.pay)
-        stage.wait_for_progress()
-        with cluster.primary().postgresql_frozen():
-            time.sleep(STALLED)
-        for _ in range(3):
-            stage.recoveries.append(_found_late(stage))
+    # One: another that did not wait, or not for the whole stall, would find what this one passes by.
+    stage.start_workers(1)
+    # It claims all the time, so that it passes what becomes visible late; and seldom, so that each claim is a sweep.
+    with stage.load(3, 0.1):
+        for _ in range(rounds):
+            stage.wait_for_progress()
+            with cluster.primary().postgresql_frozen():
+                time.sleep(STALLED)
+            stage.wait_for_progress()
+            for _ in range(3):
+                stage.recoveries.append(_found_late(stage))
     stage.notes.append(f"started {max(stage.recoveries):.1f} s after their commit at the latest")
 
 

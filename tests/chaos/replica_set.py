@@ -43,12 +43,12 @@ class Member(MongoDB):
         finally:
             os.kill(self.pid, signal.SIGCONT)
 
-    def command_direct(self, name: str, value: Any = 1) -> dict[str, Any]:
+    def command_direct(self, name: str, value: Any = 1, **more: Any) -> dict[str, Any]:
         client: pymongo.MongoClient[dict[str, Any]]
         with pymongo.MongoClient(
             f"mongodb://127.0.0.1:{self.port}/", directConnection=True, serverSelectionTimeoutMS=500
         ) as client:
-            return dict(client.admin.command(name, value))
+            return dict(client.admin.command(name, value, **more))
 
 
 class ReplicaSet(MongoDB):
