@@ -89,7 +89,8 @@ def interpreter(row: Row) -> Path:
     wanted = row.python or f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = ENVIRONMENTS / row.name
     python = folder / "bin" / "python"
-    if not (folder / ".complete").exists():
+    complete, packages = folder / ".complete", " ".join(row.packages)
+    if not complete.exists() or complete.read_text() != packages:
         shutil.rmtree(folder, ignore_errors=True)
         _run(_base(wanted), "-m", "venv", str(folder))
         install = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
@@ -97,7 +98,7 @@ def interpreter(row: Row) -> Path:
         _run(*install, "-c", "constraints.txt", "--no-build-isolation", "-e", ".[dev]")
         if row.packages:
             _run(*install, *row.packages)
-        (folder / ".complete").touch()
+        complete.write_text(packages)
     return python
 
 

@@ -41,7 +41,7 @@ EVERY = ("sqlite", "postgresql", "mysql", "mongodb")
 
 #: The oldest versions that pyproject.toml admits, of what stands between Ratchet and its stores and of what it always needs.
 OLDEST = {
-    "psycopg": ("psycopg[binary,pool]==3.2.1", "psycopg-binary==3.2.1"),
+    "psycopg": ("psycopg[binary,pool]==3.2.11", "psycopg-binary==3.2.11"),
     "pymysql": ("PyMySQL[rsa]==1.1.1",),
     "pymongo": ("pymongo==4.9",),
     "dependencies": ("msgspec==0.19.0", "cronsim==2.6", "typer==0.15.1", "rich==13.7.1", "click<8.2"),
