@@ -24,7 +24,7 @@ CHANGED = {
     "finish/completions.py": {"ORDER_QUEUE_ROWS", "ORDER_JOBS"},
     "history.py": {"OLD_LINES", "LOCK_OLD_JOBS", "LOCK_OLD_ARCHIVED"},
     "jobs.py": {"IS_ARCHIVED", "LOCK_OLD_DEAD_LETTERS"},
-    "permits.py": {"LOCK_LIMIT"},
+    "permits.py": {"LOCK_LIMIT", "LOCK_NOT_ASKED_FOR"},
     "recover/rescues.py": {"LOCK_FREE_RUNNING_OF_NODE"},
     "recurring.py": {"LOCK_DUE_SCHEDULE"},
     "rows/flow_periods.py": {"LOCK_PERIODS"},
