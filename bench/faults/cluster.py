@@ -15,8 +15,8 @@ from typing import Self
 
 from bench.faults.subjects import HERE, REDIS, Subject, modules
 
-#: Trials mostly wait; making a database and importing libraries is what they compute, so few do that at once.
-BEGINNING = threading.Semaphore(2)
+#: Trials mostly wait; making a database and importing libraries is what they compute, so one does that at a time.
+BEGINNING = threading.Semaphore(1)
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,15 @@ def count(trials: Trials, field: str) -> str:
     return f"{median(found):g} ({found[0]} to {found[-1]})"
 
 
+def _of(found: Trials, trials: Trials, shown: str) -> str:
+    """What was seen, and in how many trials if not in all."""
+    return shown if len(found) == len(trials) else f"{shown}, in {len(found)} of {len(trials)}"
+
+
 def _elsewhere(trials: Trials) -> str:
     """When the job of a stopped worker started elsewhere, or that it waited."""
-    if all(trial["again_while_frozen"] is None for trial in trials):
-        return "no: it waited"
-    return seconds([{**trial, "watched": 40} for trial in trials], "again_while_frozen")
+    found = [trial for trial in trials if trial["again_while_frozen"] is not None]
+    return _of(found, trials, seconds(found, "again_while_frozen")) if found else "no: it waited"
 
 
 def _gone(trials: Trials) -> str:
@@ -54,9 +58,8 @@ def _gone(trials: Trials) -> str:
 
 def _again(trials: Trials) -> str:
     """After which time an interrupted job started again, if it was interrupted."""
-    if all(trial["started_twice"] == 0 and trial["not_ended"] == 0 for trial in trials):
-        return "no: they ended where they ran"
-    return seconds(trials, "again_after")
+    found = [trial for trial in trials if trial["started_twice"] or trial["not_ended"]]
+    return _of(found, trials, seconds(found, "again_after")) if found else "no: they ended where they ran"
 
 
 #: Of each fault: the heads of its columns, and what is in them.

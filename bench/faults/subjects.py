@@ -55,7 +55,7 @@ SETTINGS = {
         "https://tkte.ch/chancy/chancy.plugins.recovery.html",
     ),
     "celery": (
-        "Redis; late acknowledgement, no prefetching, tasks canceled when the connection is lost; visibility timeout one hour (its default)",
+        "Redis; late acknowledgement, no prefetching; visibility timeout one hour (its default)",
         "https://docs.celeryq.dev/en/stable/getting-started/backends-and-brokers/redis.html",
     ),
     "celery-60": (

@@ -109,7 +109,7 @@ def terminate(cluster: Cluster, limit: float) -> dict[str, Any]:
     worker.send_signal(cluster.subject.stop_signal)
     until(lambda: worker.poll() is not None, 90)
     gone = round(time.time() - at, 1) if worker.poll() is not None else None
-    until(lambda: set(cluster.ended()) >= set(jobs), limit)
+    until(lambda: set(cluster.ended()) >= set(jobs), limit + 60)  # to run again, and to end
     return {"exit_after": gone, "again_after": _again(cluster, jobs[0], at), **_judge(cluster, jobs)}
 
 

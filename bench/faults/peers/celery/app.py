@@ -1,7 +1,7 @@
 """
-Celery on Redis for jobs that may run twice: late acknowledgement, no prefetching, tasks canceled when the connection is lost.
+Celery on Redis for jobs that may run twice: late acknowledgement and no prefetching.
 
-Settings: optimizing.rst ("Reserve one task at a time") and configuration.rst of its user guide. The visibility timeout is the default, an hour.
+Settings: optimizing.rst of its user guide ("Reserve one task at a time"). The visibility timeout is the default, an hour.
 The variant `celery-60` sets it to 60 s and rejects the task of a lost child; the docs describe both and warn of both.
 """
 
@@ -12,11 +12,7 @@ import body
 from celery import Celery
 
 app = Celery("app", broker=os.environ["FAULTS_URL"])
-app.conf.update(
-    task_acks_late=True,
-    worker_prefetch_multiplier=1,
-    worker_cancel_long_running_tasks_on_connection_loss=True,
-)
+app.conf.update(task_acks_late=True, worker_prefetch_multiplier=1)
 if seconds := os.environ.get("FAULTS_VARIANT"):
     app.conf.update(
         task_reject_on_worker_lost=True, broker_transport_options={"visibility_timeout": int(seconds)}
