@@ -14,7 +14,9 @@ UNFOUND = "not found in its docs"
 def feature_rows() -> list[list[str]]:
     """The cells of the feature tables, without their heads."""
     part = TEXT.split("\n## Features\n")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in part.splitlines() if line[:2] == "| "]
+    rows = [
+        [cell.strip() for cell in line[1:-1].split("|")] for line in part.splitlines() if line[:2] == "| "
+    ]
     return [row for row in rows if row[0]]
 
 
