@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench.faults.cluster import Cluster
-from bench.faults.subjects import WORKERS, Subject, subject
+from bench.faults.page import write_page
+from bench.faults.subjects import SETTINGS, Subject, subject
 from bench.faults.trials import FAULTS
 
 
@@ -19,15 +21,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.faults", description="The same faults on Ratchet and its peers."
     )
-    parser.add_argument("--peers", default=",".join(WORKERS), help="who is hurt, with commas")
+    parser.add_argument("--peers", default=",".join(SETTINGS), help="who is hurt, with commas")
     parser.add_argument("--faults", default=",".join(FAULTS), help="which faults, with commas")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=120, help="seconds to wait for a job to run again")
+    parser.add_argument("--limit", type=float, default=400, help="seconds to wait for a job to run again")
     parser.add_argument("--beside", type=int, default=4, help="how many trials run side by side")
     parser.add_argument(
         "--write", type=Path, help="a file that the trials are added to, one JSON document per line"
     )
+    parser.add_argument(
+        "--page", action="store_true", help="play nothing: write the tables of the docs from the kept trials"
+    )
     given = parser.parse_args()
+    if given.page:
+        write_page()
+        return 0
     subjects = [subject(name) for name in given.peers.split(",")]
     wanted = [
         (one, fault) for _ in range(given.rounds) for fault in given.faults.split(",") for one in subjects
@@ -45,6 +53,7 @@ def played(one: Subject, fault: str, limit: float, write: Path | None) -> dict[s
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": one.versions,
         "limit": limit,
+        "load": round(os.getloadavg()[0], 1),
     }
     try:
         with Cluster(one) as cluster:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Self
 
 from bench.faults.subjects import HERE, REDIS, Subject, modules
+
+#: Trials mostly wait; making a database and importing libraries is what they compute, so one does that at a time.
+BEGINNING = threading.Semaphore(1)
 
 
 @dataclass(frozen=True)
@@ -34,17 +38,20 @@ class Cluster:
         from tests.services.redis import Redis
 
         self.subject = subject
-        self.server = Redis() if subject.name in REDIS else PostgreSQL()
+        self.server = Redis() if subject.base in REDIS else PostgreSQL()
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
+        #: How often a worker had ended and was started again.
+        self.restarts = 0
         self._started: list[subprocess.Popen[bytes]] = []
         self._place = tempfile.TemporaryDirectory(prefix="ratchet-faults-")
         self.log = Path(self._place.name) / "log"
 
     def __enter__(self) -> Self:
         self.log.touch()
-        self.server.start()
-        if self.subject.name not in REDIS:
-            self.script("setup")
+        with BEGINNING:
+            self.server.start()
+            if self.subject.base not in REDIS:
+                self.script("setup")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,6 +74,7 @@ class Cluster:
             "FAULTS_MODULES": str(modules()),
             "PYTHONPATH": f"{HERE}:{self.subject.folder}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            **self.subject.settings,
         }
 
     def script(self, *words: str) -> None:
@@ -107,18 +115,25 @@ class Cluster:
         """Jobs that ended, as often as they did."""
         return [line.job for line in self.lines() if line.what == "end"]
 
+    def supervise(self) -> None:
+        """Start again what has ended, as the supervisor does that every library's docs ask for."""
+        for name, code in self.exits().items():
+            if code is not None:
+                self.restarts += 1
+                self.start(name)
+
     def exits(self) -> dict[str, int | None]:
         """The exit code of each worker; None: it still runs."""
         return {name: process.poll() for name, process in self.workers.items()}
 
 
-def until(condition: Callable[[], bool], limit: float) -> bool:
+def until(condition: Callable[[], bool], limit: float, every: float = 0.1) -> bool:
     """Whether *condition* came true within *limit* seconds."""
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.1)
+        time.sleep(every)
     return condition()
 
 

@@ -61,7 +61,7 @@ def sections() -> list[Section]:
         ),
         Section(
             "Explanation",
-            ("explanation/guarantees", "explanation/why-no-broker", "explanation/claiming", "explanation/resilience", "explanation/performance", "explanation/scale"),
+            ("explanation/guarantees", "explanation/why-no-broker", "explanation/claiming", "explanation/resilience", "explanation/comparison", "explanation/performance", "explanation/scale"),
             ("explanation",),
         ),
         Section("Coming from", ("coming-from/celery",), ("coming-from",)),

@@ -1,7 +1,7 @@
 """
 Chancy with its default plugins (recovery among them) and one queue of ten: `chancy --app app.chancy worker start`.
 
-Settings: defaults. Its docs were not checked for better ones.
+Settings: the page of the plugin says that it is on by default. It looks every 60 s for workers that have been silent for 90 s.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-// graphile-worker with its defaults and concurrentJobs 10.
-// Settings: defaults. Its docs were not checked for better ones.
+// graphile-worker with its defaults and ten jobs at a time.
+// Settings: website/docs/error-handling.md of its repository: the jobs of a worker that died stay locked for four hours.
+// What is quicker (heartbeats) is in Worker Pro, which is not free.
 import { createRequire } from "node:module";
 import { appendFileSync } from "node:fs";
 const require = createRequire(process.env.FAULTS_MODULES + "/");

@@ -1,7 +1,8 @@
 """
-Huey on Redis with its defaults: `huey_consumer app.huey -w 10`.
+Huey on Redis, with the handler that puts interrupted tasks back: `huey_consumer app.huey -w 10`.
 
-Settings: defaults. SIGTERM stops at once, SIGINT waits (release notes of 1.4.0).
+Settings: docs/deployment.rst of its repository asks for the handler, and for SIGINT instead of SIGTERM, which the variant
+`huey-int` sends.
 """
 
 import os
@@ -9,6 +10,7 @@ import sys
 
 import body
 from huey import RedisHuey
+from huey.signals import SIGNAL_INTERRUPTED
 
 huey = RedisHuey("faults", url=os.environ["FAULTS_URL"])
 
@@ -17,6 +19,12 @@ huey = RedisHuey("faults", url=os.environ["FAULTS_URL"])
 def work(name):
     """One job."""
     body.run(name)
+
+
+@huey.signal(SIGNAL_INTERRUPTED)
+def put_back(_signal, task, *_args, **_more):
+    """Enqueue again what a stopping consumer has interrupted."""
+    huey.enqueue(task)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """
 Oban for Python with its defaults: `oban start --queues default:10`.
 
-Settings: defaults. Its docs were not checked for better ones.
+Settings: docs/production.md of its repository calls this command ready for production, with logging, pruning and the rescue of
+orphans. The rescue comes every 60 s, for jobs that have run for more than 300 s (`oban/_lifeline.py`).
 """
 
 import asyncio

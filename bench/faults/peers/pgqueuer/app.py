@@ -1,7 +1,8 @@
 """
-pgqueuer with its default heartbeat (30 s), as `pgq run app:main --max-concurrent-tasks 10` starts it.
+pgqueuer as `pgq run app:main --batch-size 5 --max-concurrent-tasks 10 --shutdown-on-listener-failure` starts it.
 
-Settings: defaults, with a batch size below the number of slots. Its docs were not checked for better ones.
+Settings: docs/guides/deployment.md of its repository asks for that last option and a supervisor. The heartbeat timeout is the
+default (30 s). Ten slots allow batches of five at most.
 """
 
 import asyncio
@@ -48,6 +49,8 @@ async def command(verb, names):
 if __name__ == "__main__":
     if sys.argv[1] == "work":
         logging.basicConfig(level=logging.INFO)
-        asyncio.run(pgqueuer.run("app:main", batch_size=5, max_concurrent_tasks=10))
+        asyncio.run(
+            pgqueuer.run("app:main", batch_size=5, max_concurrent_tasks=10, shutdown_on_listener_failure=True)
+        )
     else:
         asyncio.run(command(sys.argv[1], sys.argv[2:]))
