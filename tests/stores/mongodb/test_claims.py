@@ -154,3 +154,19 @@ def _answers(question: Callable[[], bool]) -> bool:
         return question()
     except StoreUnavailable:
         return False
+
+
+class TestExpiry:
+    def test_only_what_the_sweep_finds_is_given_an_expiry(self, steps: MongoSteps) -> None:
+        """
+        A document has lost the deadline by which `expire` finds it: the job is given to a worker without one, and runs.
+
+        With its expiry, the worker would give it back for the store to end, and the next claim would bring it again, for ever.
+        """
+        expires_at = steps.after(seconds=10)
+        whole, *broken = [steps.submit(expires_at=expires_at) for _ in range(3)]
+        jobs = steps.collections[Names.JOBS]
+        jobs.update_one({"_id": broken[0]}, {"$unset": {"deadline_at": ""}})
+        jobs.update_one({"_id": broken[1]}, {"$set": {"deadline_at": "soon"}})
+        found = {job.claim.job_id: job.body.expires_at for job in steps.take()}
+        assert found == {whole: expires_at, broken[0]: None, broken[1]: None}

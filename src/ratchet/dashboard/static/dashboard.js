@@ -74,9 +74,11 @@
       if (open) { open.open = false; open.querySelector("summary").focus(); }
     }
   });
+  let leaving = false;
   document.addEventListener("submit", (event) => {
+    // what is under way leads to another page: a look that comes meanwhile must not lead back to this one
+    if (event.target.method !== "get") { leaving = true; return; }
     // an empty field says nothing: addresses stay short
-    if (event.target.method !== "get") return;
     for (const field of event.target.elements)
       if (field.name && !field.value) { field.disabled = true; setTimeout(() => { field.disabled = false; }); }
   });
@@ -155,15 +157,17 @@
   }
   let known = new Set();
   async function refresh() {
-    if (document.hidden) return;
+    if (document.hidden || leaving) return;
     if (asking) { again = true; return; }
     asking = true;
     try {
       const headers = { "Ratchet-Fragment": "1", Accept: "text/html" };
       if (tags.has("page")) headers["If-None-Match"] = tags.get("page");
       const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "error" });
+      const text = answer.status === 200 ? await answer.text() : "";
+      if (leaving) return;
       if (answer.status === 200) {
-        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = new DOMParser().parseFromString(text, "text/html");
         known = new Set([...fresh.querySelectorAll("[data-live][id]")].map((one) => one.id));
         replace(fresh);
         tags.set("page", answer.headers.get("ETag"));
@@ -202,7 +206,7 @@
     else { refresh(); start(); }
   });
   addEventListener("pagehide", stop);
-  addEventListener("pageshow", (event) => { if (event.persisted) { refresh(); start(); } });
+  addEventListener("pageshow", (event) => { if (event.persisted) { leaving = false; refresh(); start(); } });
   setInterval(() => { if (!document.hidden) localize(document); }, TICK);
   prepare(document);
   start();

@@ -357,7 +357,10 @@ def body_of(document: Document, key_of: KeyOf) -> JobBody:
     }
     job_id: UUID = document["_id"]
     if "expiry_due_at" in document:  # only what has never started may still expire
-        fields["expires_at"] = time_of(document["expiry_due_at"])
+        expires_at, deadline = time_of(document["expiry_due_at"]), document.get("deadline_at")
+        # and only what `expire` finds, by its deadline: a worker would give any other job back to be claimed again, for ever
+        if isinstance(deadline, int) and deadline <= document["expiry_due_at"]:
+            fields["expires_at"] = expires_at
     return JobBody(
         job_id=job_id,
         root_id=document.get("root_id", job_id),
