@@ -8,10 +8,12 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratchet.model.errors import ConfigurationError, RatchetError
-from ratchet.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from ratchet.scheduler import Scheduler
 
 DEFAULT_ATTRIBUTE = "scheduler"
 
@@ -35,6 +37,8 @@ def split_app(app: str) -> tuple[str, str]:
 
 def load_scheduler(app: str, path: str) -> Scheduler:
     """The scheduler of *app*, which is looked for in *path* first; `AppNotUsable` says why it cannot be used."""
+    from ratchet.scheduler import Scheduler  # not for the supervisor, which only looks at the name of the app
+
     module_name, attribute = split_app(app)
     if path not in sys.path:
         sys.path.insert(0, path)
@@ -78,6 +82,8 @@ def _told(name: str, error: BaseException) -> str:
 
 
 def _suggestion(module: Any) -> str:
+    from ratchet.scheduler import Scheduler
+
     names = [name for name, value in vars(module).items() if isinstance(value, Scheduler)]
     if names:
         return f"; did you mean {module.__name__}:{names[0]}?"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import Executor
-from multiprocessing.context import BaseContext
 from threading import Thread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from multiprocessing.context import BaseContext
 
 
 class DefaultExecutorProvider:
@@ -20,4 +22,6 @@ class DefaultExecutorProvider:
 
     def process_context(self) -> BaseContext:
         """The "spawn" context: slower to start than "forkserver", but it works everywhere."""
+        import multiprocessing  # only the process lane needs it
+
         return multiprocessing.get_context("spawn")

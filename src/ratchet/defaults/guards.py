@@ -12,11 +12,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
 from datetime import timedelta
-from multiprocessing.context import BaseContext
 from threading import Thread
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from ratchet.model.breaker import Guard
 from ratchet.model.errors import ConfigurationError, JobInterrupted, RatchetError
@@ -31,6 +29,10 @@ from ratchet.spi.principal_provider import PrincipalProvider
 from ratchet.spi.resilience import ResilienceStrategy
 from ratchet.spi.shield import current_shield
 from ratchet.spi.target_policy import TargetPolicy
+
+if TYPE_CHECKING:  # 15 ms that nothing but a node with a provider of its own needs
+    from concurrent.futures import Executor
+    from multiprocessing.context import BaseContext
 
 T = TypeVar("T")
 
@@ -310,6 +312,8 @@ class GuardedExecutor:
 
     def job_pool(self, slots: int) -> Executor | None:
         """The provider's pool, if it is one of threads."""
+        from concurrent.futures import Executor, ProcessPoolExecutor
+
         try:
             pool = self._job_pool(slots)
             if pool is None or (isinstance(pool, Executor) and not isinstance(pool, ProcessPoolExecutor)):
@@ -324,6 +328,8 @@ class GuardedExecutor:
 
     def process_context(self) -> BaseContext:
         """The provider's context."""
+        from multiprocessing.context import BaseContext
+
         try:
             context = self._process_context()
             if isinstance(context, BaseContext):

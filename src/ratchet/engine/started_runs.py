@@ -32,15 +32,18 @@ class StartedRuns:
 
     def __init__(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, _SIZE)
-        self._free = list(range(CAPACITY * _WIDTH, 0, -_WIDTH))
+        self._free: list[int] = []  # entries of runs that have ended; the next one takes the last
+        self._fresh = iter(range(_WIDTH, (CAPACITY + 1) * _WIDTH, _WIDTH))  # entries that no run has had
 
     def begin(self, run: Run) -> None:
         """The code of *run* is about to be called, or what it needs is about to be imported."""
         try:
             entry = self._free.pop()
         except IndexError:
-            self._memory[0] = 1
-            return
+            entry = next(self._fresh, 0)
+            if not entry:
+                self._memory[0] = 1
+                return
         claim = run.job.claim
         self._memory[entry : entry + _WIDTH] = run_number(claim.job_id, claim.claim_id).to_bytes(_WIDTH)
         run.entry = entry

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,8 @@ def process_name() -> str:
     """
     pid = os.getpid()
     if pid not in _names:
-        import secrets  # not for a program that only submits
+        import secrets  # these two not for a program that only submits
+        import socket
 
         host = socket.gethostname().encode("ascii", "replace").decode()[:_LONGEST_HOST]
         _names[pid] = f"{host}:{pid}:{secrets.token_hex(4)}"

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
-from multiprocessing.context import BaseContext
 from threading import Thread
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from multiprocessing.context import BaseContext
 
 
 class ExecutorProvider(Protocol):
