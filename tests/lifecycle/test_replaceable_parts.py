@@ -736,7 +736,7 @@ class TestFailedStart:
             stand.assert_all_end()
             stand.assert_lanes_live()
 
-    @pytest.mark.parametrize("last", range(9))
+    @pytest.mark.parametrize("last", range(11))
     def test_a_service_without_a_thread(
         self, last: int, stand: Stand, monkeypatch: pytest.MonkeyPatch
     ) -> None:

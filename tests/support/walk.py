@@ -37,6 +37,7 @@ SERVICES = (
     "lookout",
     "wait",
     "flow",
+    "services",
 )
 #: Seconds in which a node that has started does what it does once, and in which a run that has ended is forgotten.
 LOOKED_AROUND = 1.0

@@ -277,6 +277,8 @@ class Recurrence:
             auditing(None) if same else nullcontext(),
         ):
             record = backend.store.upsert_schedule(wanted, now=now, **joining_transaction(within))
+        if not same and within is None:
+            _wake(backend)
         return Schedule(backend, record.spec.name)
 
     def _template(self, backend: Backend) -> JobSpec:
@@ -303,6 +305,11 @@ class Recurrence:
             jitter=timing.jitter,
             declared=self.declared,
         )
+
+
+def _wake(backend: Backend) -> None:
+    """Have all nodes look at the schedules: they do so when they are woken for work."""
+    backend.submitted((), due=True, priority=Priority.NORMAL)
 
 
 def _require_zone(name: str) -> None:
@@ -386,9 +393,12 @@ class Schedule:
         record = self._record(within)
         upcoming = next(self._backend.fire_times(record.spec, now, record.created_at), None)
         with self._by_hand("resume", within):
-            return self._backend.store.resume_schedule(
+            resumed = self._backend.store.resume_schedule(
                 self.name, upcoming, now=now, **joining_transaction(within)
             )
+        if resumed and within is None:
+            _wake(self._backend)
+        return resumed
 
     def trigger(self, *, within: object | None = None) -> JobHandle[Any]:
         """One run now, outside the timetable; with *within*, when your transaction commits."""
@@ -456,6 +466,8 @@ class Schedule:
         ):
             if differs:
                 self._backend.store.upsert_schedule(wanted, now=now, **joining_transaction(within))
+        if differs and within is None:
+            _wake(self._backend)
         return bool(differs)
 
     def _said(self, held: ScheduleSpec, **given: Any) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from ratchet.engine.watch import RunWatch
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeInfo, NodeRecord, NodeRequest, NodeSpec, Rescue
 from ratchet.model.events import JobDeadLettered
+from ratchet.model.flow_history import MINUTE
 from ratchet.model.identifiers import IdSource
 from ratchet.model.options import Options
 from ratchet.model.payload import READ_LIMIT, AllowType
@@ -247,6 +248,7 @@ class Assembly:
             retention=options.history_retention,
             most_queues=options.metric_labels,
             held=self.coordinator.held,
+            is_turn=lambda minute: self.orphans.rota.is_turn(MINUTE.total_seconds(), minute),
         )
 
     def _poller(self, is_open: Callable[[], bool], ahead: timedelta, *, claims_late: bool) -> Poller:

@@ -61,6 +61,8 @@ MOST_MINUTES = 60
 INTERVAL = 1.0
 #: Nodes store their minutes spread over so many seconds after the end of a minute.
 SPREAD = 8
+#: How far a node looks back for what waited last: it stores as well, once, that nothing waits any more.
+LOOKED_BACK = 5 * MINUTE
 #: Slots of minutes that are merged, and periods that are deleted, in one go.
 SLOTS, BATCH = 6, 500
 
@@ -82,19 +84,20 @@ class FlowRecorder:
         retention: timedelta,
         most_queues: int,
         held: Callable[[], list[Run]],
+        is_turn: Callable[[datetime], bool] = lambda minute: True,
     ) -> None:
         self._store = store
         self._identity = identity
         self._retention = retention
         self._most_queues = most_queues
         self._held = held
+        self._is_turn = is_turn  # of several nodes without work one looks at what waits
         #: The commits that are not counted yet; other threads append to it.
         self.commits: deque[CommittedRuns] = deque(maxlen=MOST_COMMITS)
         self._minutes: dict[datetime, dict[str, Tally]] = {}
         self._open: datetime | None = None  # the first minute that is not stored yet
         self._begun: set[UUID] = set()  # counted as started while they were running
         self._looked: datetime | None = None  # the minute of the last look at what waits
-        self._busy = False  # something waited then
 
     def run_once(self, now: datetime) -> bool:
         """Count what has ended, and once a minute store what is counted; whether it stored anything."""
@@ -211,20 +214,16 @@ class FlowRecorder:
     def _look(self, minute: datetime, now: datetime, *, worked: bool) -> bool:
         """Store what waits, unless another node has done so in this minute; whoever does tidies up, too."""
         self._looked = minute
-        seen = next(
-            (
-                one
-                for one in self._store.flow(since=minute, until=minute + MINUTE, only=TOTAL)
-                if one.source == LOAD
-            ),
-            None,
-        )
-        if seen is not None:
-            self._busy = TOTAL in seen.depths and seen.depths[TOTAL].due > 0
+        if not (worked or self._is_turn(minute)):
             return False
+        found = self._store.flow(since=minute - LOOKED_BACK, until=minute + MINUTE, only=TOTAL)
+        seen = {one.at: one.depths for one in found if one.source == LOAD}
+        if minute in seen:
+            return False
+        last = seen[max(seen)] if seen else {}
+        waited = TOTAL in last and last[TOTAL].due > 0
         load = self._store.load(now=now, most=COUNTED)
-        was_busy, self._busy = self._busy, bool(load.due)
-        if not (self._busy or was_busy or load.running or worked):
+        if not (load.due or waited or load.running or worked):
             return False  # an idle cluster writes nothing
         depths = depths_of(load, now, self._most_queues)
         if self._store.record_flow([FlowPeriod(at=minute, source=LOAD, depths=depths)]):

@@ -26,6 +26,8 @@ logger = logging.getLogger("ratchet.engine")
 #: apart for that, by so many seconds at most.
 READING_SHARE = 0.02
 READING_LATEST = 60.0
+#: A node that holds nothing, and has lost no claim, holds nothing in the store either; it makes sure every so many seconds.
+IDLE_READING = 60.0
 
 
 class Beating(NodeStore, JobBatchStatusStore, Protocol):
@@ -82,6 +84,7 @@ class Heartbeat:
         self._declared: tuple[Liveness, str | None] | None = None
         self._unknown: dict[UUID, float] = {}
         self._read_all_at = float("-inf")
+        self._read_at = float("-inf")
         self._readings = Spacing(READING_SHARE, READING_LATEST)
         self._unbroken: dict[float, Mark] = {}  # by the longest gap that is none
         self._expected = pace.current.heartbeat
@@ -153,19 +156,21 @@ class Heartbeat:
         One beat; False if this node was declared dead and had to start over.
 
         As a rule it reads every claim of this node. Where that is slow, because the store has to read many dead rows
-        that cannot be vacuumed yet, most beats ask only for the jobs that this node knows of.
+        that cannot be vacuumed yet, most beats ask only for the jobs that this node knows of; and so do most beats of
+        a node that knows of none.
         """
         if self._left.is_set():
             return True
         known_before = self._coordinator.held()
         has_lost = self._coordinator.has_lost_claims()
         asked = self._clock.monotonic()
-        reads_all = has_lost or asked >= self._read_all_at
+        reads_all = has_lost or asked >= self._reading_due(idle=not known_before)
         known = None if reads_all else [run.job_id for run in known_before]
         answer = self._beat(now, known, busy=bool(known_before) or has_lost)
         answered = self._clock.monotonic()
         if reads_all:
             self._read_all_at = self._readings.next_after(asked, answered)
+            self._read_at = asked
         if self._left.is_set():
             return True
         if not answer.alive:
@@ -185,6 +190,12 @@ class Heartbeat:
             self._on_request(answer.request)
             self._request = answer.request
         return True
+
+    def _reading_due(self, *, idle: bool) -> float:
+        """When (monotonic) a beat reads every claim again."""
+        if idle and not self._unknown:
+            return max(self._read_all_at, self._read_at + IDLE_READING)
+        return self._read_all_at
 
     def _beat(self, now: datetime, known: Sequence[UUID] | None, *, busy: bool) -> BeatAnswer:
         """Beat, and declare with it what has changed since the last time."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 from ratchet.engine.assembly import Assembly, NodeParts, lane_slots
+from ratchet.engine.crew import Crew
 from ratchet.engine.departure import Departure, counted
 from ratchet.engine.flow import INTERVAL as COUNTING_INTERVAL
 from ratchet.engine.lanes.event_loop import EventLoopLane
@@ -20,9 +23,11 @@ from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.lanes.processes import ProcessLane
 from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.logs import LogContext
+from ratchet.engine.orphans import LOOKED_EVERY
 from ratchet.engine.poller import AHEAD
+from ratchet.engine.recurring import LOOK
 from ratchet.engine.run import Stop
-from ratchet.engine.service import LONGEST_PAUSE, Service
+from ratchet.engine.service import LONGEST_PAUSE, CrewService, Service
 from ratchet.model.cluster import NodeRequest, NodeState
 from ratchet.model.errors import RatchetError, StoreError
 from ratchet.model.status import Lane
@@ -32,6 +37,20 @@ logger = logging.getLogger("ratchet.engine")
 #: However soon another node's silence is over, the heartbeat rests at least this long between two looks.
 SHORTEST_LOOK = 0.25
 
+
+#: A node that has just started first takes jobs. After so many seconds it looks at other nodes, at schedules, for what
+#: has expired, and for what is old: one after the other, on one connection.
+FIRST_BEAT, FIRST_LOOK, FIRST_SWEEP, FIRST_CLEANING = 0.1, 0.2, 0.5, 0.8
+#: One in so many searches for expired jobs also looks for batches that were left behind.
+SWEEPS_FOR_BATCHES = 3
+#: Seconds between two looks at the schedules in a cluster in which whoever changes one wakes the nodes. That message may get
+#: lost, and an earlier version sends none: a fire time that is late for that is still on time.
+LOOK_WHERE_WOKEN = 4.0
+#: About so many nodes of a cluster follow the wakeup of another process at once. The others follow later: within so many
+#: seconds for each node that there is, and within so many at most.
+AT_ONCE, LATER_PER_NODE, LATEST = 3, 0.001, 0.05
+#: Seconds between two looks of one node, however many there are.
+LONGEST_UNSEEN = 60.0
 
 #: After so many failures in a row a node says that its lanes get no jobs.
 FAILED_POLLS = 3
@@ -63,7 +82,8 @@ class Node:
         self._completing: Service | None = None
         self._beating: Service | None = None
         self._polling: Service | None = None
-        self._watching: Service | None = None
+        self._firing: CrewService | None = None
+        self._late: CrewService | None = None
         self._drained = False  # a person has asked it to take no more jobs
         self._has_running_code = False
         self._hurried = threading.Event()
@@ -177,6 +197,21 @@ class Node:
         if polling is not None:
             self._assembly.poller.woken(lane)
             polling.wake()
+            if lane is None and self._firing is not None:
+                self._firing.hasten(LOOK)  # whoever changes a schedule sends the same message
+
+    def woken_from_afar(self) -> None:
+        """
+        Another process has sent a wakeup: poll now, or in a large cluster a moment later.
+
+        All nodes get the message at the same time, and few are needed for a job. If all of them claimed at once, the one that
+        gets it would have to wait for the others.
+        """
+        count, late = len(self._assembly.orphans.members), self._late
+        if late is None or count <= AT_ONCE or random.random() < AT_ONCE / count:
+            self.wake()
+        else:
+            late.hasten(random.uniform(0, min(count * LATER_PER_NODE, LATEST)))
 
     def cancel_local(self, job_id: UUID) -> bool:
         """A job was canceled by this process: interrupt it if it runs here."""
@@ -225,7 +260,8 @@ class Node:
         executor, clock, options = self._parts.executor, self._parts.clock, self._parts.options
         heart, starts = assembly.heartbeat, assembly.coordinator.planned_starts
         identity = assembly.identity
-        beaten = {"at": clock.monotonic() - heart.interval.total_seconds()}
+        beaten, unseen = {"at": clock.monotonic() - heart.interval.total_seconds()}, {"beats": LOOKED_EVERY}
+        rota, swept = assembly.orphans.rota, {"times": 0}
         usual = heart.interval.total_seconds()
         unwoken = self._longest_unwoken_rest()
 
@@ -248,7 +284,7 @@ class Node:
             return 0.0
 
         def heartbeat() -> float:
-            """Beat first, then judge others. Between two beats, only look at them."""
+            """Beat first, then judge others. Those who keep watch look at them between two beats, too."""
             begun, orphans = clock.monotonic(), assembly.orphans
             if (
                 begun >= beaten["at"] + heart.interval.total_seconds()
@@ -259,12 +295,19 @@ class Node:
                 beaten["at"] = begun
                 if self._drained:  # a claim that was under way when it was asked may have brought more
                     assembly.watch.hand_back(float("inf"), clock.now())
-                orphans.run_once(clock.now())
+                unseen["beats"] += 1
+                if orphans.keeps_watch or orphans.rest() <= 0 or unseen["beats"] >= LOOKED_EVERY:
+                    orphans.run_once(clock.now())
+                    unseen["beats"] = 0
             else:
                 orphans.look()
-            due = beaten["at"] + heart.interval.total_seconds()
-            look = min(usual, orphans.shortest_interval) / 2
-            return max(0.0, min(due - clock.monotonic(), look, max(orphans.rest(), SHORTEST_LOOK)))
+            rest = min(
+                beaten["at"] + heart.interval.total_seconds() - clock.monotonic(),
+                max(orphans.rest(), SHORTEST_LOOK),
+            )
+            if orphans.keeps_watch:
+                rest = min(rest, min(usual, orphans.shortest_interval) / 2)
+            return max(0.0, rest)
 
         def watch() -> float:
             assembly.watch.run_once(clock.now())
@@ -272,13 +315,15 @@ class Node:
 
         def sweep() -> float:
             assembly.expiry.run_once(clock.now())
-            if assembly.batch_recovery.run_once(clock.now()):
+            if swept["times"] % SWEEPS_FOR_BATCHES == 0 and assembly.batch_recovery.run_once(clock.now()):
                 assembly.wake_all()
-            return options.expiry_interval.total_seconds()
+            swept["times"] += 1
+            return rota.rest(options.expiry_interval.total_seconds(), clock.now())
 
         def clean() -> float:
-            assembly.housekeeping.run_once(clock.now())
-            return options.maintenance_interval.total_seconds()
+            every = options.maintenance_interval.total_seconds()
+            cleaned = assembly.housekeeping.run_once(clock.now())
+            return every if cleaned else rota.rest(every, clock.now())
 
         def count() -> float:
             if assembly.meters is not None:
@@ -289,7 +334,14 @@ class Node:
 
         def fire() -> float:
             assembly.recurring.run_once(clock.now())
-            return assembly.recurring.rest(clock.now())
+            longest = LOOK
+            if self._is_woken():  # by those who change a schedule, too
+                longest = min(rota.rest(LOOK_WHERE_WOKEN, clock.now()), LONGEST_UNSEEN)
+            return assembly.recurring.rest(clock.now(), longest)
+
+        def poll_late() -> float:
+            self.wake()
+            return float("inf")
 
         def start_planned() -> float:
             starts.run_once(clock.now())
@@ -301,28 +353,38 @@ class Node:
             assembly.log_writer.run_once(clock.now())
             return 0.5
 
-        def service(name: str, step: object, longest_pause: float = LONGEST_PAUSE) -> Service:
-            return Service(name, step, executor, longest_pause)  # type: ignore[arg-type]  # all of the form () -> float
+        crew = Crew(executor)
+
+        def service(name: str, step: Callable[[], float], **how: Any) -> Service:
+            return Service(name, step, executor, **how)
+
+        def shared(name: str, step: Callable[[], float], **how: Any) -> CrewService:
+            return CrewService(name, step, executor, crew, **how)
 
         self._polling = polling = service("poller", poll)
         self._completing = service("completer", complete)
         # After an outage every node is observed anew: one that comes back later than a beat looks dead again.
-        self._beating = service("heartbeat", heartbeat, min(LONGEST_PAUSE, usual / 2))
-        self._watching = service("watch", watch)
-        telling = service("events", tell)
-        starting = service("planned-starts", start_planned)
+        self._beating = service(
+            "heartbeat", heartbeat, longest_pause=min(LONGEST_PAUSE, usual / 2), after=FIRST_BEAT
+        )
+        watching = shared("watch", watch)
+        telling = shared("events", tell)
+        starting = shared("planned-starts", start_planned, prompt=True)
         starts.on_added = starting.wake
         self._parts.bus.on_event = telling.wake
+        self._firing = shared("schedules", fire, after=FIRST_LOOK)
+        self._late = shared("late-wakeups", poll_late, prompt=True, after=LONGEST_UNSEEN)
         self._services = [
             self._completing,
             self._beating,
-            self._watching,
+            watching,
             telling,
             starting,
-            service("expiry", sweep),
-            service("housekeeping", clean),
-            service("schedules", fire),
-            *([service("flow", count)] if assembly.flow is not None or assembly.meters is not None else []),
+            shared("expiry", sweep, after=FIRST_SWEEP),
+            shared("housekeeping", clean, after=FIRST_CLEANING),
+            self._firing,
+            self._late,
+            *([shared("flow", count)] if assembly.flow is not None or assembly.meters is not None else []),
             self._polling,
         ]
         for each in self._services:
@@ -336,7 +398,7 @@ class Node:
     def _connect_wakeups(self) -> None:
         cluster = self._parts.cluster
         if cluster is not None:
-            cluster.register_wakeup_listener(self.wake)
+            cluster.register_wakeup_listener(self.woken_from_afar)
             cluster.start()
 
     def _is_woken(self) -> bool:

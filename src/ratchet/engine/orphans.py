@@ -11,9 +11,11 @@ from uuid import UUID
 from ratchet.engine.heartbeat import Heartbeat, Mark
 from ratchet.engine.identity import NodeIdentity
 from ratchet.engine.pace import longest_gap
+from ratchet.engine.rota import Rota
 from ratchet.engine.started_runs import run_number
 from ratchet.model.clock import Clock
 from ratchet.model.cluster import NodeRecord, NodeState, Rescue
+from ratchet.model.durations import earlier
 from ratchet.model.errors import Conflict
 from ratchet.model.spacing import Spacing
 
@@ -44,10 +46,16 @@ class Rescuing(Protocol):
     def hand_back_unknown(self, node_id: str, known: Sequence[UUID], *, now: datetime) -> list[UUID]: ...
 
 
+#: How many nodes of a cluster look out for missing beats between their own beats, too.
+WATCHERS = 3
+#: The others do it with every second beat, and so does a node that is alone.
+LOOKED_EVERY = 2
 #: Looking for claims of dead nodes may take this share of the time. Where it is slow, it is done less often for
 #: that, but at least every so many seconds.
 UNOWNED_SHARE = 0.02
 UNOWNED_LATEST = 15.0
+#: After a death every node looks, with each beat as far as that share allows, for so long.
+FRESH = timedelta(minutes=5)
 
 
 class OrphanRecovery:
@@ -83,12 +91,18 @@ class OrphanRecovery:
         self._on_lost = on_lost
         self._on_joined = on_joined
         self._has_looked = False
+        #: The ids of the nodes that are not dead, by their start, this one among them.
+        self.members: list[str] = []
         self._seen: dict[str, tuple[int, Mark]] = {}
         self._dead: dict[str, int] = {}
         self._due: float | None = None
         self._shortest_interval: timedelta | None = None
         self._unowned_at = float("-inf")
         self._unowned_looks = Spacing(UNOWNED_SHARE, UNOWNED_LATEST)
+        self._unowned_looked_at: float | None = None
+        self._has_fresh_dead = False
+        #: Who looks next for what any node may find.
+        self.rota = Rota(lambda: self.members, lambda: identity.node_id)
         self.rescued = 0
 
     def look(self) -> list[NodeRecord]:
@@ -100,12 +114,18 @@ class OrphanRecovery:
         found = self._nodes.nodes(counting=False)
         self._dead = {node.node_id: node.beat for node in found if node.state is NodeState.DEAD}
         nodes = [node for node in found if node.state is not NodeState.DEAD]
+        lately = earlier(self._clock.now(), FRESH)
+        self._has_fresh_dead = any(
+            node.state is NodeState.DEAD and (node.rescued_at is None or node.rescued_at > lately)
+            for node in found
+        )
         others = [node for node in nodes if node.node_id != self._identity.node_id]
         if self._has_looked:  # those of the first look were here before this one
             for node in others:
                 if node.node_id not in self._seen:
                     self._on_joined(node)
         self._has_looked = True
+        self.members = [node.node_id for node in nodes]
         self._observe(nodes)
         self._due = min((self._silent_at(node) for node in others), default=None)
         self._shortest_interval = min((node.beat_interval for node in others), default=None)
@@ -118,6 +138,19 @@ class OrphanRecovery:
     def shortest_interval(self) -> float:
         """The shortest beat interval, in seconds, of the other nodes; infinite if there are none."""
         return float("inf") if self._shortest_interval is None else self._shortest_interval.total_seconds()
+
+    @property
+    def keeps_watch(self) -> bool:
+        """
+        True if this node looks at the others as often as it can, so that a death is noticed soon.
+
+        A few are enough, the oldest. All others look too, but less often while no beat is missing.
+        """
+        if len(self.members) <= 1:
+            return False
+        return (
+            self._heartbeat.judging_interval is not None or self._identity.node_id in self.members[:WATCHERS]
+        )
 
     def rest(self) -> float:
         """Seconds until the first of the other nodes counts as dead if it does not beat; infinite if there are none."""
@@ -149,8 +182,9 @@ class OrphanRecovery:
         The store may have to read many dead rows for it, so it may take a small share of the time only.
         """
         begun = self._clock.monotonic()
-        if begun < self._unowned_at:
+        if begun < self._unowned_at or not (self._has_fresh_dead or self._is_my_turn(begun, now)):
             return
+        self._unowned_looked_at = begun
         unowned = self._nodes.absent_nodes()
         ended = self._clock.monotonic()
         self._unowned_at = self._unowned_looks.next_after(begun, ended)
@@ -161,6 +195,12 @@ class OrphanRecovery:
             if back:
                 logger.warning("%d jobs claimed by %s after its end were handed back", len(back), node_id)
                 self._on_handed_back()
+
+    def _is_my_turn(self, at: float, now: datetime) -> bool:
+        """Where no node has died lately, one node at a time looks, and not with every beat."""
+        if self._unowned_looked_at is None:
+            return True
+        return at >= self._unowned_looked_at + UNOWNED_LATEST and self.rota.is_turn(UNOWNED_LATEST, now)
 
     def _observe(self, nodes: list[NodeRecord]) -> None:
         """Remember since when each beat has had its value; forget nodes that are gone."""

@@ -31,6 +31,8 @@ faults = FaultLog(logger)
 
 #: A fire time that is at most this late is on time.
 GRACE = timedelta(seconds=5)
+#: Schedules may change at any time: seconds between two looks.
+LOOK = 1.0
 BATCH = 100
 #: No fire time is older than its schedule; clocks may differ by less than this. To walk from 1970 to today takes too long.
 OLDEST_FIRE = timedelta(days=31)
@@ -59,10 +61,15 @@ class RecurringRuns:
         self._unfit: dict[
             str, tuple[ScheduleSpec, float]
         ] = {}  # what could not be fired, and when that was tried
+        self._seen: list[ScheduleRecord] | None = None  # in the last look, if nothing was due
 
     def run_once(self, now: datetime) -> int:
         """Fire what is due; how many runs were created by this node."""
         created = 0
+        self._seen = self._store.schedules()
+        if not any(_is_due(record, now) for record in self._seen):
+            return 0
+        self._seen = None
         # What cannot be fired stays due: it must not take the place of others.
         for record in self._store.claim_due_recurring(limit=BATCH + len(self._unfit), now=now):
             if self._is_unfit(record):
@@ -83,16 +90,17 @@ class RecurringRuns:
             self._wake()
         return created
 
-    def rest(self, now: datetime) -> float:
-        """Seconds until the next fire time, at most one: schedules may change at any time."""
+    def rest(self, now: datetime, longest: float = LOOK) -> float:
+        """Seconds until the next fire time, at most *longest*."""
+        seen, self._seen = self._seen, None
         upcoming = [
             r.next_fire_at
-            for r in self._store.schedules()
+            for r in (self._store.schedules() if seen is None else seen)
             if r.next_fire_at is not None and not r.paused and not self._is_unfit(r)
         ]
         if not upcoming:
-            return 1.0
-        return min(1.0, max(0.01, (min(upcoming) - now).total_seconds()))
+            return longest
+        return min(longest, max(0.01, (min(upcoming) - now).total_seconds()))
 
     def _is_unfit(self, record: ScheduleRecord) -> bool:
         """True if it could not be fired a short while ago, and has not changed since."""
@@ -203,6 +211,10 @@ def _spread(spec: ScheduleSpec, fire_at: datetime) -> timedelta:
         return timedelta()
     digest = hashlib.sha256(f"{spec.name}\n{fire_at.isoformat()}".encode()).digest()
     return spec.jitter * (int.from_bytes(digest[:4]) / 2**32)
+
+
+def _is_due(record: ScheduleRecord, now: datetime) -> bool:
+    return record.next_fire_at is not None and record.next_fire_at <= now and not record.paused
 
 
 def _is_run(fire: FireRecord) -> bool:

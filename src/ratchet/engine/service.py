@@ -1,4 +1,4 @@
-"""A service: one thread that drives one passive part."""
+"""Services: what drives one passive part in the background, on a thread of its own or on those of a crew."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ratchet.engine.crew import Crew, Member
 from ratchet.model.errors import Conflict, RatchetError, StoreUnavailable
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.fault_log import FaultLog
@@ -24,9 +25,9 @@ class Service:
     """
     Calls *step* again and again on a thread of its own until stopped.
 
-    *step* returns how long to rest, in seconds; `wake` ends a rest. An error is logged and followed
-    by a growing pause. It never ends the thread: a worker that stops silently is worse than one that
-    complains.
+    *step* returns how long to rest, in seconds; `wake` ends a rest, also the one of *after* seconds before
+    the first step. An error is logged and followed by a growing pause. It never ends the thread: a worker that
+    stops silently is worse than one that complains.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Service:
         executor: ExecutorProvider,
         longest_pause: float = LONGEST_PAUSE,
         monotonic: Callable[[], float] = time.monotonic,
+        after: float = 0.0,
     ) -> None:
         self.name = name
+        self._after = after
         self._monotonic = monotonic
         self._complain_at = float("-inf")
         self._longest_pause = longest_pause
@@ -48,11 +51,15 @@ class Service:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._pause = FIRST_PAUSE
         self.failures = 0
         self.last_step_at: float | None = None
 
     def start(self) -> None:
         """Begin; a second call does nothing."""
+        self._begin()
+
+    def _begin(self) -> None:
         with self._lock:
             if self._thread is not None:
                 return
@@ -88,19 +95,26 @@ class Service:
         thread = self._thread
         return thread is not None and thread.is_alive()
 
+    def turn(self) -> float:
+        """One step; how many seconds to rest then. An error is logged and never raised."""
+        try:
+            rest = self._step()
+            self._pause = FIRST_PAUSE
+            self.failures = 0
+        except BaseException as error:
+            self.failures += 1
+            self._complain(error)
+            rest, self._pause = self._pause, min(self._longest_pause, self._pause * 2)
+        self.last_step_at = time.monotonic()
+        return rest
+
     def _run(self) -> None:
-        pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE
+        if self._after:
+            self._wakeup.wait(self._after)
         while not self._stopping:
             self._wakeup.clear()
-            try:
-                rest = self._step()
-                pause = FIRST_PAUSE
-                self.failures = 0
-            except BaseException as error:
-                self.failures += 1
-                self._complain(error)
-                rest, pause = pause, min(self._longest_pause, pause * 2)
-            self.last_step_at = time.monotonic()
+            rest = self.turn()
             if rest > 0 and not self._stopping:
                 self._wakeup.wait(min(rest, threading.TIMEOUT_MAX))
 
@@ -119,3 +133,45 @@ class Service:
             self._faults.note(f"{self.name}: {type(error).__name__}", where=str(error))
         else:
             self._faults.note(f"{self.name} failed", error)
+
+
+class CrewService(Service):
+    """
+    A service without a thread of its own: a crew calls its step.
+
+    For what has little to do. *prompt*: the steps of others never make it wait. *after*: seconds until its first step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float],
+        executor: ExecutorProvider,
+        crew: Crew,
+        *,
+        prompt: bool = False,
+        after: float = 0.0,
+    ) -> None:
+        super().__init__(name, step, executor, after=after)
+        self._crew = crew
+        self._member = Member(self.turn, prompt=prompt)
+
+    def _begin(self) -> None:
+        self._crew.join(self._member, self._after)
+
+    def wake(self) -> None:
+        """End the current rest."""
+        self._crew.wake(self._member)
+
+    def hasten(self, within: float) -> None:
+        """Step within so many seconds from now, however long the current rest is."""
+        self._crew.hasten(self._member, within)
+
+    def stop(self, timeout: float = 10.0) -> bool:
+        """End after the current step; True if it has ended. Safe to call from the step itself."""
+        return self._crew.leave(self._member, timeout)
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the crew calls it."""
+        return self._crew.calls(self._member)

@@ -10,7 +10,12 @@ import pytest
 
 from ratchet import ManualClock, Options, StoreUnavailable
 from ratchet.engine.flow import MOST_MINUTES, FlowRecorder
+from ratchet.engine.identity import NodeIdentity
+from ratchet.engine.rota import Rota
 from ratchet.model.flow_history import LOAD, MINUTE, TOTAL, FlowPeriod, floor
+from ratchet.model.identifiers import new_id
+from ratchet.model.job import StreamKey
+from ratchet.model.load import COUNTED, Load, StreamLoad
 from ratchet.stores.memory.store import MemoryStore
 from ratchet.testing import ManualScheduler, manual_scheduler
 
@@ -261,3 +266,55 @@ class TestStoring:
         rig.next_minute()
         rig.next_minute()
         assert sum(one.runs["default"].succeeded for one in rig.runs()) == 2
+
+
+class Waiting(Recording):
+    """A store in which so many jobs wait, and that counts how often it is asked for that."""
+
+    due = 0
+    asked = 0
+
+    def load(self, *, now: datetime, most: int = COUNTED) -> Load:
+        self.asked += 1
+        stream = StreamLoad(stream_id=1, key=StreamKey(), due=self.due, first_at=now)
+        return Load(streams=(stream,), pending=self.due)
+
+
+def test_nodes_take_turns_in_looking_at_what_waits() -> None:
+    """
+    In each minute one of three nodes without work asks the store. What waits is kept for each minute until nothing waits, and
+    then that, once, although another node had seen the jobs.
+    """
+    clock = ManualClock()
+    clock.advance(floor(clock.now(), MINUTE) + MINUTE - clock.now())
+    store = Waiting(clock.now)
+    members: list[str] = []
+    recorders = []
+    for name in ("a", "b", "c"):
+        identity = NodeIdentity(new_id, name)
+        members.append(identity.node_id)
+        rota = Rota(lambda: members, lambda identity=identity: identity.node_id)  # type: ignore[misc]  # bound now
+        recorders.append(
+            FlowRecorder(
+                store,
+                identity=identity,
+                retention=timedelta(days=1),
+                most_queues=10,
+                held=list,
+                is_turn=lambda minute, rota=rota: rota.is_turn(60.0, minute),  # type: ignore[misc]
+            )
+        )
+    clock.advance(10)  # each node looks at another second
+    for recorder in recorders:
+        recorder.run_once(clock.now())
+    depths = []
+    for due in (2, 3, 0, 0, 0, 1, 0):
+        store.due = due
+        written = len(store.written)
+        clock.advance(60)
+        for recorder in recorders:
+            recorder.run_once(clock.now())
+        stored = [one.depths for many in store.written[written:] for one in many]
+        depths.append([found[TOTAL].due if TOTAL in found else 0 for found in stored])
+    assert depths == [[2], [3], [0], [], [], [1], [0]]
+    assert store.asked == 7

@@ -34,6 +34,7 @@ class Cluster:
     away: bool = False
     changes: list[NodeChange] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
+    ended: dict[str, datetime] = field(default_factory=dict)  # rows of dead nodes, and when they were rescued
     looks: int = 0
     look_takes: float = 0.0
     asked_for: list[Sequence[UUID] | None] = field(default_factory=list)
@@ -48,7 +49,25 @@ class Cluster:
     def nodes(self, *, counting: bool = True) -> list[NodeRecord]:
         self._require()
         now = self.clock.now()
-        return [
+        fallen = [
+            NodeRecord(
+                node_id=node_id,
+                name=node_id,
+                host="h",
+                pid=1,
+                version="0",
+                state=NodeState.DEAD,
+                beat=1,
+                beat_interval=timedelta(seconds=2),
+                silence=timedelta(seconds=5),
+                started_at=now,
+                last_beat_at=at,
+                rescued_at=at,
+                rescued_by="somebody",
+            )
+            for node_id, at in self.ended.items()
+        ]
+        return fallen + [
             NodeRecord(
                 node_id=node_id,
                 name=node_id,
@@ -228,14 +247,69 @@ class TestOrphanRecovery:
         assert observer.cluster.rescued == ["neighbor"]
 
     def test_looks_for_unowned_claims_take_a_small_part_of_the_time(self) -> None:
-        """With every beat while they cost nothing; where dead rows make them slow, at most a fiftieth of the time."""
+        """
+        After a death with every beat while they cost nothing; where dead rows make them slow, at most a fiftieth of the
+        time.
+        """
         observer = Observer()
+        observer.cluster.ended["fallen"] = observer.clock.now()
         observer.live(20)
         quick = observer.cluster.looks
         assert quick >= 10
         observer.cluster.look_takes = 0.2
         observer.live(60)
         assert 4 <= observer.cluster.looks - quick <= 8
+
+    def test_looks_for_unowned_claims_where_nobody_has_died(self) -> None:
+        """Every fifteen seconds, by one of the nodes: there is next to never something to find. A death brings them back."""
+        observer = Observer()
+        observer.live(60)
+        assert 3 <= observer.cluster.looks <= 5
+        others = ("a", "b", "c")
+        observer.cluster.beats.update(dict.fromkeys(others, 0))
+        alone = observer.cluster.looks
+        observer.live(240, others=others)
+        assert 3 <= observer.cluster.looks - alone <= 5
+        observer.cluster.ended["fallen"] = observer.clock.now()
+        together = observer.cluster.looks
+        observer.live(20, others=others)
+        assert observer.cluster.looks - together >= 10
+        observer.live(600, others=others)  # five minutes later it is as before
+        late = observer.cluster.looks
+        observer.live(240, others=others)
+        assert 3 <= observer.cluster.looks - late <= 5
+
+    def test_a_few_nodes_keep_watch(self) -> None:
+        """Of ten nodes the oldest three look between their beats, too; every one as soon as a beat is missing. One alone does not."""
+        observer = Observer()
+        observer.live(4)
+        assert not observer.orphans.keeps_watch
+        others = tuple(f"node {number}" for number in range(9))
+        observer.cluster.beats.update(dict.fromkeys(others, 0))
+        observer.live(4, others=others)
+        assert observer.orphans.keeps_watch
+        (own,) = observer.cluster.beats.keys() - set(others)
+        for number in (1, 2, 3):
+            mine = observer.cluster.beats.pop(own)
+            older = dict(list(observer.cluster.beats.items())[:number])
+            younger = dict(list(observer.cluster.beats.items())[number:])
+            observer.cluster.beats = {**older, own: mine, **younger}
+            observer.live(2, others=others)
+            assert observer.orphans.keeps_watch is (number < 3)
+        observer.live(4, others=others[1:])
+        assert observer.orphans.keeps_watch
+        observer.live(6, others=others[1:])
+        assert observer.cluster.rescued == [others[0]]
+
+    def test_beats_of_an_idle_node_read_claims_now_and_then(self) -> None:
+        """It knows of none and has lost none, so there are none; it makes sure every minute, and with every beat once it has work."""
+        observer = Observer()
+        observer.live(240)
+        assert 3 <= observer.cluster.asked_for.count(None) <= 5
+        observer.runs.count = 1
+        before = len(observer.cluster.asked_for)
+        observer.live(10)
+        assert observer.cluster.asked_for[before:] == [None] * 5
 
     def test_beats_that_read_every_claim_take_a_small_part_of_the_time(self) -> None:
         """

@@ -6,11 +6,13 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from ratchet.defaults.executor_provider import DefaultExecutorProvider
-from ratchet.engine.service import Service
+from ratchet.engine.crew import Crew
+from ratchet.engine.service import CrewService, Service
 from ratchet.model.errors import Conflict, StoreReadOnly, StoreUnavailable
 from tests.support.waiting import until
 
@@ -19,8 +21,20 @@ def service(step: object) -> Service:
     return Service("test", step, DefaultExecutorProvider())  # type: ignore[arg-type]
 
 
+def of_a_crew(step: object) -> Service:
+    executor = DefaultExecutorProvider()
+    return CrewService("test", step, executor, Crew(executor))  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=[service, of_a_crew])
+def service_of(request: pytest.FixtureRequest) -> Callable[[object], Service]:
+    """Makes a service with a thread of its own, and one that a crew calls."""
+    made: Callable[[object], Service] = request.param
+    return made
+
+
 class TestService:
-    def test_start_and_stop_from_many_threads(self) -> None:
+    def test_start_and_stop_from_many_threads(self, service_of: Callable[[object], Service]) -> None:
         """Whatever the order of starts, wakes and stops, at most one thread steps, and in the end none."""
         inside = threading.Semaphore(1)
         overlaps = 0
@@ -34,7 +48,7 @@ class TestService:
             inside.release()
             return 0.001
 
-        under_test = service(step)
+        under_test = service_of(step)
 
         def pester(seed: int) -> None:
             dice = random.Random(seed)
@@ -50,7 +64,9 @@ class TestService:
         assert not under_test.is_alive
         assert overlaps == 0
 
-    def test_a_write_conflict_is_no_error(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_write_conflict_is_no_error(
+        self, caplog: pytest.LogCaptureFixture, service_of: Callable[[object], Service]
+    ) -> None:
         """Two nodes met in the store; the next try mostly succeeds, so nobody has to look into it."""
         calls = []
 
@@ -61,14 +77,14 @@ class TestService:
             return 0.001
 
         caplog.set_level(logging.INFO, logger="ratchet.engine")
-        under_test = service(step)
+        under_test = service_of(step)
         under_test.start()
         until(lambda: len(calls) > 1)
         assert under_test.stop()
         assert [record.levelname for record in caplog.records] == ["INFO"]
         assert "will try again" in caplog.text
 
-    def test_an_error_does_not_end_the_service(self) -> None:
+    def test_an_error_does_not_end_the_service(self, service_of: Callable[[object], Service]) -> None:
         """It goes on after errors, also after a lost database and a `SystemExit`."""
         calls = []
 
@@ -82,7 +98,7 @@ class TestService:
                 raise SystemExit
             return 0.001
 
-        under_test = service(step)
+        under_test = service_of(step)
         under_test.start()
         until(lambda: len(calls) >= 5)
         under_test.stop()
@@ -108,7 +124,7 @@ class TestService:
             "test: the database is read-only (will go on trying)"
         ] * 4
 
-    def test_wake_ends_a_rest(self) -> None:
+    def test_wake_ends_a_rest(self, service_of: Callable[[object], Service]) -> None:
         """A service that rests for an hour steps again at once when woken."""
         stepped = threading.Semaphore(0)
 
@@ -116,14 +132,14 @@ class TestService:
             stepped.release()
             return 3600.0
 
-        under_test = service(step)
+        under_test = service_of(step)
         under_test.start()
         assert stepped.acquire(timeout=5)
         under_test.wake()
         assert stepped.acquire(timeout=5)
         assert under_test.stop()
 
-    def test_stop_from_its_own_step(self) -> None:
+    def test_stop_from_its_own_step(self, service_of: Callable[[object], Service]) -> None:
         """A service may stop itself without waiting for itself."""
         holder: list[Service] = []
         done = threading.Event()
@@ -133,7 +149,7 @@ class TestService:
             done.set()
             return 0.0
 
-        holder.append(service(step))
+        holder.append(service_of(step))
         holder[0].start()
         assert done.wait(5)
         assert holder[0].stop()
