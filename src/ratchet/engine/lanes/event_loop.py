@@ -50,12 +50,29 @@ class EventLoopLane(SlotLane):
         self._filling = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._beginning = threading.Lock()
+        self._refused: str | None = None  # why there is no loop
         self._answered_at: float | None = None
         self._asked = False
         self._reported = False
         self._stopping = False
 
     def start(self) -> None:
+        """Nothing yet: the loop and its thread come with the first job."""
+
+    def _begin(self) -> asyncio.AbstractEventLoop | None:
+        """The loop; None if there can be none: then what waits is handed back later, and `down` says why."""
+        with self._beginning:
+            if self._loop is None and self._thread is None:
+                try:
+                    self._begin_thread()
+                    self._refused = None
+                except Exception as error:
+                    self._refused = str(error)
+                    faults.note("the event loop for async jobs cannot be started", error)
+            return self._loop
+
+    def _begin_thread(self) -> None:
         ready = threading.Event()
 
         def run_loop() -> None:
@@ -73,8 +90,9 @@ class EventLoopLane(SlotLane):
                 loop.close()
 
         self._stopping = False
-        self._thread = self._executor.thread(run_loop, name="ratchet-event-loop")
-        self._thread.start()
+        thread = self._executor.thread(run_loop, name="ratchet-event-loop")
+        thread.start()
+        self._thread = thread
         if not ready.wait(START_LIMIT):
             raise RatchetError(
                 f"the event loop's thread has not begun to run after {START_LIMIT:g} s; "
@@ -92,18 +110,23 @@ class EventLoopLane(SlotLane):
             )
 
     def accept(self, runs: Sequence[Run]) -> None:
-        assert self._loop is not None
         self._prefetch.got(len(runs))
         for run in runs:
             self._buffer.add(run)
         self._inbox.extend(runs)
-        self._loop.call_soon_threadsafe(self._fill)
+        self._ask_to_fill()
 
     def accept_planned(self, run: Run) -> None:
-        assert self._loop is not None
         self._buffer.add(run)
         self._inbox.append(run)
-        self._loop.call_soon_threadsafe(self._fill)
+        self._ask_to_fill()
+
+    def _ask_to_fill(self) -> None:
+        loop = self._loop
+        if loop is None and self._inbox:
+            loop = self._begin()
+        if loop is not None:
+            loop.call_soon_threadsafe(self._fill)
 
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
@@ -122,6 +145,8 @@ class EventLoopLane(SlotLane):
         thread = self._thread
         if thread is not None and not thread.is_alive():
             return "the thread of its event loop has ended"
+        if self._refused is not None:
+            return self._refused
         answered_at = self._answered_at
         if self._asked and answered_at is not None and self._clock.monotonic() - answered_at > BLOCKED_LIMIT:
             return f"its event loop has been blocked for over {BLOCKED_LIMIT:g} s; async jobs must not block"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
 import threading
 import time
@@ -18,7 +19,10 @@ from ratchet.engine.task import Prepared
 from ratchet.model.decision import Interrupted, Outcome, StoppedLate
 from ratchet.model.errors import ConfigurationError, JobInterrupted
 from ratchet.model.status import Lane
+from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.shield import current_shield
+
+faults = FaultLog(logging.getLogger("ratchet.engine"))
 
 # Looked up twice: each lookup gives a function object with argument types of its own.
 _raise_in_thread = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
@@ -80,9 +84,9 @@ class _PooledThread:
 
 class ThreadLane(SlotLane):
     """
-    Runs jobs on a fixed number of threads, its own or those of the application's pool.
+    Runs jobs on threads, its own or those of the application's pool, one for each slot.
 
-    A run is stopped by raising `JobInterrupted` into its thread: at once in Python code, in a
+    Its own come when runs have to wait for one, and stay. A run is stopped by raising `JobInterrupted` into its thread: at once in Python code, in a
     blocking call when it returns. A thread that does not stop is replaced.
     """
 
@@ -94,22 +98,36 @@ class ThreadLane(SlotLane):
         self._threads: set[threading.Thread | _PooledThread] = set()
         self._lock = threading.Lock()
         self._number = 0
+        self._workers = 0  # slots that have a thread
+        self._is_growing = True  # some have none yet
+        self._busy: set[int] = set()  # threads that have taken a run; kept while it grows
+        self._refused: str | None = None  # why there is no further thread
 
     def start(self) -> None:
+        """Take the slots' threads, if they come from a pool; others are started when there is work for them."""
         pool = self._executor.job_pool(self.slots)
         if pool is not None:
             self._begin_in(pool)
-            return
-        for _ in range(self.slots):
-            self._add_thread()
+
+    def _grow(self) -> None:
+        """Start threads until each run that waits for one has one, or every slot. Without one a run is handed back later."""
+        with self._lock:
+            while self._workers < min(self.slots, len(self._buffer) + len(self._busy)):
+                try:
+                    self._add_thread()
+                except Exception as error:
+                    self._refused = f"no thread can be started for them: {error}"
+                    faults.note("no further thread for jobs can be started", error)
+                    return
+                self._refused = None
+                self._workers += 1
+            self._is_growing = self._workers < self.slots
 
     def _add_thread(self) -> None:
-        with self._lock:
-            self._number += 1
-            name = f"ratchet-worker-{self._number}"
-        thread = self._executor.thread(self._work, name=name)
-        self._threads.add(thread)
+        self._number += 1
+        thread = self._executor.thread(self._work, name=f"ratchet-worker-{self._number}")
         thread.start()
+        self._threads.add(thread)
 
     def _begin_in(self, pool: Executor) -> None:
         """Take the slots' threads from *pool*. One that has no room for them would leave claimed jobs lying: that is refused."""
@@ -119,6 +137,7 @@ class ThreadLane(SlotLane):
         deadline = time.monotonic() + POOL_PATIENCE
         found = sum(begun.acquire(timeout=max(0.0, deadline - time.monotonic())) for _ in calls)
         if found == self.slots:
+            self._workers, self._is_growing = self.slots, False
             return
         for call in calls:
             call.forget()
@@ -131,11 +150,16 @@ class ThreadLane(SlotLane):
     def accept(self, runs: Sequence[Run]) -> None:
         self._prefetch.got(len(runs))
         for run in runs:
-            self.accept_planned(run)
+            self._buffer.add(run)
+            self._inbox.put(run)
+        if self._is_growing:
+            self._grow()
 
     def accept_planned(self, run: Run) -> None:
         self._buffer.add(run)
         self._inbox.put(run)
+        if self._is_growing:
+            self._grow()
 
     def interrupt(self, run: Run, reason: Stop) -> None:
         if not run.request_stop(reason):
@@ -152,13 +176,14 @@ class ThreadLane(SlotLane):
     def replace(self, run: Run) -> None:
         with self._lock:
             self._stuck += 1
-        if self._running.pop(id(run), None) is not None:
-            self._add_thread()
+            if self._running.pop(id(run), None) is not None:
+                self._add_thread()
 
     @property
     def down(self) -> str | None:
-        alive = any(thread.is_alive() for thread in list(self._threads))
-        return "its threads have ended" if self._threads and not alive else None
+        if any(thread.is_alive() for thread in list(self._threads)):
+            return None
+        return "its threads have ended" if self._threads else self._refused
 
     def stop(self, timeout: float) -> None:
         threads = [thread for thread in self._threads if thread.is_alive()]
@@ -173,11 +198,17 @@ class ThreadLane(SlotLane):
     def _work(self) -> None:
         me = threading.get_ident()
         while True:
+            if self._is_growing:
+                self._busy.discard(me)
             run = self._inbox.get()
             if run is None:
                 return
             if not self._buffer.take(run):
                 continue
+            if self._is_growing:
+                self._busy.add(me)
+                if self._buffer:  # whoever brought the next run may have taken this thread for a free one
+                    self._grow()
             self._running[id(run)] = run
             self._prefetch.rate.tick(self._clock.monotonic())
             outcome = self._perform(run, me)
@@ -187,6 +218,7 @@ class ThreadLane(SlotLane):
                 # Given up meanwhile: another thread has this slot, and this one ends.
                 with self._lock:
                     self._stuck -= 1
+                    self._busy.discard(me)
                 self._completer.put(run, StoppedLate())
                 return
             self._running.pop(id(run), None)
