@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import compositions, drains, endurance, fairness, gates, latencies, sizing, submissions
+from bench import compositions, drains, endurance, fairness, footprint, gates, latencies, sizing, submissions
 from bench.conversation import SubjectFailed, ratchet
 from bench.counts import count_per_job
 from bench.earlier import commit, earlier
@@ -51,6 +51,7 @@ WORKLOADS = {
     "counts": count_per_job,
     "composition-counts": compositions.composition_counts,
     "sizing": sizing.sizing,
+    "footprint": footprint.footprint,
 }
 #: What an earlier commit can be measured on beside this one; the other workloads compare Ratchet with itself.
 SIDE_BY_SIDE = [

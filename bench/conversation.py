@@ -94,11 +94,11 @@ class Contender:
         self.stores = stores
         self.awaits = awaits  # has an await face and async jobs
         self._command = command
-        self._tree = tree
+        self.tree = tree  # where its code is
 
     def start(self, url: str) -> Process:
         """A new process, ready to be asked."""
-        process = Process(self._command, url, self._tree)
+        process = Process(self._command, url, self.tree)
         process.call("prepare")
         return process
 

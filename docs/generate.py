@@ -282,9 +282,10 @@ Measured with clusters of different sizes on PostgreSQL, with default options, f
 
 {table}
 
-An idle node sends as many statements in a large cluster as alone, so they add up. Beats and looks at other nodes are a part of them;
-polls are another part: `poll_delay_min` and `poll_delay_max` make it smaller with wakeups, `poll_delay_unwoken` without. With wakeups, the
-start of a job does not depend on any of them. The last two columns show how much more than its share the busiest node ran, of a hundred short jobs per node;
+Beats, looks at other nodes and polls add up with the number of nodes: `poll_delay_min` and `poll_delay_max` make the polls rarer with wakeups,
+`poll_delay_unwoken` without. Everything else that idle nodes look for (expired jobs, schedules, batches that were left behind) they share out, so
+that it does not depend on their number. With wakeups, the start of a job does not depend on any of this: all nodes hear of it, a few claim at once, and
+the others within 20 ms. The last two columns show how much more than its share the busiest node ran, of a hundred short jobs per node;
 the last one with `max_prefetch=0`, which spreads jobs most evenly.
 
 """
