@@ -23,9 +23,8 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
-#: Dead must be noticed in seconds, whatever else this machine does meanwhile: 5 s of silence and a look, and time to be given a core.
-#: How many seconds it is on a machine that has them, `tests.chaos` measures.
-NOTICED = 20.0
+#: Dead must be noticed within this time.
+NOTICED = 8.0
 
 
 def started(ledger: str, name: str) -> list[int]:
@@ -134,7 +133,7 @@ def test_a_killed_child_is_replaced_and_its_job_runs_again(
 def test_a_dead_worker_is_noticed_in_seconds(
     scheduler: Scheduler, start_worker: StartWorker, ledger: str
 ) -> None:
-    """The job of a worker that was killed with -9, children and all, starts on another in seconds."""
+    """The job of a worker that was killed with -9, children and all, starts on another within 8 s."""
     victim = start_worker("victim").wait_ready()
     handle = scheduler.enqueue_now(shop.slow, ledger, "job", 60.0)
     wait_started(ledger, "job")
@@ -170,7 +169,7 @@ def test_a_stopped_child_is_rescued_and_changes_nothing_when_it_wakes(
     scheduler: Scheduler, start_worker: StartWorker, ledger: str
 ) -> None:
     """
-    SIGSTOP is death to the others in seconds; the late result of the sleeper is refused, and it starts over.
+    SIGSTOP is death to the others within 8 s; the late result of the sleeper is refused, and it starts over.
 
     What it takes when it wakes, it takes as a new node: as the old one it would begin a job that others hand back.
     """

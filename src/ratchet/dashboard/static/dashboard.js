@@ -3,6 +3,8 @@
 (() => {
   const body = document.body;
   const POLL = 5000, TICK = 10000, SOON = 250;
+  // after so long a submitted form has led nowhere: somebody has stopped it
+  const STAYED = 30000;
 
   // --- times ---
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
@@ -77,7 +79,7 @@
   let leaving = false;
   document.addEventListener("submit", (event) => {
     // what is under way leads to another page: a look that comes meanwhile must not lead back to this one
-    if (event.target.method !== "get") { leaving = true; return; }
+    if (event.target.method !== "get") { leaving = true; setTimeout(() => { leaving = false; }, STAYED); return; }
     // an empty field says nothing: addresses stay short
     for (const field of event.target.elements)
       if (field.name && !field.value) { field.disabled = true; setTimeout(() => { field.disabled = false; }); }
@@ -101,7 +103,7 @@
   // --- live ---
   if (!body.dataset.live || !document.querySelector("[data-live][id]")) { prepare(document); return; }
   const offline = document.getElementById("offline");
-  let source = null, timer = null, asking = false, again = false, failures = 0;
+  let source = null, timer = null, retry = null, asking = false, again = false, failures = 0;
   const tags = new Map();
 
   function keep(old, fresh) {
@@ -179,6 +181,8 @@
     } catch { failures += 1; }
     finally { asking = false; }
     offline.hidden = failures === 0;
+    // nobody tells of the end: what was told of while this page could not be read is not told again
+    if (failures && !retry) retry = setTimeout(() => { retry = null; refresh(); }, POLL);
     if (again) { again = false; setTimeout(refresh, SOON); }
   }
   function poll() {

@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,7 +29,7 @@ from ratchet.stores.sql.caller_transaction import (
     refuse_stranger,
 )
 from ratchet.stores.sql.columns import Kind
-from ratchet.stores.sql.database import Session
+from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dependants.batch_counters import count_in_steps
 from ratchet.stores.sql.dependants.edges import EdgeWriter
 from ratchet.stores.sql.dialect import Dialect, Refusal
@@ -36,11 +37,13 @@ from ratchet.stores.sql.dialects.sqlite.claims import SqliteClaimPlan
 from ratchet.stores.sql.dialects.sqlite.connections import Connections, WriteLock
 from ratchet.stores.sql.dialects.sqlite.errors import Location, SqliteConstraints, blame, meaning
 from ratchet.stores.sql.dialects.sqlite.locks import LOCKS
-from ratchet.stores.sql.dialects.sqlite.row_writer import SqliteRowWriter
 from ratchet.stores.sql.dialects.sqlite.session import SqliteSession, encoded
 from ratchet.stores.sql.dialects.sqlite.wakeups import SqliteWakeups
+from ratchet.stores.sql.errors import ConstraintViolated, LockTimeout
 from ratchet.stores.sql.finish.completions import succeed_in_steps
 from ratchet.stores.sql.loop_cursor import LoopCursor
+from ratchet.stores.sql.rows.specs import RowWriter, insert_texts
+from ratchet.stores.sql.statement import translate
 
 _DRIVER = "sqlite3.Connection"
 _ASYNC_DRIVER = "aiosqlite.core.Connection"
@@ -68,6 +71,31 @@ def _taken(session: Session) -> dict[str, int]:
         return dict(session.rows("SELECT name, sum(pgsize) AS size FROM dbstat GROUP BY name"))
     except StoreError:
         return {}
+
+
+class SqliteRowWriter(RowWriter):
+    """
+    One plain job is one short transaction without a session.
+
+    In memory, where nothing waits for a disk, a submission takes 16 % less time so.
+    """
+
+    def __init__(self, dialect: SqliteDialect) -> None:
+        self._dialect = dialect
+
+        @lru_cache(maxsize=256)
+        def texts(given: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(translate(text, dialect).text for text in insert_texts(given))
+
+        self._texts = texts
+
+    def insert_one(self, database: Database, values: dict[str, object]) -> bool:
+        texts = self._texts(tuple(values))
+        try:
+            database.attempt(lambda: self._dialect.write_once(texts, values))
+        except (ConstraintViolated, LockTimeout):
+            return False
+        return True
 
 
 class SqliteDialect(Dialect):
