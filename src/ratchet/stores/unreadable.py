@@ -202,6 +202,23 @@ def require_readable(row: R, read: Callable[[R], S], table: str, key: object) ->
 
 
 @contextmanager
+def claim_made(made: bool = True) -> Iterator[None]:
+    """
+    In this block jobs are read that are claimed already, if any are *made*.
+
+    Where the store cannot be reached now, they are held all the same: `CommitUnknown` says so, and no other error would.
+    """
+    try:
+        yield
+    except CommitUnknown:
+        raise
+    except StoreUnavailable as error:
+        if not made:
+            raise
+        raise CommitUnknown(f"jobs were claimed, but could not be read: {error}") from error
+
+
+@contextmanager
 def collecting() -> Iterator[list[UnreadableRow]]:
     """In this block rows that are passed by are listed, not logged."""
     found: list[UnreadableRow] = []

@@ -126,6 +126,40 @@ class TestLateClaim:
         assert steps.status(job_id) is JobStatus.PENDING
 
 
+class TestAnswer:
+    @pytest.mark.parametrize("free", [0, 1])
+    def test_who_holds_jobs_is_not_told_that_nothing_happened(
+        self, steps: MongoSteps, monkeypatch: pytest.MonkeyPatch, free: int
+    ) -> None:
+        """
+        The server is gone when jobs with a limit, which are claimed already, are to be read; or jobs without one are held
+        already when those with a limit are to be claimed.
+        """
+        ids = set(steps.submit_many(free))
+        limited = steps.submit(resource="gateway")
+        other = steps.another()
+        other.counts()
+
+        def gone(*arguments: object, **options: object) -> None:
+            raise StoreUnavailable("the server is gone")
+
+        asked = steps.request(5)
+        if free:
+            monkeypatch.setattr(other.database, "run", gone)
+        else:
+            taking = other.database.run
+
+            def taken(*arguments: Any, **options: Any) -> Any:
+                found = taking(*arguments, **options)
+                monkeypatch.setattr(other.database, "read", gone)
+                return found
+
+            monkeypatch.setattr(other.database, "run", taken)
+        with pytest.raises(CommitUnknown, match="jobs were claimed, but could not be read"):
+            other.claim_next_batch(asked, now=steps.now)
+        assert set(steps.store.claims_of(asked.node_id)) == (ids or {limited})
+
+
 class TestOpenTransactions:
     def test_a_job_that_one_has_changed_is_passed_by(self, steps: MongoSteps) -> None:
         """A caller's transaction replaces a job and stays open: claims go on without it, and soon as fast as ever."""

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ratchet.model.claim import ClaimRequest
+from ratchet.model.errors import CommitUnknown, StoreUnavailable
 from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.levels import Level
@@ -24,6 +25,7 @@ from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dialects.postgresql import claims as postgresql_claims
 from ratchet.stores.sql.store import SqlStore, open_store
 from tests.stores.backlog import NOW, Waiting, claim, in_order, insert, request, spread
+from tests.stores.sql_stores import SqlSteps
 
 KEYS = (
     StreamKey(),
@@ -309,3 +311,30 @@ class TestWhoTakesWhat:
 
 def _fields(claim: Any) -> dict[str, Any]:
     return {name: getattr(claim, name) for name in claim.__struct_fields__}
+
+
+class TestAnswer:
+    @pytest.mark.parametrize("steps", ["file", "postgresql", "mysql"], indirect=True)
+    def test_who_holds_jobs_is_not_told_that_nothing_happened(
+        self, steps: SqlSteps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The queue is new to this process, and the server is gone when it asks for it, after the claim: the outcome is unknown."""
+        job_id = steps.submit(queue="new")
+        other = steps.another()
+        other.counts()
+
+        taking = other.database.dialect.claim_plan.claim
+
+        def gone(work: object) -> None:
+            raise StoreUnavailable("the server is gone")
+
+        def taken(*arguments: Any) -> list[Any]:
+            found = taking(*arguments)
+            monkeypatch.setattr(other.database, "read", gone)
+            return found
+
+        monkeypatch.setattr(other.database.dialect.claim_plan, "claim", taken)
+        asked = steps.request(1)
+        with pytest.raises(CommitUnknown, match="jobs were claimed, but could not be read"):
+            other.claim_next_batch(asked, now=steps.now)
+        assert steps.store.claims_of(asked.node_id) == {job_id: asked.claim_id}

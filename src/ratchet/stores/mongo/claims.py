@@ -49,7 +49,7 @@ from ratchet.stores.mongo.documents.values import Document, duration_of, micros,
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.schema import BATCH, Names
 from ratchet.stores.mongo.transaction.work import Work
-from ratchet.stores.unreadable import NO_TIME, unreadable
+from ratchet.stores.unreadable import NO_TIME, claim_made, unreadable
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then skips the job.
 LOCKED_JOB_WAIT: Final = 0.25
@@ -86,10 +86,9 @@ class MongoClaims(MongoPart, JobClaimStore):
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
         """Up to ``request.limit`` due jobs with their bodies, RUNNING under ``request.claim_id``, in claim order."""
-        return [
-            self._claimed(document, request, now, start_at)
-            for document, start_at in self._claim(request, now)
-        ]
+        held = self._claim(request, now)
+        with claim_made(bool(held)):
+            return [self._claimed(document, request, now, start_at) for document, start_at in held]
 
     def _claimed(
         self, document: Document, request: ClaimRequest, now: datetime, start_at: datetime | None
@@ -212,7 +211,8 @@ class MongoClaims(MongoPart, JobClaimStore):
             (gated if counted[level.stream_id] else free).append(rank[2])
         held: list[Held] = [(one, None) for one in self._take(free, request, now)] if free else []
         if gated:
-            held += self._take_with_permits(gated, request, now)
+            with claim_made(bool(held)):
+                held += self._take_with_permits(gated, request, now)
         self.database.linked_jobs.claimed(one for one, _ in held)
         order = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
         return sorted(held, key=lambda found: order[found[0]["_id"]]), set(free)
@@ -333,7 +333,8 @@ class MongoClaims(MongoPart, JobClaimStore):
         if not starts:
             return []
         query = {"_id": {"$in": list(starts)}, "claim_id": request.claim_id}
-        found = self.database.read(lambda c: list(c[Names.JOBS].find(query, _CLAIMED, batch_size=BATCH)))
+        with claim_made():
+            found = self.database.read(lambda c: list(c[Names.JOBS].find(query, _CLAIMED, batch_size=BATCH)))
         return [(document, starts[document["_id"]]) for document in found]
 
     def _avoid(self, more: Iterable[UUID] = ()) -> set[UUID]:

@@ -24,6 +24,7 @@ from ratchet.stores.unreadable import (
     Shape,
     Share,
     Time,
+    claim_made,
     passed_by,
     unreadable,
 )
@@ -105,15 +106,16 @@ class SqlClaims(SqlPart, JobClaimStore):
         if not rows:
             return []
         shape = _PLANNED if len(rows[0]) > _ROW_WIDTH else _CLAIMED
-        try:
-            return [
-                ClaimedJob(
-                    claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:])
-                )
-                for row in shape.all(rows)
-            ]
-        except (ValueError, TypeError, OverflowError, RecursionError):
-            return self._salvaged(shape, rows, request, now)
+        with claim_made():  # a stream that this process does not know is read now
+            try:
+                return [
+                    ClaimedJob(
+                        claim=_claim(row, request, now), body=self._body(row[0], row[1], row[_CLAIM_WIDTH:])
+                    )
+                    for row in shape.all(rows)
+                ]
+            except (ValueError, TypeError, OverflowError, RecursionError):
+                return self._salvaged(shape, rows, request, now)
 
     def _salvaged(
         self, shape: Shape, rows: Sequence[Row], request: ClaimRequest, now: datetime
