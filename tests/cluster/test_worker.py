@@ -174,10 +174,11 @@ def test_a_stopped_child_is_rescued_and_changes_nothing_when_it_wakes(
     What it takes when it wakes, it takes as a new node: as the old one it would begin a job that others hand back.
     """
     victim = start_worker("victim", "--queues", "default,victims").wait_ready()
-    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 4.0)
+    handle = scheduler.enqueue_now(shop.slow, ledger, "job", 7.0)
     wait_started(ledger, "job")
     sleeper = victim.children()[0]
     other = start_worker("other", "--queues", "default").wait_ready()
+    time.sleep(2.0)  # they have seen each other alive
     os.kill(sleeper, signal.SIGSTOP)
     try:
         wait_started(ledger, "job", 2, NOTICED)
