@@ -75,6 +75,9 @@ class Completer:
 
     def put(self, run: Run, outcome: Outcome) -> None:
         """Take over a run that has ended; what follows is decided here, on the worker's thread."""
+        is_late = run.still_running and type(outcome) is StoppedLate
+        if is_late and not run.code_ended_late():
+            return  # whoever gave it up is about to bring the end of its attempt, and after it this one
         end = RunEnd(run, run.ended_with(outcome))
         try:
             self._decide(end)
@@ -85,6 +88,8 @@ class Completer:
         if run.entry is not None:
             self._task.ended(run)
         self._inbox.put(end)
+        if run.still_running and not is_late and run.attempt_ended():
+            self.put(run, StoppedLate())
 
     def wake(self) -> None:
         """Let a blocked `wait` return."""

@@ -60,6 +60,8 @@ class Run:
     """
 
     __slots__ = (
+        "_attempt_ended",
+        "_code_ended",
         "_context",
         "_lock",
         "_tools",
@@ -100,6 +102,7 @@ class Run:
         self.interrupted_at: float | None = None
         self.finished = False
         self.still_running = False  # its code goes on although its attempt has ended (`give_up`)
+        self._attempt_ended = self._code_ended = False  # of such a run: what the completer has been told
         self.interruptible = False
         self.told = False  # an interruption was sent to the thread, or raised in it
         self.thread_id: int | None = None
@@ -267,6 +270,18 @@ class Run:
             self.finished = True
             self.still_running = True
             return True
+
+    def attempt_ended(self) -> bool:
+        """The end of the attempt of a run that was given up is on its way to the store; True if its code has ended before."""
+        with self._lock:
+            self._attempt_ended = True
+            return self._code_ended
+
+    def code_ended_late(self) -> bool:
+        """The code of a run that was given up has ended; True if the end of its attempt is on its way to the store."""
+        with self._lock:
+            self._code_ended = True
+            return self._attempt_ended
 
     def ended_with(self, outcome: Outcome) -> Outcome:
         """

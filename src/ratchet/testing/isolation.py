@@ -28,7 +28,6 @@ from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import Job
 from ratchet.scheduler import Scheduler
 from ratchet.scheduler.core import Core, LazyStore
-from ratchet.scheduler.nodes import store_recurrences
 from ratchet.stores.memory import MemoryStore
 from ratchet.stores.memory.state import State, Transaction
 from ratchet.testing.manual import Enqueued, ManualCore

@@ -115,7 +115,8 @@ class Blows:
         """SIGTERM for one worker; a new one takes its place."""
         old = self.stage.workers.pop(self.dice.randrange(len(self.stage.workers)))
         self.start()
-        has_begun = bool(old.log)  # until it says something, Python is still loading: nothing can be begun or left undone
+        # Until it says something, Python is still loading: nothing is begun that could be left undone.
+        has_begun = bool(old.log)
         old.signal(signal.SIGTERM)
         if (code := old.wait(60)) != 0 and (has_begun or code != -signal.SIGTERM):
             self.stage.broken.append(f"{old.name} ended with {code} after SIGTERM")

@@ -203,6 +203,22 @@ class TestCodeThatDoesNotEnd:
         stand.completer.run_once(stand.clock.now())
         assert not self._busy(stand)
 
+    def test_code_that_ends_while_it_is_given_up_keeps_no_key(self) -> None:
+        """Its end overtakes the end of its attempt, which says that it still runs: the store hears of it afterwards."""
+        stand = Stand(1, business_key="one")
+        run = stand.runs[0]
+        run.request_stop(Stop.TIMED_OUT)
+        assert run.give_up()
+        stand.completer.put(run, StoppedLate())
+        stand.completer.run_once(stand.clock.now())
+        assert stand.status(run) is JobStatus.RUNNING
+        stand.completer.put(run, TimedOut(timedelta(seconds=1), stopped=False))
+        while stand.completer.backlog():
+            stand.completer.run_once(stand.clock.now())
+        assert stand.status(run) is JobStatus.FAILED
+        assert not self._busy(stand)
+        assert [type(end.outcome) for end in stand.answered] == [TimedOut, StoppedLate]
+
     def test_a_canceled_run_keeps_its_key_until_its_code_ends(self) -> None:
         """Giving up on canceled code frees its slot, not its key."""
         stand = Stand(1, business_key="one")
