@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -123,15 +123,16 @@ class StoredKeys:
         yield tally
 
     def _move(self, place: Place, rows: list[ValueRow], tally: Tally) -> None:
-        changes = {row.key: change for row in rows if (change := self._change(place, row, tally)) is not None}
-        changed = self._values.swap_values(place, list(changes.values())) if changes else 0
+        seen = [(row, self._change(place, row, tally)) for row in rows]
+        changes = [change for _, change in seen if change is not None]
+        changed = self._values.swap_values(place, changes) if changes else 0
         tally.rows += len(rows)
         tally.moved += changed
         tally.missed += len(changes) - changed
         if place is Place.JOBS:
-            self._name_keys(rows, changes)
+            self._name_keys(seen)
 
-    def _name_keys(self, rows: list[ValueRow], changes: Mapping[Any, ValueChange]) -> None:
+    def _name_keys(self, seen: Sequence[tuple[ValueRow, ValueChange | None]]) -> None:
         """
         Let the streams of these jobs name the keys that the jobs need, now that their values have been moved.
 
@@ -139,8 +140,8 @@ class StoredKeys:
         A job that others have changed meanwhile asks for what it was seen with, at worst: a node without the new key then claims it once.
         """
         asked: dict[UUID, set[str]] = {}
-        for row in rows:
-            texts = row.texts if row.key not in changes else {**row.texts, **changes[row.key].after}
+        for row, change in seen:
+            texts = row.texts if change is None else {**row.texts, **change.after}
             needed = {key for field in _NEEDED if (key := sealing_key(texts.get(field))) is not None}
             if not needed and any(_asked_for(row)):
                 needed = {
