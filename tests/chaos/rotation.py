@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any
 
 from ratchet import JobFilter, JobStatus, Scheduler
@@ -43,15 +42,19 @@ def play(stage: Stage, rounds: int) -> None:
         worker.wait_ready(seconds=60)
     with _full(stage):
         stage.wait_for_progress()
-        times = [time.monotonic()]
-        time.sleep(MEASURED)
-        times.append(time.monotonic())
+        before = _measured(stage)
+        begun = time.monotonic()
         for _ in range(rounds):
             _kill_a_rewrap(stage, chance)
-        moved = _answer(stage, _keys(stage, "rewrap"))
-        times.append(time.monotonic())
+        last = _keys(stage, "rewrap")
         time.sleep(MEASURED)
-        times.append(time.monotonic())
+        during = _rate(stage, begun, time.monotonic())
+        taken = time.monotonic() - begun
+    # It follows nodes that still write with other keys, as long as they write faster than it moves.
+    moved = _answer(stage, last)
+    with _full(stage):
+        stage.wait_for_progress()
+        after = _measured(stage)
     stage.wait_until_all_ended()
     for worker in list(stage.workers):
         worker.signal(signal.SIGTERM)
@@ -61,9 +64,8 @@ def play(stage: Stage, rounds: int) -> None:
     if set(left["keys"]) != {"c"} or rest["unreadable"] or rest["no_key"]:
         stage.broken.append(f"after the rotation: {left['keys']}, {rest}")
     _read_all(stage)
-    before, during, after = (_rate(stage, begin, end) for begin, end in pairwise(times))
     stage.notes.append(
-        f"{before:.0f} jobs a second before, {during:.0f} during {times[2] - times[1]:.0f} s of rewraps, {after:.0f} after; "
+        f"{before:.0f} jobs a second before, {during:.0f} during {taken:.0f} s of rewraps, {after:.0f} after; "
         f"{rounds} killed; the last one read {moved['rows']:,} rows and moved {moved['moved']:,}, the one at rest {rest['moved']:,}"
     )
 
@@ -155,6 +157,13 @@ def _read_all(stage: Stage) -> None:
     if read != len(numbers):
         stage.broken.append(f"{read} jobs were read, of {len(numbers)}")
     reader.close()
+
+
+def _measured(stage: Stage) -> float:
+    """How many jobs end in a second, for a while."""
+    begin = time.monotonic()
+    time.sleep(MEASURED)
+    return _rate(stage, begin, time.monotonic())
 
 
 def _rate(stage: Stage, begin: float, end: float) -> float:
