@@ -156,19 +156,24 @@ class SqlStoredValues(SqlPart):
             given = {"ids": ids}
             return {*session.rows(FIND_STREAMS, given), *session.rows(FIND_QUEUED_STREAMS, given)}
 
-        found = self.database.read(find)
-        return {
-            _at_keys(self.stream_registry.recorded_key(stream_id), keys[job_id])
-            for job_id, stream_id in found
-        }
+        wanted: set[StreamKey] = set()
+        for job_id, stream_id in self.database.read(find):
+            try:
+                wanted.add(_at_keys(self.stream_registry.key_of(stream_id), keys[job_id]))
+            except KeyError:
+                continue
+        return wanted
 
     def _moves(
         self, session: Session, streams: Mapping[UUID, int], keys: Mapping[UUID, Collection[str]]
     ) -> list[tuple[UUID, int]]:
-        """The jobs that go to another stream, and to which."""
+        """The jobs that go to another stream, and to which; one whose stream is gone stays, or it would lose its queue."""
         found: list[tuple[UUID, int]] = []
         for job_id, stream_id in sorted(streams.items()):
-            key = self.stream_registry.recorded_key(stream_id, session)
+            try:
+                key = self.stream_registry.key_of(stream_id, session)
+            except KeyError:
+                continue
             wanted = _at_keys(key, keys[job_id])
             if wanted != key:
                 found.append((job_id, self.stream_registry.id_of(session, wanted)))
