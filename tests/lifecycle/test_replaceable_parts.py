@@ -65,7 +65,7 @@ from ratchet.engine.node import Node
 from ratchet.engine.service import Service
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.job import JobSpec
-from ratchet.model.payload import key_place
+from ratchet.model.places import key_place
 from ratchet.scheduler.parts import Replacements
 from ratchet.spi.meters import Meters
 from ratchet.spi.tracer import Attempt, Carrier, Submitted, TracedAttempt, Tracer

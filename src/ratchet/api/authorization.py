@@ -94,6 +94,12 @@ def require(
         _ask(backend, permission, verb, job_id=job_id, about=about)
 
 
+def is_permitted(backend: Backend, permission: Permission) -> bool:
+    """Whether `require` would pass. Nothing is written down: for what a page leaves out, and nobody has asked for."""
+    authorizer = backend.authorizer
+    return authorizer is None or authorizer(backend.actor().name, permission, None)
+
+
 def require_submission(backend: Backend, specs: list[JobSpec], within: object | None = None) -> None:
     """`NotAuthorized` unless every one of these jobs may be submitted."""
     for spec in specs if backend.authorizer is not None else ():

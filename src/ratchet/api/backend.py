@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
@@ -93,6 +93,10 @@ class Backend(Protocol):
     @property
     def masking(self) -> Masking | None:
         """What people do not see of the jobs of any target; None: what each job says."""
+        ...
+
+    def has_keys(self, keys: Iterable[str]) -> bool:
+        """True if values of all these keys can be read here."""
         ...
 
     def now(self) -> datetime:

@@ -47,7 +47,7 @@ class Keyring:
 
     *keys* maps ids to keys, or is a function that is given an id and returns the key (None: it has none), for a key
     management service; it is asked once for each key. A key is 32 bytes, or base64 of them. *retired* names keys that are gone and that no
-    value has any more (``ratchet keys status``): jobs that once waited for one run here. *hash_keys*, a secret of its own, has
+    value has any more: jobs that still ask for one run here. *hash_keys*, a secret of its own, has
     business and idempotency keys stored as HMACs; it must stay the same for as long as jobs are to be found by their keys. *strict*, once
     all values are encrypted: what is in plain text is unreadable, like a value that was changed.
     """

@@ -20,7 +20,6 @@ from ratchet.engine.events import EventBus
 from ratchet.engine.flow import FlowRecorder
 from ratchet.engine.heartbeat import Heartbeat
 from ratchet.engine.identity import NodeIdentity
-from ratchet.engine.keys import known_keys
 from ratchet.engine.lane_report import LaneReport
 from ratchet.engine.lanes.lane import JobLane
 from ratchet.engine.logs import JobLogHandler, LogWriter
@@ -41,6 +40,7 @@ from ratchet.model.payload import READ_LIMIT, AllowType
 from ratchet.model.process import MemoryReport, process_name
 from ratchet.model.status import Lane, Priority
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.codec_keys import known_keys
 from ratchet.spi.error_sanitizer import ErrorSanitizer
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.instance_resolver import InstanceResolver

@@ -31,7 +31,7 @@ from ratchet.model.decision import (
     Unstorable,
 )
 from ratchet.model.errors import Conflict, StoreError, StoreUnavailable, UnstorableData
-from ratchet.model.payload import key_place
+from ratchet.model.places import key_place
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.store.transitions import JobStatusStore
 

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from ratchet.engine.coordinator import Coordinator
 from ratchet.engine.identity import NodeIdentity
-from ratchet.engine.keys import has_keys
 from ratchet.engine.suspects import SuspectTurns
 from ratchet.model.callbacks import plain_target
 from ratchet.model.claim import NO_PARTY, ClaimedJob, ClaimRequest, ahead_token
 from ratchet.model.clock import Clock
 from ratchet.model.errors import TargetNotAllowed, TargetNotFound
 from ratchet.model.identifiers import IdSource
-from ratchet.model.payload import keys_of_place
+from ratchet.model.places import keys_of, target_of
 from ratchet.model.status import Lane
+from ratchet.spi.codec_keys import has_keys
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.payload_codec import PayloadCodec
@@ -417,15 +417,17 @@ class Poller:
             return False
         self._parked_at, self._parked_wakeups = at, self._wakeups
         before, parked = self._parked, self._claims.parked_targets()
-        self._parked = frozenset(target for target in parked if self._can_import(target))
+        self._parked = frozenset(target for target in parked if self._can_run(target))
         return self._parked != before
 
-    def _can_import(self, target: str) -> bool:
-        keys = keys_of_place(target)
-        if keys:
-            return has_keys(self._codec, keys)
+    def _can_run(self, target: str) -> bool:
+        keys, function = keys_of(target), target_of(target)
+        if keys and not has_keys(self._codec, keys):
+            return False
+        if function is None:
+            return True
         try:
-            self._invocations.resolve(plain_target(target))
+            self._invocations.resolve(plain_target(function))
         except (TargetNotFound, TargetNotAllowed):
             return False
         except BaseException as error:

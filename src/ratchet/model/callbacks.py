@@ -11,6 +11,7 @@ from ratchet.model.decision import Fail, Succeed
 from ratchet.model.errors import InvalidJob
 from ratchet.model.job import JobSpec, StreamKey
 from ratchet.model.payload import encode, read_json
+from ratchet.model.places import without_target
 from ratchet.model.status import BackoffPolicy, JobType, Priority
 
 #: A callback runs at least once and has retries of its own; the outcome of its job does not depend on it.
@@ -62,14 +63,14 @@ def callback_spec(
     target: str,
     payload: str,
     job_id: UUID,
-    queue: str,
+    stream: StreamKey,
     priority: Priority,
     params: str | None,
     caller: str | None,
     now: datetime,
     retries: int = RETRIES,
 ) -> JobSpec:
-    """The callback job about *job_id*: in its queue, with its priority and params."""
+    """The callback job about *job_id*: in its queue, with its priority and params, and so for nodes that have the keys of these."""
     return JobSpec(
         job_id=callback_id,
         target=target,
@@ -77,7 +78,7 @@ def callback_spec(
         scheduled_at=now,
         type=JobType.CALLBACK,
         priority=priority,
-        stream=StreamKey(queue=queue),
+        stream=StreamKey(queue=stream.queue, parked_target=without_target(stream.parked_target)),
         max_retries=retries,
         backoff=BackoffPolicy.EXPONENTIAL,
         backoff_base=BACKOFF,
@@ -105,7 +106,7 @@ def callback_for(
         target=target,
         payload=payload,
         job_id=job.claim.job_id,
-        queue=body.queue,
+        stream=StreamKey(queue=body.queue),  # a codec puts it at the place of its key
         priority=job.claim.priority,
         params=body.params,
         caller=body.caller,

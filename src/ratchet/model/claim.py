@@ -59,7 +59,9 @@ class ClaimRequest(Struct, frozen=True, kw_only=True):
     queues: frozenset[str] | None = None  # None: every queue
     boost_interval: timedelta | None = timedelta(minutes=15)  # None: no boost
     suspects: bool = False  # claim from suspect streams instead of ordinary ones
-    parked_targets: frozenset[str] = frozenset()  # parked targets that this node can import
+    parked_targets: frozenset[str] = (
+        frozenset()
+    )  # the places (`ratchet.model.places`) that this node can serve
     after: str | None = (
         None  # the party (`party_of`) that was served last: the next one begins. None: the first
     )

@@ -119,6 +119,10 @@ class NodeRecord(Struct, frozen=True, kw_only=True):
         about = self.about
         return lane not in about.down and (not about.lanes or about.lanes.get(lane, 0) > 0)
 
+    def has_keys(self, keys: Iterable[str]) -> bool:
+        """True if the node says that it has all of these keys."""
+        return set(keys) <= set(self.about.keys)
+
     @property
     def about(self) -> NodeInfo:
         """What the node says about itself; what cannot be read (another version wrote it) is left empty."""

@@ -43,7 +43,7 @@ class StreamKey(Struct, frozen=True, kw_only=True):
     limit_key: str | None = None
     fairness_key: str | None = None
     suspect: bool = False  # was running in two crashes: a node runs one of these at a time
-    parked_target: str | None = None  # no node that claimed it could import it
+    parked_target: str | None = None  # its place: what a node needs to claim it (`ratchet.model.places`)
 
 
 class SignalWait(Struct, frozen=True, kw_only=True):
@@ -395,7 +395,7 @@ class JobFilter:
 
     ``args`` names arguments and their values: ``{"0": 42}`` is the first positional one, ``{"region": "eu"}`` one that
     was given by name. Payloads have no index: each job that meets the other criteria is read for it. ``parked``: waits
-    for a node that can run it. ``truncated``: its result was too large to keep. ``trace_id`` is the trace in which it was
+    for a node that has its function. ``truncated``: its result was too large to keep. ``trace_id`` is the trace in which it was
     submitted, 32 hexadecimal digits; it has no index either. ``error_type``: the name of the class of its error, as
     ``Job.error_type`` has it; empty text means a job without one.
     """

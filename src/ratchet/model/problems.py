@@ -17,7 +17,7 @@ from msgspec import Struct
 from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeRecord, NodeState, resources_of
 from ratchet.model.composition import ScheduleRecord
 from ratchet.model.load import COUNTED, Load, StreamLoad
-from ratchet.model.payload import keys_of_place
+from ratchet.model.places import keys_of, target_of
 from ratchet.model.reasons import NAMED_NODES, listed
 
 #: Work that nothing holds back, and of which nothing has started for so long, does not flow.
@@ -135,14 +135,13 @@ def cause_of(stream: StreamLoad, at: Situation) -> Cause:
     flowing = Cause("flowing", key.queue, lane, key.suspect)
     if at.by_hand:
         return flowing
-    keys = () if key.parked_target is None else keys_of_place(key.parked_target)
+    keys, target = keys_of(key.parked_target), target_of(key.parked_target)
     if keys:
-        if not any(set(keys) <= set(node.about.keys) for node in active):
+        active = [node for node in active if node.has_keys(keys)]
+        if not active:
             return Cause("no_key", ", ".join(keys))
-    elif key.parked_target is not None and not any(
-        key.parked_target in node.about.targets for node in active
-    ):
-        return Cause("parked", key.parked_target)
+    if target is not None and not any(target in node.about.targets for node in active):
+        return Cause("parked", target)
     serving = [node for node in active if node.about.queues is None or key.queue in node.about.queues]
     if not serving:
         return Cause("no_node_for_queue", key.queue)

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from ratchet.model.cluster import RATE_GATE, NodeRecord, PermitRecord
-from ratchet.model.payload import keys_of_place
 
 #: (code, text, until when); None: nobody knows.
 Reason: TypeAlias = tuple[str, str, datetime | None]
@@ -92,16 +91,13 @@ def queue_paused(queue: str, until: datetime | None = None) -> Reason:
 
 def parked(target: str) -> Reason:
     """No node that claimed it knows its function and is allowed to run it."""
-    keys = keys_of_place(target)
-    if keys:
-        return no_key(keys)
     return "parked", f"no node that claimed it could import {target} and run it; start one that can", None
 
 
 def no_key(keys: Sequence[str]) -> Reason:
-    """No node that claimed it has all the keys that its values are encrypted with."""
+    """No node has all the keys that its values are encrypted with."""
     named = listed([repr(key) for key in keys])
-    text = f"no node that claimed it has the key {named}, with which it is encrypted; start one that has it"
+    text = f"no node has the key {named}, with which it is encrypted; start one that has it"
     return "no_key", text, None
 
 

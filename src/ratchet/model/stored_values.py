@@ -26,7 +26,8 @@ class ValueRow(Struct, frozen=True, kw_only=True):
     """
     The texts of one row, by field; those that are not there are left out.
 
-    ``key`` finds the row again. ``facts`` are what the context of its values is made of: ids, a name, a time.
+    ``key`` finds the row again. ``facts`` are what the context of its values is made of: ids, a name, a time. Those of a
+    job have the places of its streams too: ``place``, where it belongs, and ``queued_at``, where claims find it now.
     """
 
     key: Any

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -43,6 +44,7 @@ from ratchet.scheduler.importing import import_modules, module_names
 from ratchet.scheduler.nodes import call_hooks, node_parts, nothing, store_recurrences
 from ratchet.scheduler.parts import Parts
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
+from ratchet.spi.codec_keys import has_keys
 from ratchet.spi.executor_provider import ExecutorProvider
 from ratchet.spi.invocation_resolver import InvocationResolver
 from ratchet.spi.lifecycle_hook import LifecycleHook
@@ -255,6 +257,8 @@ class Core(Acting):
         self.targets: InvocationResolver = parts.targets
         #: What people do not see of the jobs of any target.
         self.masking: Masking | None = parts.masking
+        #: Whether values of these keys can be read here.
+        self.has_keys: Callable[[Iterable[str]], bool] = partial(has_keys, parts.codec)
         self.caller = nobody if parts.principal is None else parts.principal.current
         self.authorizer = parts.authorizer
         self.quotas = parts.quotas

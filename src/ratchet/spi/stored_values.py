@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
+from uuid import UUID
 
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 
@@ -20,5 +21,13 @@ class ValueStore(Protocol):
         Make these changes, in one transaction; how many rows were changed.
 
         A row that has other texts by now, or is gone, is left alone: whoever changed it has won.
+        """
+        ...
+
+    def set_keys(self, keys: Mapping[UUID, Collection[str]]) -> int:
+        """
+        From now on these jobs need these keys, and no others: their streams say so, and only nodes that have the keys claim them.
+
+        How many jobs were changed. A job that runs stays where it is until it has ended, or is retried by hand.
         """
         ...

@@ -11,7 +11,7 @@ from ratchet.model.cluster import BreakerRecord, LimitRecord, NodeInfo, NodeReco
 from ratchet.model.composition import ScheduleRecord, ScheduleSpec
 from ratchet.model.job import StreamKey
 from ratchet.model.load import COUNTED, Load, StreamLoad
-from ratchet.model.payload import key_place
+from ratchet.model.places import key_place
 from ratchet.model.problems import Problem, Situation, Stuck, counted, diagnose
 from ratchet.model.status import Lane
 

@@ -19,7 +19,7 @@ from ratchet.model.callbacks import plain_target
 from ratchet.model.cluster import NodeRecord, NodeState, PermitRecord
 from ratchet.model.errors import StoreReadOnly
 from ratchet.model.job import JobRecord
-from ratchet.model.payload import keys_of_place
+from ratchet.model.places import keys_of
 from ratchet.model.process import process_name
 from ratchet.model.reasons import NAMED_HOLDERS, NAMED_NODES
 from ratchet.model.status import JobStatus
@@ -67,6 +67,7 @@ class Explanation:
         if "not_found" in codes or (job := self._store.get(self._job_id)) is None:
             return found
         found = [full for reason in found for full in self._in_full(reason, job)]
+        found += self._of_keys(job)
         if codes <= {"suspect"} and not self._backend.driven_by_hand:
             found += self._of_cluster(job)
         return found
@@ -95,8 +96,6 @@ class Explanation:
                 return self._with_holders(reason, job)
             case "parked":
                 return [self._with_lacks(reason, job)]
-            case "no_key":
-                return [self._with_lacking_nodes(reason, job)]
             case "failed" if job.dead_letter_reason == "unreadable":
                 return [reason, Reason(*why.unreadable(job.error or "its error was not kept"))]
         return [reason]
@@ -161,38 +160,46 @@ class Explanation:
         lacking = f"has neither declared nor run {target}"
         return reason._replace(text=text, blockers=tuple(self._process(node, lacking) for node in without))
 
-    def _with_lacking_nodes(self, reason: Reason, job: JobRecord) -> Reason:
-        """Which nodes run without the keys of the job."""
-        keys = set(keys_of_place(job.stream.parked_target or ""))
-        without = [
-            node
-            for node in self._nodes
-            if node.state is NodeState.ACTIVE and not keys <= set(node.about.keys)
-        ]
-        text = reason.text
-        if without:
-            text += f". Nodes without it: {why.listed([node.node_id for node in without], NAMED_NODES)}"
-        return reason._replace(
-            text=text, blockers=tuple(self._process(node, "lacks the key") for node in without)
-        )
-
     # --- what the cluster lacks ---
+
+    @property
+    def _active(self) -> list[NodeRecord]:
+        return [node for node in self._nodes if node.state is NodeState.ACTIVE and node.is_alive(self._now)]
+
+    def _of_keys(self, job: JobRecord) -> Iterator[Reason]:
+        """What is said where no node has the keys of the job; if no node is there at all, that is said instead."""
+        keys = keys_of(job.stream.parked_target) if job.status is JobStatus.PENDING else ()
+        if not keys:
+            return
+        if self._backend.driven_by_hand:
+            if not self._backend.has_keys(keys):
+                yield Reason(*why.no_key(keys))
+            return
+        without = self._active
+        if without and not any(node.has_keys(keys) for node in without):
+            code, text, until = why.no_key(keys)
+            text += f". Nodes without it: {why.listed([node.node_id for node in without], NAMED_NODES)}"
+            lacking = tuple(self._process(node, "lacks the key") for node in without)
+            yield Reason(code, text, until, lacking)
 
     def _of_cluster(self, job: JobRecord) -> Iterator[Reason]:
         refusal = refusal_of_writes(self._store, self._backend.ids())
         if refusal is not None:
             yield Reason(*why.read_only(refusal))
         alive = [node for node in self._nodes if node.is_alive(self._now)]
-        active = [node for node in alive if node.state is NodeState.ACTIVE]
-        queue, lane = job.stream.queue, str(job.stream.lane)
-        serving = [node for node in active if node.about.queues is None or queue in node.about.queues]
+        active = self._active
+        queue, lane, keys = job.stream.queue, str(job.stream.lane), keys_of(job.stream.parked_target)
+        able = [node for node in active if node.has_keys(keys)]
+        serving = [node for node in able if node.about.queues is None or queue in node.about.queues]
         working = [node for node in serving if node.runs(lane)]
         if not active:
             silent = [node for node in self._nodes if node.state is not NodeState.DEAD and node not in alive]
             reason = why.no_nodes(len(silent), len(alive))
             yield Reason(*reason, tuple(self._process(node) for node in (*silent, *alive)))
+        elif not able:
+            return  # `_of_keys` says so
         elif not serving:
-            yield Reason(*why.no_node_for_queue(queue, active), tuple(self._serving(node) for node in active))
+            yield Reason(*why.no_node_for_queue(queue, able), tuple(self._serving(node) for node in able))
         elif not working:
             blockers = tuple(self._process(node, node.about.down.get(lane)) for node in serving)
             yield Reason(*why.lane_down(lane, serving), blockers)

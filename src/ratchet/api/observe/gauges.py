@@ -20,6 +20,7 @@ from ratchet.model.cluster import NodeState
 from ratchet.model.errors import RatchetError
 from ratchet.model.load import Load
 from ratchet.model.metrics import STORE_METRICS, Labels, Metric
+from ratchet.model.places import target_of
 from ratchet.model.problems import CODES
 from ratchet.spi.fault_log import FaultLog
 from ratchet.spi.meters import Meters, Sample
@@ -106,7 +107,14 @@ class StoreGauges:
             ],
             metrics.SCHEDULE_LATENESS: [((), max([(now - at).total_seconds() for at in fires], default=0.0))],
             metrics.PARKED_JOBS: [
-                ((), sum(stream.due for stream in load.streams if stream.key.parked_target is not None))
+                (
+                    (),
+                    sum(
+                        stream.due
+                        for stream in load.streams
+                        if target_of(stream.key.parked_target) is not None
+                    ),
+                )
             ],
         }
 

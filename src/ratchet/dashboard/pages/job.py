@@ -7,13 +7,15 @@ import shlex
 from typing import Any
 from uuid import UUID
 
+from ratchet.api.authorization import is_permitted
 from ratchet.api.observe.graphs import JobGraph
 from ratchet.dashboard.drawing.graphs import said
 from ratchet.dashboard.pages.question import Data, Question, path_of
 from ratchet.model.audit import AuditEntry, AuditFilter
 from ratchet.model.callbacks import plain_target
-from ratchet.model.errors import ConfigurationError, NotAuthorized
+from ratchet.model.errors import ConfigurationError
 from ratchet.model.job import Job
+from ratchet.model.permissions import Permission
 from ratchet.model.status import AT_REST, JobStatus
 
 #: Log lines that a page shows, the newest.
@@ -65,9 +67,11 @@ def job_pulse(question: Question) -> Any:
 
 def _actions(question: Question, job_id: UUID) -> list[AuditEntry] | None:
     """Who has done what to it, newest first; None where that is not kept, and for who may not see it."""
+    if not is_permitted(question.scheduler.backend, Permission.AUDIT):
+        return None
     try:
         return list(question.scheduler.audit.find(AuditFilter(job_id=job_id), limit=ACTIONS))
-    except (NotAuthorized, ConfigurationError):
+    except ConfigurationError:
         return None
 
 

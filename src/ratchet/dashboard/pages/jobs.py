@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from uuid import UUID
 
+from ratchet.api.authorization import is_permitted
 from ratchet.dashboard.filters import criteria_of, filter_of
 from ratchet.dashboard.pages.question import Data, Question
 from ratchet.model.errors import InvalidJob, JobNotFound
 from ratchet.model.job import Job, JobFilter, Page, SortBy
+from ratchet.model.permissions import Permission
 from ratchet.model.status import JobStatus, JobType, Priority
 
 PAGE = 50
@@ -79,7 +81,9 @@ _INDEXED = frozenset(JobStatus) - {JobStatus.CANCELED}
 
 
 def known_names(question: Question) -> dict[str, list[str]]:
-    """Names for suggestions, from what is small: the nodes and the queues."""
+    """Names for suggestions, from what is small: the nodes and the queues; none for who may see jobs, but no lists of these."""
+    if not is_permitted(question.scheduler.backend, Permission.LIST):
+        return {"queue": [], "target": [], "node": [], "schedule": []}
     nodes = question.scheduler.nodes.list()
     return {
         "queue": [queue.name for queue in question.scheduler.queues.list(counting=False)][:100],

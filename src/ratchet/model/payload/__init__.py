@@ -24,7 +24,7 @@ from .encoding import (
     encode_result,
     encode_value,
 )
-from .envelope import is_sealed, key_place, keys_of_place, refuse_sealed, sealing_key
+from .envelope import is_sealed, refuse_sealed, sealing_key
 from .placeholders import RESULT, RESULTS, Placeholder, placeholders_in, substitute
 
 __all__ = [
@@ -46,8 +46,6 @@ __all__ = [
     "encode_result",
     "encode_value",
     "is_sealed",
-    "key_place",
-    "keys_of_place",
     "placeholders_in",
     "read_json",
     "refuse_sealed",

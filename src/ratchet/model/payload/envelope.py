@@ -10,24 +10,18 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable
 from typing import Final
 
 from ..errors import MissingKey, UnreadablePayload
 
 #: The tag of an envelope.
 SEALED: Final = "sealed"
-#: What the id of a key may be: it stands in envelopes, in messages and in the names of parked streams.
+#: What the id of a key may be: it stands in envelopes, in messages and in the places of jobs (`ratchet.model.places`).
 KEY_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 _BEGIN: Final = '{"$":"sealed","k":"'
 _MIDDLE: Final = '","v":"'
 _END: Final = '"}'
-
-#: Jobs that wait for a node with certain keys are parked under this and the ids of the keys. No target begins like it.
-_KEY_PLACE: Final = "$key:"
-#: The longest key ids that fit into the name of a place.
-_NAMED_KEYS: Final = 7
 
 
 def envelope(key: str, data: bytes) -> str:
@@ -63,16 +57,3 @@ def refuse_sealed(text: str, name: str) -> None:
     key = sealing_key(text)
     if key is not None:
         raise MissingKey(name, (key,))
-
-
-# --- where jobs wait for a key --------------------------------------------------------------------
-
-
-def key_place(keys: Iterable[str]) -> str:
-    """Under which name jobs are parked that need all of these keys."""
-    return _KEY_PLACE + ",".join(sorted(keys)[:_NAMED_KEYS])
-
-
-def keys_of_place(place: str) -> tuple[str, ...]:
-    """The keys that jobs parked under *place* need; empty if they wait for something else."""
-    return tuple(place[len(_KEY_PLACE) :].split(",")) if place.startswith(_KEY_PLACE) else ()

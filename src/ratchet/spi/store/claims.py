@@ -17,7 +17,7 @@ class JobClaimStore(Protocol):
     The order among the streams that are open for the request is exactly this: ``priority + floor(wait /
     boost_interval)`` descending, then due time, then id; ``wait = now - scheduled_at``. A stream is open
     when its lane and queue fit the request, its queue is not paused, its gates let jobs through,
-    ``suspect`` equals the request's, and its parked target (if any) is one that the request names.
+    ``suspect`` equals the request's, and its parked target, its place, is none or one that the request names.
 
     If open streams have fairness keys, the keys take turns. The streams of one key are a party; those without
     a key form one party together (`party_of`). The order above holds within a party. Each round takes the next
@@ -77,7 +77,7 @@ class JobClaimStore(Protocol):
 
     def explain(self, job_id: UUID, *, now: datetime) -> list[tuple[str, str, datetime | None]]:
         """
-        Why a claim at *now* by a node that takes every lane and queue would not return this job.
+        Why a claim at *now* by a node that takes every lane and queue, and has every key, would not return this job.
 
         The answer is a list of (code, text, until). It is empty exactly when such a claim with a large enough
         limit would return the job. (If fairness keys compete for one limit, whose turn it is depends on the claim;

@@ -47,6 +47,7 @@ class Capabilities:
         sends: bool = False,
         commit_wakes: bool = False,
         several_writers: bool = False,
+        shows_values: bool = False,
     ) -> None:
         self.transactions = transactions  # begin() gives a connection on which users can write too
         self.within = within  # insert(within=…) joins a caller's transaction
@@ -59,6 +60,7 @@ class Capabilities:
         self.commit_wakes = (
             commit_wakes  # a commit wakes other processes by itself; its coordinator sends nothing
         )
+        self.shows_values = shows_values  # the store is a `ValueStore` too
         #: Several servers take writes, and compare them when they are committed; known once a store is connected.
         self.several_writers = several_writers
         #: Settings of the database that break a promise, a sentence for each; known once a store is connected.

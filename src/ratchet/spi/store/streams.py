@@ -17,7 +17,7 @@ class StreamStore(Protocol):
         ...
 
     def parked_targets(self) -> list[str]:
-        """The targets for which jobs were ever parked, by name; every node asks this every few seconds."""
+        """The places where jobs ever waited for a target or for keys, by name; every node asks this every few seconds."""
         ...
 
     def purge_streams(self, *, before: datetime, limit: int, now: datetime) -> int:

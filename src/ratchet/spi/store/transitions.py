@@ -128,7 +128,11 @@ class JobBatchStatusStore(Protocol):
         ...
 
     def park(self, claim: JobClaim, target: str, *, now: datetime) -> bool:
-        """Return a claimed job whose target this node cannot import to a stream parked for that target."""
+        """
+        Return a claimed job that this node lacks something for to a stream at the place of that: its target, or keys.
+
+        The keys that the job's stream names already are named there too (`ratchet.model.places.parked_at`).
+        """
         ...
 
     def save_progress(

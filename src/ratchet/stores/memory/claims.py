@@ -12,6 +12,7 @@ from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim, par
 from ratchet.model.cluster import PermitRecord
 from ratchet.model.composition import EdgeState
 from ratchet.model.job import StreamKey
+from ratchet.model.places import all_keys, target_of
 from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus
 from ratchet.spi.store.claims import JobClaimStore
@@ -277,8 +278,8 @@ def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
     queue = state.queues.get(key.queue)
     if queue is not None and queue.is_paused(now):
         reasons.append(why.queue_paused(key.queue, queue.paused_until))
-    if key.parked_target is not None:
-        reasons.append(why.parked(key.parked_target))
+    if (target := target_of(key.parked_target)) is not None:
+        reasons.append(why.parked(target))
     if key.suspect:
         reasons.append(why.suspect())
     if key.breaker is not None and breaker_closes(state, key, now):
@@ -289,7 +290,10 @@ def _why_not_claimed(state: State, row: Row, now: datetime) -> list[Reason]:
 
 def _why_not_chosen(state: State, row: Row, now: datetime) -> list[Reason]:
     """What keeps the job out of a claim of any size though its gates are open: those before it use them up."""
-    request = ClaimRequest(node_id="", claim_id=row.job_id, limit=0, lane=row.stream.lane)
+    place = all_keys(row.stream.parked_target)
+    request = ClaimRequest(
+        node_id="", claim_id=row.job_id, limit=0, lane=row.stream.lane, parked_targets=place
+    )
     allowances = Allowances(state, now=now)
     chosen = _select(
         state,

@@ -184,7 +184,7 @@ def insert_failure_callback(
         target=spec.on_failure,
         payload=failure_facts(error.message, error.type, reason, row.attempts),
         job_id=row.job_id,
-        queue=row.stream.queue,
+        stream=row.stream,
         priority=spec.priority,
         params=spec.params,
         caller=spec.caller,

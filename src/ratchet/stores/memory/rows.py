@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ratchet.model.composition import FireRecord, SignalSpec
 from ratchet.model.job import JobFilter, JobRecord, JobSpec, Progress, StreamKey, id_bounds
+from ratchet.model.places import target_of
 from ratchet.model.status import JobStatus
 
 
@@ -95,8 +96,8 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def is_parked(self) -> bool:
-        """True while it waits for a node that can run it."""
-        return self.status is JobStatus.PENDING and self.stream.parked_target is not None
+        """True while it waits for a node that has its target."""
+        return self.status is JobStatus.PENDING and target_of(self.stream.parked_target) is not None
 
     def matches(self, where: JobFilter) -> bool:
         """True where every criterion that is given holds. Times are compared as *after* <= t < *before*."""

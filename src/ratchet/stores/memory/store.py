@@ -66,7 +66,7 @@ class MemoryStore(
         *,
         lock_wait: timedelta = timedelta(seconds=5),
     ) -> None:
-        self.capabilities = Capabilities(survives_restart=False, several_processes=False)
+        self.capabilities = Capabilities(survives_restart=False, several_processes=False, shows_values=True)
         self._state = State(lock_wait=lock_wait, database_time=database_clock or SystemClock().now)
 
     # --- what people change, with the entry of their verb in the audit log -----------------------

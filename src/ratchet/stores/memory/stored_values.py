@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import is_dataclass
 from dataclasses import replace as dataclass_replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from msgspec.structs import replace
 
+from ratchet.model.job import StreamKey
+from ratchet.model.places import with_keys
+from ratchet.model.status import JobStatus
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 from ratchet.stores.memory.state import Part, State, atomic
 from ratchet.stores.memory.tables import Table
@@ -35,6 +39,8 @@ _JOB: dict[str, _Path] = {
     "job_id": ("job_id",),
     "type": ("spec", "type"),
     "parent_id": ("spec", "parent_id"),
+    "place": ("spec", "stream", "parked_target"),
+    "queued_at": ("stream", "parked_target"),
 }
 _PLACES = {
     Place.JOBS: _Texts(lambda state: state.jobs, _OF_JOB, _JOB),
@@ -98,6 +104,35 @@ class MemoryStoredValues(Part):
             table.put(change.key, row)
             changed += 1
         return changed
+
+    @atomic
+    def set_keys(self, keys: Mapping[UUID, Collection[str]]) -> int:
+        return set_keys(self._state, keys)
+
+
+def set_keys(state: State, keys: Mapping[UUID, Collection[str]]) -> int:
+    """Move jobs to the places of these keys; how many were changed."""
+    changed = 0
+    for job_id in sorted(keys, key=lambda job_id: job_id.int):
+        row = state.jobs.get(job_id)
+        if row is None or row.archived_at is not None:
+            continue
+        fields: dict[str, Any] = {"spec": replace(row.spec, stream=_at_keys(row.spec.stream, keys[job_id]))}
+        if row.status is not JobStatus.RUNNING:
+            stream = _at_keys(row.stream, keys[job_id])
+            fields |= {"stream": stream, "stream_id": state.stream(stream)}
+        after = replace(row, **fields)
+        if after.stream == row.stream and after.spec.stream == row.spec.stream:
+            continue
+        state.jobs.put(job_id, after)
+        if after.status is JobStatus.PENDING:
+            state.backdated(after.stream_id)
+        changed += 1
+    return changed
+
+
+def _at_keys(stream: StreamKey, keys: Collection[str]) -> StreamKey:
+    return replace(stream, parked_target=with_keys(stream.parked_target, keys))
 
 
 def _is_at(place: Place, row: Any) -> bool:

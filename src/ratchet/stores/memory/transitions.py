@@ -13,6 +13,7 @@ from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.claim import JobClaim
 from ratchet.model.decision import SIGNAL_TIMEOUT, CanceledJob, Completion, CompletionAnswer, ErrorRecord
 from ratchet.model.job import Progress
+from ratchet.model.places import parked_at
 from ratchet.model.status import AT_REST, JobStatus
 from ratchet.stores.memory.changes import (
     STILL_RUNNING_LIMIT,
@@ -142,7 +143,7 @@ class MemoryTransitions(Part):
         row = held_by(self._state, claim)
         if row is None:
             return False
-        stream = replace(row.stream, parked_target=target)
+        stream = replace(row.stream, parked_target=parked_at(row.stream.parked_target, target))
         stream_id = self._state.stream(stream)
         requeue(self._state, row, Effects(), now=now, at=row.due_at, stream=stream, stream_id=stream_id)
         return True

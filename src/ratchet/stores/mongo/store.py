@@ -74,7 +74,7 @@ class MongoStore(
 
     def __init__(self, url: str, options: Options | None = None) -> None:
         super().__init__(Database(url, options if options is not None else Options()))
-        self.capabilities = Capabilities(wakeups="change_stream", migrates_itself=True)
+        self.capabilities = Capabilities(wakeups="change_stream", migrates_itself=True, shows_values=True)
         self.schema = Schema(self.database)
         self.database.prepare_with(self._upgrade)
         self._coordinator: ClusterCoordinator | None = None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+from uuid import UUID
 
+from msgspec.structs import replace
 from pymongo import ASCENDING, UpdateOne
 
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
+from ratchet.stores.memory.state import State
+from ratchet.stores.memory.stored_values import set_keys
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
 from ratchet.stores.mongo.documents.values import time_of
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.transaction.work import Work
 
 
 class _Texts(NamedTuple):
@@ -27,8 +32,9 @@ _OF_JOB = {
     "progress": "progress_message",
 }
 _JOB = {"job_id": "_id", "type": "type", "parent_id": "parent_id"}
+_STREAMS = {name: name for name in ("stream_id", "home_stream_id")}
 _PLACES = {
-    Place.JOBS: _Texts(Names.JOBS, _OF_JOB, _JOB),
+    Place.JOBS: _Texts(Names.JOBS, _OF_JOB, {**_JOB, **_STREAMS}),
     Place.ARCHIVE: _Texts(Names.ARCHIVE, _OF_JOB, _JOB),
     Place.RUNS: _Texts(
         Names.EXECUTIONS, {"error": "error", "traceback": "traceback"}, {"job_id": "_id.job_id"}
@@ -65,7 +71,31 @@ class MongoStoredValues(MongoPart):
             found = collections[where.collection].find(query, dict.fromkeys(paths, 1))
             return list(found.sort("_id", ASCENDING).limit(limit))
 
-        return [_row(where, document) for document in self.database.read(ask)]
+        rows = [_row(where, document) for document in self.database.read(ask)]
+        return [self._with_places(row) for row in rows] if where.collection == Names.JOBS else rows
+
+    def _with_places(self, row: ValueRow) -> ValueRow:
+        """The row of a job, with the places of its streams instead of their ids."""
+        facts = {name: value for name, value in row.facts.items() if not name.endswith("stream_id")}
+        queued = self._place(row.facts["stream_id"])
+        home = row.facts["home_stream_id"]
+        facts |= {"queued_at": queued, "place": queued if home is None else self._place(home)}
+        return replace(row, facts=facts)
+
+    def _place(self, stream_id: Any) -> str | None:
+        try:
+            return self.database.streams.key_of(stream_id).parked_target
+        except KeyError:
+            return None  # damaged; whoever looks for it finds that
+
+    def set_keys(self, keys: Mapping[UUID, Collection[str]]) -> int:
+        """Move jobs to the places of these keys; how many were changed."""
+
+        def work(work: Work) -> int:
+            work.load_jobs(keys)
+            return set_keys(cast(State, work), keys)
+
+        return self.database.run(work)
 
     def swap_values(self, place: Place, changes: Sequence[ValueChange]) -> int:
         """Put texts in the place of others that still stand there; each document is changed whole or not at all."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
 from ratchet.model.errors import ConfigurationError, MissingKey, UnreadablePayload
 from ratchet.model.payload.envelope import is_sealed, sealing_key
+from ratchet.model.places import keys_of
 from ratchet.model.status import JobType
 from ratchet.model.stored_values import Place, ValueChange, ValueRow
 from ratchet.spi.payload_codec import PayloadCodec
@@ -35,6 +37,8 @@ PLAIN: Final = "(none)"
 #: JSON with texts in it that are sealed one by one: the names of those.
 #: Texts that stores write by themselves too, in plain text.
 _FOR_PEOPLE: Final = frozenset({"error", "traceback", "message", "progress", "reason"})
+#: What a node has to open before it can run a job, as far as it is one text; the keys of a signal are found when it is claimed.
+_NEEDED: Final = ("payload", "params", "state")
 _INNER: Final = {"signal": ("payload", "rejected"), "template": ("payload", "params")}
 
 
@@ -60,7 +64,7 @@ class StoredKeys:
             raise ConfigurationError(
                 "this scheduler has no codec, so there are no keys; make it with Scheduler(url, codec=Keyring(...))"
             )
-        if not hasattr(store.inner, "swap_values"):
+        if not hasattr(store.inner, "swap_values") or not hasattr(store.inner, "set_keys"):
             raise ConfigurationError(f"a {store.name} store cannot go through its values (`ValueStore`)")
         self._store = store
         self._values = cast(ValueStore, store.inner)
@@ -82,7 +86,12 @@ class StoredKeys:
         for place in Place:
             of_place = counts.setdefault(place.value, Counter())
             for rows in self._portions(place):
-                of_place.update(key for row in rows for key in _keys(row))
+                for row in rows:
+                    keys = list(_keys(row))
+                    of_place.update(keys)
+                    # A key that a job only asks for is in use too: without it nobody claims the job.
+                    if place is Place.JOBS:
+                        of_place.update(set().union(*_asked_for(row)).difference(keys))
         return counts
 
     def _portions(self, place: Place) -> Iterator[list[ValueRow]]:
@@ -114,11 +123,34 @@ class StoredKeys:
         yield tally
 
     def _move(self, place: Place, rows: list[ValueRow], tally: Tally) -> None:
-        changes = [change for row in rows if (change := self._change(place, row, tally)) is not None]
+        seen = [(row, self._change(place, row, tally)) for row in rows]
+        changes = [change for _, change in seen if change is not None]
         changed = self._values.swap_values(place, changes) if changes else 0
         tally.rows += len(rows)
         tally.moved += changed
         tally.missed += len(changes) - changed
+        if place is Place.JOBS:
+            self._name_keys(seen)
+
+    def _name_keys(self, seen: Sequence[tuple[ValueRow, ValueChange | None]]) -> None:
+        """
+        Let the streams of these jobs name the keys that the jobs need, now that their values have been moved.
+
+        Where this is stopped in between, a job asks for a key that it does not need any more; the next rewrap comes by here again.
+        A job that others have changed meanwhile asks for what it was seen with, at worst: a node without the new key then claims it once.
+        """
+        asked: dict[UUID, set[str]] = {}
+        for row, change in seen:
+            texts = row.texts if change is None else {**row.texts, **change.after}
+            needed = {key for field in _NEEDED if (key := sealing_key(texts.get(field))) is not None}
+            if not needed and any(_asked_for(row)):
+                needed = {
+                    self.active
+                }  # a callback that a store has made by itself: it is told of a job with that key
+            if any(asked_for != needed for asked_for in _asked_for(row)):
+                asked[row.facts["job_id"]] = needed
+        if asked:
+            self._values.set_keys(asked)
 
     def _change(self, place: Place, row: ValueRow, tally: Tally) -> ValueChange | None:
         after: dict[str, str] = {}
@@ -180,6 +212,11 @@ class StoredKeys:
         except (msgspec.MsgspecError, AttributeError, KeyError, TypeError) as error:
             raise UnreadablePayload(f"the {field} is damaged") from error
         return msgspec.json.encode(stored).decode() if changed else text
+
+
+def _asked_for(row: ValueRow) -> list[set[str]]:
+    """The keys that the streams of a job name."""
+    return [set(keys_of(row.facts.get(at))) for at in ("place", "queued_at")]
 
 
 def _keys(row: ValueRow) -> Iterator[str]:

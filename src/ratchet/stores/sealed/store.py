@@ -40,6 +40,8 @@ from ratchet.model.job import (
     Progress,
 )
 from ratchet.model.payload import is_sealed
+from ratchet.model.places import key_place
+from ratchet.spi.codec_keys import known_keys
 from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.stores.sealed.seals import Seals
 from ratchet.stores.sealed.values import Values
@@ -65,6 +67,8 @@ class SealedStore:
         self.inner = store
         self.seals = Seals(codec)
         self._values = Values(self.seals)
+        self._keys: list[str] = []
+        self._places: frozenset[str] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -174,8 +178,30 @@ class SealedStore:
     # --- claims and runs ---
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
-        """Due jobs, opened; one that cannot be opened is marked as unreadable."""
-        return [self._values.opened_claim(job) for job in self.inner.claim_next_batch(request, now=now)]
+        """Due jobs for which this process has the keys, opened; one that cannot be opened is marked as unreadable."""
+        found = self.inner.claim_next_batch(self._with_keys(request), now=now)
+        return [self._values.opened_claim(job) for job in found]
+
+    def claim_next_batch_optimized(self, request: ClaimRequest, *, now: datetime) -> list[JobClaim]:
+        """The same claim without the bodies."""
+        return self.inner.claim_next_batch_optimized(self._with_keys(request), now=now)
+
+    def next_due_at(self, request: ClaimRequest, *, now: datetime) -> datetime | None:
+        """When the next job is due for which this process has the keys."""
+        return self.inner.next_due_at(self._with_keys(request), now=now)
+
+    def next_due_of(self, requests: Sequence[ClaimRequest], *, now: datetime) -> list[datetime | None]:
+        """The same, for many requests."""
+        return self.inner.next_due_of([self._with_keys(request) for request in requests], now=now)
+
+    def _with_keys(self, request: ClaimRequest) -> ClaimRequest:
+        """*request*, also for the places of this process's keys. Those of several keys are named by who asks."""
+        keys = known_keys(self.seals.codec)
+        if keys != self._keys:
+            self._keys, self._places = keys, frozenset(key_place([key]) for key in keys)
+        if self._places <= request.parked_targets:
+            return request
+        return replace(request, parked_targets=request.parked_targets | self._places)
 
     def bodies(self, claims: Sequence[JobClaim]) -> dict[UUID, JobBody]:
         """The bodies of claimed jobs, opened; what cannot be opened stays sealed."""

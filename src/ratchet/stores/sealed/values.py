@@ -34,10 +34,12 @@ from ratchet.model.job import (
     LogEntry,
     LogLine,
     Progress,
+    StreamKey,
 )
 from ratchet.model.payload import encode, refuse_sealed
-from ratchet.model.payload.envelope import SEALED, envelope, is_sealed
+from ratchet.model.payload.envelope import SEALED, envelope, is_sealed, sealing_key
 from ratchet.model.payload.tagging import DAMAGED, TAG
+from ratchet.model.places import with_keys
 from ratchet.model.status import JobType
 from ratchet.stores.sealed.seals import (
     Seals,
@@ -55,6 +57,9 @@ _NO_ARGUMENTS = encode((), {})
 
 #: Stands for a value in plain text that is refused, where nothing else can say so: nobody has such a key.
 _REFUSED = envelope("plain-text-is-refused", b"")
+
+#: How many streams are remembered with the place of their keys.
+REMEMBERED_STREAMS = 1000
 
 _write = msgspec.json.encode
 _read = msgspec.json.decode
@@ -85,6 +90,8 @@ class Values:
 
     def __init__(self, seals: Seals) -> None:
         self._seals = seals
+        # The jobs of a bulk have one stream object, by which stores tell quickly that it is one.
+        self._streams: dict[tuple[StreamKey, frozenset[str]], StreamKey] = {}
 
     # --- jobs on their way in -------------------------------------------------------------------
 
@@ -100,7 +107,20 @@ class Values:
             key = getattr(spec, name)
             if key is not None:
                 changes[name] = self._seals.hashed(key)
+        if self._seals.codec is not None:
+            changes["stream"] = self._stream(spec.stream, changes["payload"], changes.get("params"))
         return replace(spec, **changes)
+
+    def _stream(self, stream: StreamKey, *texts: str | None) -> StreamKey:
+        """*stream*, at the place of the keys of these texts: nodes without them do not even look at it."""
+        keys = frozenset(key for text in texts if (key := sealing_key(text)) is not None)
+        known = self._streams.get((stream, keys))
+        if known is None:
+            if len(self._streams) >= REMEMBERED_STREAMS:
+                self._streams.clear()
+            known = replace(stream, parked_target=with_keys(stream.parked_target, keys))
+            self._streams[stream, keys] = known
+        return known
 
     def sealed_completion(self, completion: Completion) -> Completion:
         """*completion* with everything that jobs and their errors say sealed."""

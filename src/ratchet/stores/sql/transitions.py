@@ -22,6 +22,7 @@ from ratchet.model.alerts import ALERT_WINDOW
 from ratchet.model.claim import SUSPECT_AFTER, JobClaim
 from ratchet.model.decision import CanceledJob, Completion, CompletionAnswer, CountCrash
 from ratchet.model.job import Progress, StreamKey
+from ratchet.model.places import parked_at
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.dependants.cancellations import cancel_jobs
@@ -203,7 +204,9 @@ class SqlTransitions(SqlPart):
             key = self.stream_registry.key_of(claim.stream_id)
         except KeyError:
             return False  # a claim that was never given out: it holds nothing
-        stream_id = self.stream_registry.id_of(None, replace(key, parked_target=target))
+        stream_id = self.stream_registry.id_of(
+            None, replace(key, parked_target=parked_at(key.parked_target, target))
+        )
 
         def work(session: Session) -> bool:
             held = lock_held_rows(session, [claim])

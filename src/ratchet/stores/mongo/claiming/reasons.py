@@ -13,6 +13,7 @@ from ratchet.model import reasons as why
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.model.composition import EdgeState
+from ratchet.model.places import all_keys, target_of
 from ratchet.model.reasons import NAMED_HOLDERS, NAMED_PARENTS, Reason
 from ratchet.model.status import JobStatus
 from ratchet.stores.levels import Level
@@ -52,7 +53,14 @@ def reasons(collections: Collections, database: Database, job_id: UUID, now: dat
     if row.status is not JobStatus.PENDING:
         return [why.ended(row.status)]
     key = row.stream
-    asking = ClaimRequest(node_id="", claim_id=_ASKING, limit=1, lane=key.lane, suspects=key.suspect)
+    asking = ClaimRequest(
+        node_id="",
+        claim_id=_ASKING,
+        limit=1,
+        lane=key.lane,
+        suspects=key.suspect,
+        parked_targets=all_keys(key.parked_target),
+    )
     gates = database.streams_with_jobs.gates(collections, asking, now)
     found = [*_of_stream(row, gates, now), *_of_limits(collections, row, gates)]
     return found or list(_of_rivals(collections, row, gates, asking, now))
@@ -83,8 +91,8 @@ def _of_stream(row: Row, gates: Gates, now: datetime) -> Iterator[Reason]:
     yield from why.of_due_time(row.scheduled_at, row.held_until, now)
     if key.queue in gates.paused:
         yield why.queue_paused(key.queue, gates.paused[key.queue])
-    if key.parked_target is not None:
-        yield why.parked(key.parked_target)
+    if (target := target_of(key.parked_target)) is not None:
+        yield why.parked(target)
     if key.suspect:
         yield why.suspect()
     if key.breaker is not None and key.breaker in gates.breakers:

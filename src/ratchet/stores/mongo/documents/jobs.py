@@ -162,7 +162,7 @@ def document_of(row: Row, home_stream_id: int) -> Document:
 
 
 def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
-    """The update that turns one into the other; empty where nothing has changed. Of the spec only the priority changes."""
+    """The update that turns one into the other; empty where nothing has changed. Of the spec only the priority and the stream change."""
     sets: Document = {}
     gone: Document = {}
     for name, (encode, _, default) in _ROW.items():
@@ -184,7 +184,7 @@ def changes_of(before: Row, after: Row, home_stream_id: int) -> Document:
         sets["priority"] = int(after.spec.priority)
     if before.due_at != after.due_at:
         sets["due_at"] = micros(after.due_at)
-    if before.stream_id != after.stream_id:
+    if before.stream_id != after.stream_id or before.spec.stream is not after.spec.stream:
         if home_stream_id != after.stream_id:
             sets["home_stream_id"] = home_stream_id
         else:

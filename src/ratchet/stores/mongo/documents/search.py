@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ratchet.model.job import JobFilter, SortBy, id_bounds
+from ratchet.model.places import target_of
 from ratchet.model.status import JobStatus, JobType
 from ratchet.stores.listing import HELD, STRETCHES, Candidate, is_walk, match_of, statuses_of
 from ratchet.stores.mongo.connections import Collections
@@ -55,8 +56,9 @@ def query_of(collections: Collections, where: JobFilter) -> Document:
     if where.truncated is not None:
         query["result_truncated"] = True if where.truncated else {"$ne": True}
     if where.parked is not None:
-        streams = collections[Names.STREAMS].find({"parked_target": {"$exists": True}}, {"_id": 1})
-        waits = {"status": JobStatus.PENDING.value, "stream_id": {"$in": [one["_id"] for one in streams]}}
+        streams = collections[Names.STREAMS].find({"parked_target": {"$exists": True}}, {"parked_target": 1})
+        parked = [one["_id"] for one in streams if target_of(one["parked_target"]) is not None]
+        waits = {"status": JobStatus.PENDING.value, "stream_id": {"$in": parked}}
         query["$and" if where.parked else "$nor"] = [waits]
     if bounds := _id_bounds(where):
         query["_id"] = bounds

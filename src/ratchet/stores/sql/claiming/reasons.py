@@ -11,6 +11,7 @@ from uuid import UUID
 from ratchet.model import reasons as why
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
+from ratchet.model.places import all_keys, target_of
 from ratchet.model.reasons import NAMED_HOLDERS, NAMED_PARENTS, Reason
 from ratchet.model.status import Lane
 from ratchet.stores.sql.claiming.gates import (
@@ -105,8 +106,8 @@ def _of_stream(job: dict[str, Any], now: datetime) -> Iterator[Reason]:
         yield from why.of_due_time(job["scheduled_at"], job["scheduled_time"], now)
     if job["is_queue_paused"]:
         yield why.queue_paused(job["queue"], job["paused_until"])
-    if job["parked_target"] is not None:
-        yield why.parked(job["parked_target"])
+    if (target := target_of(job["parked_target"])) is not None:
+        yield why.parked(target)
     if job["suspect"]:
         yield why.suspect()
     if job["is_breaker_open"]:
@@ -123,7 +124,12 @@ def _of_limits(
     may_have_its_turn: bool,
 ) -> Iterator[Reason]:
     asking = ClaimRequest(
-        node_id="", claim_id=_ASKING, limit=1, lane=Lane(job["lane"]), suspects=job["suspect"]
+        node_id="",
+        claim_id=_ASKING,
+        limit=1,
+        lane=Lane(job["lane"]),
+        suspects=job["suspect"],
+        parked_targets=all_keys(job["parked_target"]),
     )
     rivals = [rival for rival in waiting_streams(session, asking, now) if rival.limits]
     limits = Limits.seen(session, [*rivals, stream], now)

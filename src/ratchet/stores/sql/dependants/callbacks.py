@@ -41,7 +41,7 @@ def _callback(session: Session, streams: StreamRegistry, row: Row, now: datetime
         target=target,
         payload=failure_facts(error, error_type, reason, attempts),
         job_id=job_id,
-        queue=streams.recorded_key(stream_id, session).queue,
+        stream=streams.recorded_key(stream_id, session),
         priority=Priority(priority),
         params=params,
         caller=caller,

@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from ratchet.model.errors import BusinessKeyBusy
+from ratchet.model.places import without_target
 from ratchet.model.status import JobStatus
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import BatchDeltas
@@ -189,9 +190,8 @@ def _reserve_again(session: Session, wanted: Mapping[str, UUID], now: datetime) 
 def _ordinary_stream(session: Session, streams: StreamRegistry, stream_id: int) -> int:
     """The stream for a job that is no longer a suspect or parked."""
     key = streams.recorded_key(stream_id, session)
-    if not key.suspect and key.parked_target is None:
-        return stream_id
-    return streams.id_of(session, replace(key, suspect=False, parked_target=None))
+    ordinary = replace(key, suspect=False, parked_target=without_target(key.parked_target))
+    return stream_id if ordinary == key else streams.id_of(session, ordinary)
 
 
 def _reopen_batches(session: Session, batch_ids: Iterable[UUID], now: datetime) -> None:

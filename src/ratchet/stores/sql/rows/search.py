@@ -9,6 +9,7 @@ from uuid import UUID
 
 from ratchet.model.cursors import job_position
 from ratchet.model.job import JobFilter, JobRecord, Page, SortBy, id_bounds
+from ratchet.model.places import WITH_KEYS, WITH_KEYS_AND_TARGET
 from ratchet.model.status import HOT, JobStatus
 from ratchet.stores.listing import (
     HELD,
@@ -36,6 +37,9 @@ from ratchet.stores.sql.rows.records import (
     record_of,
 )
 from ratchet.stores.sql.rows.stream_registry import StreamRegistry
+
+#: At a place with a target; keys alone are not what a job is parked for (`ratchet.model.places`).
+PARKED = "(s.parked_target NOT LIKE :with_keys OR s.parked_target LIKE :with_both)"
 
 _WAITING = frozenset({JobStatus.PENDING})
 
@@ -155,11 +159,14 @@ class Criteria:
         if self.archived:
             self.add("1 = 0" if parked else "1 = 1")
             return
-        streams = "SELECT s.stream_id FROM scheduler_stream s WHERE s.parked_target IS NOT NULL"
+        streams = f"SELECT s.stream_id FROM scheduler_stream s WHERE {PARKED}"
+        places = {"with_keys": WITH_KEYS, "with_both": WITH_KEYS_AND_TARGET}
         if parked:
-            self.add(f"q.status = 'PENDING' AND q.stream_id IN ({streams})")
+            self.add(f"q.status = 'PENDING' AND q.stream_id IN ({streams})", **places)
         else:
-            self.add(f"(q.status IS NULL OR q.status <> 'PENDING' OR q.stream_id NOT IN ({streams}))")
+            self.add(
+                f"(q.status IS NULL OR q.status <> 'PENDING' OR q.stream_id NOT IN ({streams}))", **places
+            )
 
     def _add_times(self, where: JobFilter) -> None:
         due = "j.scheduled_at" if self.archived else "coalesce(q.scheduled_time, j.scheduled_at)"

@@ -126,7 +126,7 @@ class MysqlDialect(Dialect):
         super().__init__()
         self.shape = lru_cache(maxsize=2048)(shape_of)
         self.schema = options.schema
-        self.capabilities = Capabilities(wakeups=None)
+        self.capabilities = Capabilities(wakeups=None, shows_values=True)
         connect, statement, answer = options.timeouts()
         self._connections = Connections(
             Address.of(url),

@@ -88,7 +88,7 @@ class PostgresqlDialect(PostgresqlTransactions):
         self.lock_wait = LOCK_WAIT
         self._notify = options.notify
         self._connect_timeout = options.timeouts().connect
-        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK, sends=True)
+        self.capabilities = Capabilities(wakeups="notify", bulk=_BULK, sends=True, shows_values=True)
         self.row_writer = PostgresqlRowWriter(self.autocommit)
 
     # --- text ---------------------------------------------------------------------------------

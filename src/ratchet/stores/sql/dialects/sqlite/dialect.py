@@ -138,6 +138,7 @@ class SqliteDialect(Dialect):
             wakeups="data_version" if path is not None else None,
             migrates_itself=True,
             commit_wakes=path is not None,
+            shows_values=True,
         )
         self.row_writer = SqliteRowWriter(self)
         self._location = Location(path, options.sqlite_busy_timeout.total_seconds())
