@@ -16,6 +16,7 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.next_parties import KEYED_FROM
 from ratchet.stores.stream_cache import StreamCache
 
 if TYPE_CHECKING:
@@ -50,6 +51,21 @@ class StreamRegistry(StreamCache):
             self.remember({key: found})
         return found
 
+    def look_up(self, keys: Iterable[StreamKey]) -> None:
+        """Look up the ids of these together, where many are unknown; what has to be marked as used is left to `id_of`."""
+        known = self.known_ids()
+        missing = {_hash(key): key for key in keys if key not in known}
+        if len(missing) < 2:
+            return
+        fresh = {
+            "key_hash": {"$in": list(missing)},
+            "used_at": {"$gte": micros(datetime.now(UTC) - MARKED_EVERY)},
+        }
+        found = self._database.read(
+            lambda collections: list(collections[Names.STREAMS].find(fresh, {"key_hash": 1}))
+        )
+        self.remember({missing[one["key_hash"]]: int(one["_id"]) for one in found})
+
     def make(self, keys: Iterable[StreamKey]) -> None:
         """Make what is missing of these, before a transaction that needs them."""
         known = self.known_ids()
@@ -83,6 +99,10 @@ class StreamRegistry(StreamCache):
             self.remember_key(stream_id, key)
 
 
+def _hash(key: StreamKey) -> str:
+    return hashlib.sha256(json.encode(astuple(key))).hexdigest()
+
+
 def key_of(document: Document) -> StreamKey:
     """The key of a stream's document."""
     return StreamKey(
@@ -97,9 +117,18 @@ def key_of(document: Document) -> StreamKey:
     )
 
 
+def newest_number(collections: Collections) -> int:
+    """The number of the newest stream, as if it had no concurrency key: all are counted together. 0: there is none."""
+    newest = 0
+    for first, place in ((0, {"$lt": KEYED_FROM}), (KEYED_FROM, {"$gte": KEYED_FROM})):
+        last = collections[Names.STREAMS].find_one({"_id": place}, {"_id": 1}, sort=[("_id", -1)])
+        newest = max(newest, 0 if last is None else int(last["_id"]) - first)
+    return newest
+
+
 def _find_or_make(collections: Collections, key: StreamKey) -> int:
     streams = collections[Names.STREAMS]
-    hashed = hashlib.sha256(json.encode(astuple(key))).hexdigest()
+    hashed = _hash(key)
     parts = {name: value for name, value in asdict(key).items() if value is not None}
     now = datetime.now(UTC)
     while True:
@@ -110,8 +139,9 @@ def _find_or_make(collections: Collections, key: StreamKey) -> int:
                     {"_id": found["_id"], "key_hash": hashed}, {"$set": {"used_at": micros(now)}}
                 )
             return int(found["_id"])
-        last = streams.find_one({}, {"_id": 1}, sort=[("_id", -1)])
-        number = 1 if last is None else int(last["_id"]) + 1
+        number = newest_number(collections) + 1
+        if key.limit_key is not None and key.fairness_key is None:
+            number += KEYED_FROM  # by which an index tells the jobs of concurrency keys from others
         try:
             streams.insert_one(
                 {"_id": number, "key_hash": hashed, **parts, "lane": key.lane.value, "used_at": micros(now)}

@@ -44,7 +44,8 @@ PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in par
 SERVED_QUEUE = f"(:every_queue OR s.queue {{in queues text}}) AND NOT {PARKED_ELSEWHERE}"
 RUNNABLE_QUEUE = f"""{SERVED_QUEUE}
        AND NOT {QUEUE_PAUSED}"""
-RUNNABLE_STREAM = f"s.lane = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
+# Streams that are named are read by their numbers: SQLite would rather read every stream of the lane, in the order of turns.
+RUNNABLE_STREAM = f"{{unindexed}}(s.lane) = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
 # An empty pool is seen here, without a lock, so that jobs behind it do not slow down the claim of others. Rates, and
 # what is left of other pools, are counted by `Limits`. Each name by itself: for one among two columns MariaDB reads all
 # limits, for each stream and priority; a claim among 1,500 keys with limits took seconds, one among 5,000 never ended.
@@ -441,16 +442,18 @@ def choose_gated(
     now: datetime,
     read: Read,
     due: Collection[LevelKey] | None = None,
+    known: Iterable[Level] = (),
 ) -> Choice:
     """
     The next jobs of all open streams, limits included; *due*: the levels that have due jobs, where that is known.
+    *known*: levels that were read already.
 
     First without locks, because a claim that finds nothing must not write, and a lock is a write. Then, if some of
     the chosen jobs are behind limits, again with those limits locked.
     """
     streams = open_streams(session, request, now, due)
     limits = Limits.seen(session, streams, now, request.ahead)
-    choice = _choice(request, streams, limits, read, due)
+    choice = _choice(request, streams, limits, read, due, known)
     owner = owners(level for level in choice.levels if level.gates)
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:
