@@ -276,9 +276,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         known_levels: KnownLevels,
     ) -> tuple[Chosen, Gates]:
         if self._parties.are_many(request):
-            found = choose_of_next_parties(
-                collections, request, now, avoided, self._parties, self.database.streams
-            )
+            found = choose_of_next_parties(collections, request, now, avoided, self._parties)
             if found is not None:
                 return found
         streams_with_jobs = self.database.streams_with_jobs

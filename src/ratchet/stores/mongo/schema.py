@@ -21,7 +21,6 @@ from ratchet.model.errors import SchemaOutOfDate, SchemaTooNew
 from ratchet.model.status import JobStatus
 from ratchet.model.upgrades import PlannedChange, PlannedMigration, TableLock, UpgradePlan
 from ratchet.spi.store.audit import pending_entry
-from ratchet.stores.next_parties import KEYED_FROM
 
 if TYPE_CHECKING:
     from ratchet.stores.mongo.connections import Collections
@@ -136,18 +135,6 @@ AUDIT_INDEXES: Final = [
 ]
 
 TURNS_INDEXES: Final = [_index("turns", "lane", "suspect", "fairness_key", "_id")]
-#: Only jobs of concurrency keys are in it: the numbers of their streams say so.
-KEYED_INDEX: Final = "keyed"
-KEYED_INDEXES: Final = [
-    _index(
-        KEYED_INDEX,
-        "priority",
-        "due_at",
-        "_id",
-        "stream_id",
-        partialFilterExpression={**_PENDING, "stream_id": {"$gte": KEYED_FROM}},
-    )
-]
 
 
 def _make_everything(collections: Collections) -> None:
@@ -225,11 +212,9 @@ def _limits_of_keys(collections: Collections) -> None:
     """
     A limit's document can say when a submission last asked for it: then it was made for a key, and goes when no job has the key.
 
-    And indexes of the order in which fairness keys take turns, and in which jobs of concurrency keys come: among thousands of
-    keys a claim reads the beginning. Streams that are made from now on have numbers of which the second index knows.
+    And an index of the order in which keys take turns: among thousands a claim looks only at those whose turn is next.
     """
     collections[Names.STREAMS].create_indexes(TURNS_INDEXES)
-    collections[Names.JOBS].create_indexes(KEYED_INDEXES)
 
 
 STEPS: Final = (

@@ -26,11 +26,10 @@ from ratchet.stores.mongo.claiming.load import read_load
 from ratchet.stores.mongo.claiming.many_streams import with_jobs_among
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
-from ratchet.stores.mongo.documents.stream_registry import key_of, newest_number
+from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document, micros, pause_end, time_or_none
 from ratchet.stores.mongo.schema import CLAIM_INDEX, RUNNING_INDEX, Names
 from ratchet.stores.mongo.transaction.work import Work
-from ratchet.stores.next_parties import KEYED_FROM
 from ratchet.stores.unused_streams import ASIDE, OLDEST, known_until
 
 log = logging.getLogger("ratchet.stores.mongo")
@@ -46,14 +45,13 @@ class MongoStreams(MongoPart):
     """Reads streams, deletes those that no job uses; pauses and resumes queues."""
 
     def streams(self) -> list[StreamRecord]:
-        """All streams, in the order of their numbers."""
-        found = self.database.read(
+        """All streams by id."""
+        return self.database.read(
             lambda collections: [
                 StreamRecord(stream_id=document["_id"], key=key_of(document), epoch=0)
-                for document in collections[Names.STREAMS].find()
+                for document in collections[Names.STREAMS].find().sort("_id", 1)
             ]
         )
-        return sorted(found, key=lambda stream: stream.stream_id % KEYED_FROM)
 
     def parked_targets(self) -> list[str]:
         """The targets for which jobs were ever parked, by name."""
@@ -179,13 +177,9 @@ class MongoStreams(MongoPart):
     def _put_back(self, collections: Collections, now: datetime) -> None:
         hot = sorted(streams_of_hot_jobs(collections))
         there = {one["_id"] for one in collections[Names.STREAMS].find({"_id": {"$in": hot}}, {"_id": 1})}
-        newest = newest_number(collections)
+        newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)]) or {"_id": 0}
         # What was deleted was older than the newest. Any other number is damage.
-        for lost in [
-            one
-            for one in hot
-            if one not in there and 0 < one % KEYED_FROM < newest and 0 < one < 2 * KEYED_FROM
-        ]:
+        for lost in [one for one in hot if one not in there and 0 < one < newest["_id"]]:
             log.error("jobs wait in the stream %s, which was deleted; it is put back", lost)
             key = self.database.streams.known_key(lost) or StreamKey()
             parts = {name: value for name, value in asdict(key).items() if value is not None}
@@ -195,8 +189,10 @@ class MongoStreams(MongoPart):
 
 def _unused(collections: Collections, query: Document, limit: int, used: set[int]) -> list[int]:
     """The first of these streams that have no waiting job, but for the *used* and for the newest one."""
-    newest = newest_number(collections)
-    wanted = {**query, "_id": {"$nin": [*used, newest, newest + KEYED_FROM]}}
+    newest = collections[Names.STREAMS].find_one({}, {"_id": 1}, sort=[("_id", -1)])
+    if newest is None:
+        return []
+    wanted = {**query, "_id": {"$nin": [*used, newest["_id"]]}}
     found = collections[Names.STREAMS].find(wanted, {"_id": 1}).sort("_id", 1).limit(_LOOKED_AT)
     ids = [int(one["_id"]) for one in found]
     unused: list[int] = []

@@ -31,7 +31,6 @@ import msgspec
 from ratchet.model.cluster import QueueRecord, StreamRecord, own_time
 from ratchet.model.job import StreamKey
 from ratchet.model.load import COUNTED, Load
-from ratchet.stores.next_parties import KEYED_FROM
 from ratchet.stores.sql.claiming.load import read_load
 from ratchet.stores.sql.database import Session, SqlPart
 from ratchet.stores.sql.rows.stream_registry import KEY_COLUMNS, key_of_row
@@ -70,7 +69,7 @@ _NOTHING_WAITS = """NOT EXISTS (SELECT 1 FROM scheduler_job_queue q
 
 FIND_UNUSED = f"""
     SELECT s.stream_id FROM scheduler_stream s
-     WHERE s.created_at < :before AND s.stream_key < :aside AND s.stream_id <> :newest AND s.stream_id <> :newest_of_key AND {_NOTHING_WAITS}
+     WHERE s.created_at < :before AND s.stream_key < :aside AND s.stream_id < :newest AND {_NOTHING_WAITS}
      ORDER BY s.stream_id LIMIT :limit
 """
 # a row that somebody holds is in use
@@ -83,15 +82,12 @@ SET_ASIDE = """
 """
 FIND_ASIDE = f"""
     SELECT s.stream_id FROM scheduler_stream s
-     WHERE s.created_at < :before AND s.stream_key >= :aside AND s.stream_id <> :newest AND s.stream_id <> :newest_of_key
+     WHERE s.created_at < :before AND s.stream_key >= :aside AND s.stream_id < :newest
        AND s.stream_id {{not in used int}} AND {_NOTHING_WAITS}
      ORDER BY s.stream_id LIMIT :limit
 """
 DELETE_STREAM = "DELETE FROM scheduler_stream WHERE stream_id = :stream_id AND stream_key >= :aside"
-FIND_NEWEST = f"""
-    SELECT (SELECT max(stream_id) FROM scheduler_stream WHERE stream_id < {KEYED_FROM}) AS newest_without_key,
-           (SELECT max(stream_id) FROM scheduler_stream WHERE stream_id >= {KEYED_FROM}) AS newest_of_key
-"""
+FIND_NEWEST = "SELECT max(stream_id) AS newest FROM scheduler_stream"
 FIND_OLDEST_JOBS = (
     "SELECT job_id, stream_id FROM scheduler_job ORDER BY job_id LIMIT :limit",
     "SELECT job_id, stream_id FROM scheduler_job_archive ORDER BY job_id LIMIT :limit",
@@ -111,15 +107,14 @@ class SqlStreams(SqlPart):
     """Reads and cleans up streams; pauses and resumes queues."""
 
     def streams(self) -> list[StreamRecord]:
-        """All streams, in the order of their numbers."""
+        """All streams by id."""
         rows = self.database.read(lambda session: session.rows(FIND_STREAMS))
-        found = readable(
+        return readable(
             rows,
             lambda row: StreamRecord(stream_id=row[0], epoch=row[1], key=key_of_row(row[2:])),
             "scheduler_stream",
             itemgetter(0),
         )
-        return sorted(found, key=lambda stream: stream.stream_id % KEYED_FROM)
 
     def parked_targets(self) -> list[str]:
         """The targets for which jobs were ever parked, by name."""
@@ -179,7 +174,7 @@ class SqlStreams(SqlPart):
         return deleted + self._set_streams_aside(before, limit - deleted, now)
 
     def _set_streams_aside(self, before: datetime, limit: int, now: datetime) -> int:
-        params = {"before": before, "aside": ASIDE, "limit": limit, **self._newest()}
+        params = {"before": before, "aside": ASIDE, "limit": limit, "newest": self._newest_stream()}
         found = self._stream_ids(FIND_UNUSED, params) if limit > 0 else []
 
         def work(session: Session) -> int:
@@ -199,7 +194,7 @@ class SqlStreams(SqlPart):
         )
         until = min([before, *(known_until(rows, before) for rows in jobs)])
         used = {stream_id for rows in jobs for _, stream_id in rows} | set(self._stream_ids(FIND_RUNNING, {}))
-        params = {"before": until, "aside": ASIDE, "limit": limit, **self._newest()}
+        params = {"before": until, "aside": ASIDE, "limit": limit, "newest": self._newest_stream()}
         found = self._stream_ids(FIND_ASIDE, {**params, "used": [0, *sorted(used)]})
 
         def work(session: Session) -> int:
@@ -213,8 +208,7 @@ class SqlStreams(SqlPart):
     def _put_streams_back(self, now: datetime) -> None:
         # What was deleted was older than the newest. Any other number is damage, and to put it back might use up the numbers.
         lost = [one for one in self._stream_ids(FIND_LOST, {}) if type(one) is int and one > 0]
-        newest = self._newest_number()
-        lost = [one for one in lost if 0 < one % KEYED_FROM < newest and one < 2 * KEYED_FROM]
+        lost = [one for one in lost if one < self._newest_stream()]
         if not lost:
             return
         log.error("jobs wait in streams that were deleted (%s); these are put back", lost)
@@ -228,14 +222,9 @@ class SqlStreams(SqlPart):
             )
         )
 
-    def _newest_number(self) -> int:
-        """The number of the newest stream, as if it had no concurrency key: all are counted together."""
-        plain, of_key = self.database.read(lambda session: session.rows(FIND_NEWEST))[0]
-        return max(plain or 0, (of_key or KEYED_FROM) - KEYED_FROM)
-
-    def _newest(self) -> dict[str, int]:
-        number = self._newest_number()
-        return {"newest": number, "newest_of_key": number + KEYED_FROM}
+    def _newest_stream(self) -> int:
+        found = self.database.read(lambda session: session.value(FIND_NEWEST))
+        return int(found or 0)
 
     def _stream_ids(self, sql: str, params: dict[str, object]) -> list[int]:
         return [stream_id for (stream_id,) in self.database.read(lambda session: session.rows(sql, params))]

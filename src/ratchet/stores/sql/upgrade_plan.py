@@ -75,7 +75,7 @@ _ADDS = re.compile(r"^-- adds: (.+(?:\n--       .+)*)$", re.MULTILINE)
 _ADDED = re.compile(r"(\w+) of (\w+)")
 _BLOCK = re.compile(r"DO \$\w*\$")
 _PIECE = re.compile(
-    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|(?P<dollar>\$\w*\$).*?(?P=dollar)|\bBEGIN\s+(?:SELECT|UPDATE)\b.*?\bEND\b|;|[^-/'$;B]+|.",
+    r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|(?P<dollar>\$\w*\$).*?(?P=dollar)|\bBEGIN SELECT\b.*?\bEND\b|;|[^-/'$;B]+|.",
     re.DOTALL,
 )
 

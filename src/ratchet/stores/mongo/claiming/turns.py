@@ -10,15 +10,15 @@ from uuid import UUID
 from ratchet.model.claim import NO_PARTY, ClaimRequest
 from ratchet.model.job import StreamKey
 from ratchet.model.status import JobStatus
-from ratchet.stores.levels import PRIORITIES, Level
+from ratchet.stores.levels import Level
 from ratchet.stores.mongo.claiming.claim_order import Chosen, choose
 from ratchet.stores.mongo.claiming.fairness import LevelKey, first_jobs
 from ratchet.stores.mongo.claiming.gates import Gates, absorb_jobs, read_gates, read_on
 from ratchet.stores.mongo.connections import Collections
-from ratchet.stores.mongo.documents.stream_registry import StreamRegistry, key_of
+from ratchet.stores.mongo.documents.stream_registry import key_of
 from ratchet.stores.mongo.documents.values import Document, micros
-from ratchet.stores.mongo.schema import BATCH, KEYED_INDEX, Names
-from ratchet.stores.next_parties import KEYED_FROM, Job, Met, NextParties, Turns
+from ratchet.stores.mongo.schema import BATCH, Names
+from ratchet.stores.next_parties import Met, NextParties, Turns
 from ratchet.stores.unreadable import passed_by
 
 #: Jobs of each stream that one look reads, on average: one or two, as a rule, and then these are all that there are.
@@ -31,19 +31,17 @@ def choose_of_next_parties(
     now: datetime,
     avoided: Collection[UUID],
     parties: NextParties,
-    streams: StreamRegistry,
 ) -> tuple[Chosen, Gates] | None:
     """What the claim should take of the parties whose turn is next; None: look at everything."""
-    while True:
-        registry = _Registry(collections, request, now, avoided, streams)
-        turns = parties.find(registry, request)
-        if turns is None:
-            return None
-        chosen = registry.choose(turns)
-        if turns.suffice([(level.party, rank) for rank, level in chosen], request.limit):
-            return chosen, registry.gates
-        if not parties.go_deeper(request, turns):
-            return None
+    registry = _Registry(collections, request, now, avoided)
+    turns = parties.find(registry, request)
+    if turns is None:
+        return None
+    chosen = registry.choose(turns)
+    if turns.suffice([level.party for _, level in chosen], request.limit):
+        return chosen, registry.gates
+    parties.forget(request)
+    return None
 
 
 class _Registry:
@@ -55,7 +53,6 @@ class _Registry:
         request: ClaimRequest,
         now: datetime,
         avoided: Collection[UUID],
-        streams: StreamRegistry,
     ) -> None:
         self.gates = Gates(now)
         self.levels: dict[LevelKey, Level] = {}
@@ -63,15 +60,10 @@ class _Registry:
         self._request = request
         self._now = now
         self._avoided = avoided
-        self._known_key = streams.known_key
 
     def choose(self, turns: Turns) -> Chosen:
         """What to take of the parties whose turn is next."""
-        known = {(level.stream_id, level.priority): level for level in turns.known}
         candidates = [level for key, level in self.levels.items() if key in turns.levels]
-        for level in candidates:
-            if (read_before := known.get((level.stream_id, level.priority))) is not None:
-                level.ranks, level.ended = read_before.ranks, True
 
         def read(wanted: Sequence[Level], share: int) -> None:
             read_on(self._collections, wanted, self._request, self._now, self._avoided, share)
@@ -88,53 +80,7 @@ class _Registry:
 
     def without_key(self, most: int) -> Sequence[Met]:
         """So many of the streams without a key."""
-        return self._met({"fairness_key": {"$in": [None, NO_PARTY]}, "_id": {"$lt": KEYED_FROM}}, most)
-
-    def jobs_of_keys(self, most: int) -> Sequence[Job]:
-        """The first so many due jobs of concurrency keys, of each priority."""
-        first, *others = (self._first_of(priority, most) for priority in PRIORITIES)
-        stages: list[Document] = [{"$unionWith": {"coll": Names.JOBS, "pipeline": one}} for one in others]
-        jobs = list(
-            self._collections[Names.JOBS].aggregate([*first, *stages], batchSize=BATCH, hint=KEYED_INDEX)
-        )
-        streams = self._streams_of(jobs)
-        gates, _ = read_gates(self._collections, self._request, self._now, streams=streams)
-        _merge(self.gates, gates)
-        levels = {
-            (level.stream_id, level.priority): level
-            for level in gates.levels(gates.open_streams(self._request))
-            if gates.streams[level.stream_id].fairness_key is None
-        }
-        self.levels.update(levels)
-        return [self._job(job, levels) for job in jobs]
-
-    def _job(self, job: Document, levels: Mapping[LevelKey, Level]) -> Job:
-        one = Level(job["stream_id"], job["priority"])
-        absorb_jobs([(one, 1)], [job], self._request.boost_interval, self._now)
-        return Job(one.stream_id, one.priority, one.ranks[0], (one.stream_id, one.priority) in levels)
-
-    def _first_of(self, priority: int, most: int) -> list[Document]:
-        match: Document = {
-            "status": JobStatus.PENDING.value,
-            "priority": priority,
-            "stream_id": {"$gte": KEYED_FROM},
-            "due_at": {"$lte": micros(self._now)},
-        }
-        if self._avoided:
-            match["_id"] = {"$nin": list(self._avoided)}
-        found = {"stream_id": 1, "priority": 1, "due_at": 1}
-        return [{"$match": match}, {"$sort": {"due_at": 1, "_id": 1}}, {"$limit": most}, {"$project": found}]
-
-    def _streams_of(self, jobs: Sequence[Document]) -> dict[int, StreamKey]:
-        wanted = {job["stream_id"] for job in jobs}
-        found = {one: key for one in wanted if (key := self._known_key(one)) is not None}
-        missing = sorted(wanted - found.keys())
-        for document in self._collections[Names.STREAMS].find({"_id": {"$in": missing}}) if missing else ():
-            try:
-                found[document["_id"]] = key_of(document)
-            except (ValueError, TypeError, KeyError) as error:
-                passed_by(Names.STREAMS, document["_id"], error)
-        return found
+        return self._met({"fairness_key": {"$in": [None, NO_PARTY]}}, most)
 
     def _met(self, place: Document, most: int) -> Sequence[Met]:
         ours = {"lane": self._request.lane.value, "suspect": self._request.suspects}

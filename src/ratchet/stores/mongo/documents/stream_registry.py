@@ -16,7 +16,6 @@ from ratchet.model.job import StreamKey
 from ratchet.model.status import Lane
 from ratchet.stores.mongo.documents.values import Document, micros
 from ratchet.stores.mongo.schema import Names
-from ratchet.stores.next_parties import KEYED_FROM
 from ratchet.stores.stream_cache import StreamCache
 
 if TYPE_CHECKING:
@@ -117,15 +116,6 @@ def key_of(document: Document) -> StreamKey:
     )
 
 
-def newest_number(collections: Collections) -> int:
-    """The number of the newest stream, as if it had no concurrency key: all are counted together. 0: there is none."""
-    newest = 0
-    for first, place in ((0, {"$lt": KEYED_FROM}), (KEYED_FROM, {"$gte": KEYED_FROM})):
-        last = collections[Names.STREAMS].find_one({"_id": place}, {"_id": 1}, sort=[("_id", -1)])
-        newest = max(newest, 0 if last is None else int(last["_id"]) - first)
-    return newest
-
-
 def _find_or_make(collections: Collections, key: StreamKey) -> int:
     streams = collections[Names.STREAMS]
     hashed = _hash(key)
@@ -139,9 +129,8 @@ def _find_or_make(collections: Collections, key: StreamKey) -> int:
                     {"_id": found["_id"], "key_hash": hashed}, {"$set": {"used_at": micros(now)}}
                 )
             return int(found["_id"])
-        number = newest_number(collections) + 1
-        if key.limit_key is not None and key.fairness_key is None:
-            number += KEYED_FROM  # by which an index tells the jobs of concurrency keys from others
+        last = streams.find_one({}, {"_id": 1}, sort=[("_id", -1)])
+        number = 1 if last is None else int(last["_id"]) + 1
         try:
             streams.insert_one(
                 {"_id": number, "key_hash": hashed, **parts, "lane": key.lane.value, "used_at": micros(now)}

@@ -442,18 +442,16 @@ def choose_gated(
     now: datetime,
     read: Read,
     due: Collection[LevelKey] | None = None,
-    known: Iterable[Level] = (),
 ) -> Choice:
     """
     The next jobs of all open streams, limits included; *due*: the levels that have due jobs, where that is known.
-    *known*: levels that were read already.
 
     First without locks, because a claim that finds nothing must not write, and a lock is a write. Then, if some of
     the chosen jobs are behind limits, again with those limits locked.
     """
     streams = open_streams(session, request, now, due)
     limits = Limits.seen(session, streams, now, request.ahead)
-    choice = _choice(request, streams, limits, read, due, known)
+    choice = _choice(request, streams, limits, read, due)
     owner = owners(level for level in choice.levels if level.gates)
     names = {gate for rank in choice.ranks if rank[2] in owner for gate in owner[rank[2]].gates}
     if not names or session.dialect.one_writer:

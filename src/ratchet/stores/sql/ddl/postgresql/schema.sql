@@ -474,18 +474,6 @@ CREATE TABLE scheduler_move (
 ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at timestamptz;
 -- In which order keys take turns: where thousands have work, a claim looks only at those whose turn is next.
 CREATE INDEX idx_stream_turns ON scheduler_stream (lane, suspect, fairness_key COLLATE "C", stream_id);
--- And in which order jobs of concurrency keys come, of all keys together. A stream of such a key has a number that says so; with
--- it the index leaves out all other jobs, and costs them nothing. What is put back or set aside keeps its number.
-CREATE OR REPLACE FUNCTION ratchet_number_of_key() RETURNS trigger LANGUAGE plpgsql AS $number$
-BEGIN
-    NEW.stream_id := NEW.stream_id + 1073741824;
-    RETURN NEW;
-END
-$number$;
-CREATE TRIGGER tr_stream_of_key BEFORE INSERT ON scheduler_stream FOR EACH ROW
-    WHEN (NEW.limit_key IS NOT NULL AND NEW.fairness_key IS NULL AND NEW.stream_id < 1073741824 AND NEW.stream_key < 'unused')
-    EXECUTE FUNCTION ratchet_number_of_key();
-CREATE INDEX idx_claim_keyed ON scheduler_job_queue (priority, scheduled_time, job_id, stream_id) WHERE status = 'PENDING' AND stream_id >= 1073741824;
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
@@ -509,4 +497,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', 'cd9e7eea043ba60554ca687ca72fa0f75a953f74eb74dc6a0b0d57a8c25f6e17', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V008__key_limits', '0bdf66e9f3e402abc2434d7db503573c5efc3eb8f4b10a413b157bf26657fef0', clock_timestamp(), 1);
+VALUES ('V008__key_limits', 'f30284bafd1466796e72b590d665ccdeae86685e052a86b9db70e03a82d53eb9', clock_timestamp(), 1);

@@ -16,7 +16,6 @@ from functools import lru_cache
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.fairness import Rank
 from ratchet.stores.levels import Level
 from ratchet.stores.next_parties import NextParties
 from ratchet.stores.sql.claiming.gates import (
@@ -29,7 +28,7 @@ from ratchet.stores.sql.claiming.gates import (
     stream_params,
 )
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
-from ratchet.stores.sql.claiming.turns import SqlRegistry, chosen_of, parties_of, walks
+from ratchet.stores.sql.claiming.turns import SqlRegistry, parties_of, walks
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql.many_streams import COUNT_STREAMS, COUNTED, BusyStreams
 from ratchet.stores.sql.dialects.mysql.session import MysqlSession
@@ -74,7 +73,7 @@ TAKE = """
 """
 FIND_BODIES = f"SELECT j.job_id, {BODY_COLUMNS} FROM scheduler_job j WHERE j.job_id {{in job_ids uuid}}"
 
-WALKS = walks(hint="FORCE INDEX (idx_claim_executable)", keyed=False)
+WALKS = walks(hint="FORCE INDEX (idx_claim_executable)")
 
 #: Levels in one look: the server would take longer to parse a statement with thousands than to run it.
 _LEVELS = 200
@@ -124,12 +123,12 @@ class MysqlClaimPlan:
             return None
         # before the look: another claim would take what this one has seen
         self._lock_claims(session, request)
-        registry = SqlRegistry(session.rows, WALKS, stream_params(request, now), _no_rank)
+        registry = SqlRegistry(session.rows, WALKS, stream_params(request, now))
         turns = self.parties.find(registry, request)
         if turns is None:
             return None
         choice = self._choose_among(session, request, now, turns.levels)
-        if turns.suffice(chosen_of(choice), request.limit):
+        if turns.suffice(parties_of(choice), request.limit):
             return choice
         self.parties.forget(request)
         return None
@@ -196,10 +195,6 @@ class MysqlClaimPlan:
             claim = {"node_id": request.node_id, "claim_id": request.claim_id, "now": now}
             session.execute(TAKE, {"job_ids": list(locked), **claim})
         return [locked[job_id] for job_id in wanted if job_id in locked]
-
-
-def _no_rank(priority: int, due_at: datetime, job_id: UUID) -> Rank:
-    raise NotImplementedError("MySQL has no index of the jobs of concurrency keys")
 
 
 def _read_on(

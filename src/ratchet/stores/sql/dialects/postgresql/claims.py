@@ -244,7 +244,7 @@ class PostgresqlClaimPlan:
 
         choice = choose_gated(session, request, now, read, look.level_keys())
         look.learn_levels(choice.levels)
-        if len(choice.streams) > 1:
+        if choice.has_keys and len(choice.streams) > 1:
             self.fairness.parties.saw(request, choice.streams, lambda: parties_of(choice))
         if choice.has_keys:
             self.fairness.expect(request)

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.stores.fairness import Rank
 from ratchet.stores.levels import Level
 from ratchet.stores.next_parties import NextParties, Turns
 from ratchet.stores.sql.claiming.gates import (
@@ -20,7 +19,7 @@ from ratchet.stores.sql.claiming.gates import (
     stream_params,
 )
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
-from ratchet.stores.sql.claiming.turns import SqlRegistry, chosen_of, parties_of, walks
+from ratchet.stores.sql.claiming.turns import SqlRegistry, parties_of, walks
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite.session import json_list, micros
 
@@ -55,7 +54,7 @@ FIND_CLAIMED = f"""
       FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
      WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
 """
-WALKS = walks(raw=True)
+WALKS = walks()
 #: Longer than any wait: no job ever rises.
 _NO_BOOST = 2**62
 
@@ -87,17 +86,15 @@ class SqliteClaimPlan:
     def _take_in_turns(
         self, session: Session, request: ClaimRequest, now: datetime, turns: Turns
     ) -> list[Row] | None:
-        choice = self._choose(session, request, now, turns.levels, turns.known)
-        if not turns.suffice(chosen_of(choice), request.limit):
+        choice = self._choose(session, request, now, turns.levels)
+        if not turns.suffice(parties_of(choice), request.limit):
             # another process has taken some of it since; here nobody else can
             found = self._next_parties(session, request, now)
-            while found is not None:
-                choice = self._choose(session, request, now, found.levels, found.known)
-                if found.suffice(chosen_of(choice), request.limit):
-                    break
-                deeper = self.parties.go_deeper(request, found)
-                found = self._next_parties(session, request, now) if deeper else None
             if found is None:
+                return None
+            choice = self._choose(session, request, now, found.levels)
+            if not found.suffice(parties_of(choice), request.limit):
+                self.parties.forget(request)
                 return None
         return self._mark(session, request, now, choice)
 
@@ -127,7 +124,7 @@ class SqliteClaimPlan:
         self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
     ) -> list[Row]:
         choice = self._choose(session, request, now, due)
-        if len(choice.streams) > 1:
+        if len(choice.streams) > 1 and choice.has_keys:
             self.parties.saw(request, choice.streams, lambda: parties_of(choice))
         return self._mark(session, request, now, choice)
 
@@ -143,23 +140,14 @@ class SqliteClaimPlan:
         return choice.permitted(session, request, rows, now)
 
     def _next_parties(self, session: Session, request: ClaimRequest, now: datetime) -> Turns | None:
-        at, boost = micros(now), _boost(request.boost_interval)
-
-        def rank(priority: int, due_at: int, job_id: str) -> Rank:
-            return -(priority + (at - due_at) // boost), due_at, job_id
-
-        return self.parties.find(SqlRegistry(session.rows, WALKS, stream_params(request, now), rank), request)
+        registry = SqlRegistry(session.rows, WALKS, stream_params(request, now))
+        return self.parties.find(registry, request)
 
     def _choose(
-        self,
-        session: Session,
-        request: ClaimRequest,
-        now: datetime,
-        due: Collection[LevelKey],
-        known: Sequence[Level] = (),
+        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
     ) -> Choice:
         return choose_gated(
-            session, request, now, lambda wanted: self.read(session, wanted, request, now), due, known
+            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
         )
 
 

@@ -4,28 +4,3 @@
 ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at INTEGER;
 -- In which order keys take turns: where thousands have work, a claim looks only at those whose turn is next.
 CREATE INDEX idx_stream_turns ON scheduler_stream (lane, suspect, fairness_key, stream_id);
--- And in which order jobs of concurrency keys come, of all keys together. A stream of such a key has a number that says so; with
--- it the index leaves out all other jobs, and costs them nothing. What is put back or set aside keeps its number.
--- Both kinds are counted together: the newest stream is never deleted, so no number is given twice.
-CREATE TRIGGER tr_stream_of_key AFTER INSERT ON scheduler_stream
-    WHEN NEW.limit_key IS NOT NULL AND NEW.fairness_key IS NULL AND NEW.stream_key < 'unused'
-BEGIN
-    UPDATE scheduler_stream
-       SET stream_id = 1073741824 + 1 + max(
-               COALESCE((SELECT max(stream_id) FROM scheduler_stream WHERE stream_id < 1073741824 AND stream_id <> NEW.stream_id), 0),
-               COALESCE((SELECT max(stream_id) FROM scheduler_stream WHERE stream_id > 1073741824 AND stream_id <> NEW.stream_id), 1073741824)
-                   - 1073741824)
-     WHERE stream_id = NEW.stream_id;
-END;
-CREATE TRIGGER tr_stream_of_no_key AFTER INSERT ON scheduler_stream
-    WHEN (NEW.limit_key IS NULL OR NEW.fairness_key IS NOT NULL) AND NEW.stream_id > 1073741824 AND NEW.stream_key < 'unused'
-BEGIN
-    UPDATE scheduler_stream
-       SET stream_id = 1 + max(
-               COALESCE((SELECT max(stream_id) FROM scheduler_stream WHERE stream_id < 1073741824 AND stream_id <> NEW.stream_id), 0),
-               COALESCE((SELECT max(stream_id) FROM scheduler_stream WHERE stream_id > 1073741824 AND stream_id <> NEW.stream_id), 1073741824)
-                   - 1073741824)
-     WHERE stream_id = NEW.stream_id;
-END;
-CREATE INDEX idx_claim_keyed ON scheduler_job_queue (priority, scheduled_time, job_id, stream_id, status)
-    WHERE status = 'PENDING' AND stream_id >= 1073741824;
