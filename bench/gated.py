@@ -9,9 +9,11 @@ from typing import Any
 from bench.protocol import serve
 from bench.subject import Ratchet
 from ratchet import circuit_breaker
-from ratchet.model.claim import ClaimRequest
+from ratchet.model.claim import ClaimRequest, party_of
 from ratchet.model.identifiers import new_id
 
+#: Jobs in one submission.
+PORTION = 5_000
 SERVICE, POOL, QUEUE, RATED = "bench-service", "bench-pool", "bench-paused", "bench-rate"
 
 
@@ -98,27 +100,37 @@ class Gated(Ratchet):
         builder = self.scheduler.enqueue(job, argument)
         return builder.with_fairness_key(f"tenant-{tenant}") if tenant else builder
 
-    def keyed(self, jobs: int, keys: int, kind: str) -> None:
-        """Submit jobs over so many fairness keys, or over so many concurrency keys whose limits never bind."""
-        builders = (self.scheduler.enqueue(self.jobs[False], number) for number in range(jobs))
-        self.scheduler.submit_all(
-            builder.with_fairness_key(f"key-{number % keys}")
-            if kind == "fairness"
-            else builder.with_concurrency_key(f"key-{number % keys}", limit=10_000)
-            for number, builder in enumerate(builders)
-        )
+    def keyed(self, jobs: int, keys: int, kind: str, first: int = 0) -> None:
+        """
+        Submit jobs over so many fairness keys, or over so many concurrency keys whose limits never bind.
+
+        *first*: so many jobs of the first key come before them.
+        """
+        numbers = [0] * first + [number % keys for number in range(jobs)]
+        for start in range(0, len(numbers), PORTION):
+            self.scheduler.submit_all(
+                self.scheduler.enqueue(self.jobs[False], number).with_fairness_key(f"key-{number}")
+                if kind == "fairness"
+                else self.scheduler.enqueue(self.jobs[False], number).with_concurrency_key(
+                    f"key-{number}", limit=1_000_000
+                )
+                for number in numbers[start : start + PORTION]
+            )
 
     def claims(self, claims: int, most: int) -> list[float]:
         """The milliseconds that each of so many claims takes, the jobs staying claimed; after two that warm up."""
         store, taken = self.scheduler._core.raw_store, []
+        served: str | None = None
         for _ in range(claims + 2):
-            request = ClaimRequest(node_id="bench", claim_id=new_id(), limit=most)
+            # as a node asks: the key goes on that comes after the last one that was served
+            request = ClaimRequest(node_id="bench", claim_id=new_id(), limit=most, after=served)
             now = store.database_time()
             begun = time.perf_counter()
             found = store.claim_next_batch(request, now=now)
             taken.append((time.perf_counter() - begun) * 1000)
             if len(found) != most:
                 raise RuntimeError(f"a claim took {len(found)} jobs")
+            served = party_of(found[-1].body.fairness_key)
         return taken[2:]
 
     def spread(self, jobs: int, queues: int = 0, resources: int = 0) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ratchet.stores.memory import MemoryStore
+from ratchet.stores.next_parties import NextParties
 from ratchet.tck import Harness
 from tests.differential import runs, submissions, verbs
 from tests.differential.lives import Life, Operation
@@ -190,6 +191,23 @@ class TestSameOperations:
         """Answers, errors, statuses, order of claims, counts, explanations and pages are the in-memory store's."""
         for seed in chunk:
             compare(seed, harnesses)
+
+    @pytest.mark.parametrize("seed", [501, 502, 503])
+    def test_also_by_the_parties_whose_turn_is_next(
+        self, seed: int, harnesses: dict[str, Harness], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The same, where each claim takes the way that is for thousands of fairness keys."""
+        always = property(lambda _: Always(), lambda *_: None)
+        monkeypatch.setattr(NextParties, "steps", always, raising=False)
+        monkeypatch.setattr(NextParties, "are_many", lambda *_: True)
+        compare(seed, harnesses)
+
+
+class Always(dict[object, int]):
+    """As if many parties had work, whatever is asked for."""
+
+    def __bool__(self) -> bool:
+        return True
 
 
 class Forgetful(MemoryStore):

@@ -19,7 +19,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure
 
 from ratchet.model.claim import ClaimedJob, ClaimRequest, JobBody, JobClaim
-from ratchet.model.cluster import PermitRecord, resources_of
+from ratchet.model.cluster import PermitRecord, breaker_gate, resources_of
 from ratchet.model.errors import CommitUnknown, Conflict
 from ratchet.model.reasons import Reason
 from ratchet.model.status import JobStatus, JobType, Priority
@@ -42,6 +42,7 @@ from ratchet.stores.mongo.claiming.gates import (
     read_on,
 )
 from ratchet.stores.mongo.claiming.reasons import reasons
+from ratchet.stores.mongo.claiming.turns import choose_of_next_parties
 from ratchet.stores.mongo.connections import CODEC, DURABLE, Collections
 from ratchet.stores.mongo.database import Database, MongoPart
 from ratchet.stores.mongo.documents.jobs import MOST, body_of, is_sound, salvaged
@@ -49,6 +50,7 @@ from ratchet.stores.mongo.documents.values import Document, duration_of, micros,
 from ratchet.stores.mongo.errors import TIMED_OUT, is_time_up
 from ratchet.stores.mongo.schema import BATCH, Names
 from ratchet.stores.mongo.transaction.work import Work
+from ratchet.stores.next_parties import NextParties
 from ratchet.stores.unreadable import NO_TIME, claim_made, unreadable
 
 #: Seconds that a claim waits for a job that an open transaction has changed, and for how long it then skips the job.
@@ -82,6 +84,7 @@ class MongoClaims(MongoPart, JobClaimStore):
         self._claiming = threading.Lock()  # threads of one process would only reach for the same jobs
         self._open: dict[Any, list[int]] = {}  # the streams that were open for a request, last time
         self._known_levels: dict[Any, KnownLevels] = {}  # where open streams have fairness keys, or are many
+        self._parties = NextParties()
         self._avoided: dict[UUID, float] = {}
 
     def claim_next_batch(self, request: ClaimRequest, *, now: datetime) -> list[ClaimedJob]:
@@ -212,6 +215,9 @@ class MongoClaims(MongoPart, JobClaimStore):
         held: list[Held] = [(one, None) for one in self._take(free, request, now)] if free else []
         if gated:
             with claim_made(bool(held)):
+                self.database.streams.look_up(
+                    gates.streams[level.stream_id] for _, level in chosen if counted[level.stream_id]
+                )
                 held += self._take_with_permits(gated, request, now)
         self.database.linked_jobs.claimed(one for one, _ in held)
         order = {rank[2]: number for number, (rank, _) in enumerate(chosen)}
@@ -228,8 +234,7 @@ class MongoClaims(MongoPart, JobClaimStore):
             self._known_levels.setdefault(kind, KnownLevels())
         known_levels = self._known_levels.get(kind)
         if known_levels is not None:
-            chosen, gates = known_levels.choose(collections, request, now, avoided, streams_with_jobs)
-            streams_with_jobs.count_read(len(gates.streams))
+            chosen, gates = self._choose_in_turns(collections, request, now, avoided, known_levels)
             for _, level in chosen:
                 self.database.streams.knows(level.stream_id, gates.streams[level.stream_id])
             return chosen, gates
@@ -261,6 +266,24 @@ class MongoClaims(MongoPart, JobClaimStore):
 
         allowances = {name: gates.allowance(name) for level in candidates for name in level.gates}
         return choose(candidates, request.limit, allowances, read), gates
+
+    def _choose_in_turns(
+        self,
+        collections: Collections,
+        request: ClaimRequest,
+        now: datetime,
+        avoided: Set[UUID],
+        known_levels: KnownLevels,
+    ) -> tuple[Chosen, Gates]:
+        if self._parties.are_many(request):
+            found = choose_of_next_parties(collections, request, now, avoided, self._parties)
+            if found is not None:
+                return found
+        streams_with_jobs = self.database.streams_with_jobs
+        chosen, gates = known_levels.choose(collections, request, now, avoided, streams_with_jobs)
+        streams_with_jobs.count_read(len(gates.streams))
+        self._parties.saw(request, known_levels.streams, lambda: [level.party for _, level in chosen])
+        return chosen, gates
 
     def _take(self, ids: Sequence[UUID], request: ClaimRequest, now: datetime) -> list[Document]:
         """Write the token on those of these jobs that are still PENDING and due."""
@@ -311,6 +334,7 @@ class MongoClaims(MongoPart, JobClaimStore):
 
         def work(work: Work) -> dict[UUID, datetime | None]:
             work.jobs.load(ids)
+            _load_limits(work, ids)
             allowances = Allowances(work, now=now, ahead=request.ahead)
             taken: list[Row] = []
             for job_id in ids:
@@ -411,6 +435,18 @@ def _update_many(collections: Collections, query: Document, update: Document, se
 
 def _is_due(row: Row, now: datetime) -> bool:
     return row.status is JobStatus.PENDING and row.due_at <= now
+
+
+def _load_limits(work: Work, ids: Iterable[UUID]) -> None:
+    """Read the limits of these jobs, and who holds permits of them, together: a hundred keys would be two hundred reads."""
+    streams = {row.stream for job_id in ids if (row := work.jobs.get(job_id)) is not None}
+    gates = {gate for key in streams if (gate := breaker_gate(key.breaker)) is not None}
+    names = {name for key in streams for name in resources_of(key)}
+    work.limits.load(sorted(names | gates))
+    limits = {name: work.limits.get(name) for name in sorted(names)}
+    work.permits_of.load(
+        name for name, one in limits.items() if one is not None and one.concurrent is not None
+    )
 
 
 def _take_row(work: Work, row: Row, request: ClaimRequest, now: datetime) -> None:

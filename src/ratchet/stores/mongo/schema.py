@@ -134,6 +134,8 @@ AUDIT_INDEXES: Final = [
     _index("job", "job_id", "at", partialFilterExpression=_present("job_id")),
 ]
 
+TURNS_INDEXES: Final = [_index("turns", "lane", "suspect", "fairness_key", "_id")]
+
 
 def _make_everything(collections: Collections) -> None:
     for name in ALL_NAMES:
@@ -207,7 +209,12 @@ def _make_moves(collections: Collections) -> None:
 
 
 def _limits_of_keys(collections: Collections) -> None:
-    """A limit's document can say when a submission last asked for it: then it was made for a key, and goes when no job has the key."""
+    """
+    A limit's document can say when a submission last asked for it: then it was made for a key, and goes when no job has the key.
+
+    And an index of the order in which keys take turns: among thousands a claim looks only at those whose turn is next.
+    """
+    collections[Names.STREAMS].create_indexes(TURNS_INDEXES)
 
 
 STEPS: Final = (

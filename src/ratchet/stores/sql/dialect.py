@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ratchet.model.decision import Completion
+    from ratchet.stores.sql.beside_writers import Index
     from ratchet.stores.sql.claiming.plan import ClaimPlan
     from ratchet.stores.sql.database import Row, Session
     from ratchet.stores.sql.dependants.edges import EdgeWriter
@@ -172,6 +173,9 @@ class Dialect(ABC):
     @abstractmethod
     def run_script(self, session: Session, script: str) -> None:
         """Run the statements of a migration script, as they stand."""
+
+    def build_indexes(self, indexes: Sequence[Index]) -> None:  # noqa: B027 - most products have none
+        """Build those of these that are missing while others write; what cannot be built is left to the next upgrade."""
 
     @abstractmethod
     def refuse(self, session: Session, refusal: Refusal) -> None:

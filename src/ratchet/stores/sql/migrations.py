@@ -32,6 +32,7 @@ from ratchet.model.errors import (
 from ratchet.model.upgrades import UpgradePlan
 from ratchet.spi.store.audit import pending_entry
 from ratchet.stores.sql.audit_entries import append_entry
+from ratchet.stores.sql.beside_writers import at_once, beside_writers
 from ratchet.stores.sql.database import Database, Session
 from ratchet.stores.sql.dialect import Dialect
 
@@ -166,6 +167,7 @@ class SchemaMigrator:
             pending = pending_entry.get()
             if pending is not None and self._has_audit:
                 pending.settle(len(applied))
+        self._dialect.build_indexes([index for one in self._migrations for index in beside_writers(one.text)])
         return applied
 
     def insist(self, attempt: Callable[[], T]) -> T:
@@ -333,7 +335,7 @@ def clean_install(dialect: Dialect) -> str:
     migrations = migrations_of(dialect.name)
     parts = [f"-- The schema of Ratchet up to {migrations[-1].name}, in one script."]
     parts.append(_plain(CREATE_VERSION_TABLE, dialect) + ";")
-    parts += [migration.text.strip() for migration in migrations]
+    parts += [at_once(migration.text).strip() for migration in migrations]
     parts += [
         f"INSERT INTO {VERSION_TABLE} (script, checksum, applied_at, serves)\n"
         f"VALUES ('{migration.name}', '{migration.checksum}', {dialect.words['clock']}, {migration.serves or 'NULL'});"

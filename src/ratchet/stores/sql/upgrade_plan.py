@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from msgspec import structs
 
 from ratchet.model.upgrades import LockTime, PlannedChange, PlannedMigration, TableLock, UpgradePlan
+from ratchet.stores.sql.beside_writers import beside_writers
 
 
 class Script(Protocol):
@@ -33,6 +34,7 @@ class Action(Enum):
 
     CREATE_TABLE = "creates the table"
     CREATE_INDEX = "builds the index"
+    BUILD_INDEX = "builds the index, while others write,"
     ADD_COLUMN = "adds the column"
     ADD_CHECK = "adds the check"
     CREATE_TRIGGER = "adds the trigger"
@@ -80,6 +82,8 @@ _PIECE = re.compile(
 
 def actions_of(script: str) -> Iterator[tuple[Action, str, str]]:
     """Each action of a script: its kind, the table, and the name of the index, column, check or trigger (or empty)."""
+    for index in beside_writers(script):
+        yield Action.BUILD_INDEX, index.table, index.name
     for statement in _statements(script):
         if _HARMLESS.match(statement):
             continue

@@ -40,6 +40,11 @@ class KnownLevels:
         self._with_jobs: dict[LevelKey, str] = {}  # the party of each
         self._opened: list[int] = []
 
+    @property
+    def streams(self) -> set[int]:
+        """The streams that had jobs."""
+        return {stream_id for stream_id, _ in self._with_jobs}
+
     def choose(
         self,
         collections: Collections,
@@ -52,7 +57,7 @@ class KnownLevels:
         depth = _share(request, self._with_jobs.values())
         levels = _levels(self._with_jobs)
         known = streams.remembered()
-        ahead = [*_first_jobs(levels, depth, now, avoided), *_others(self._opened, levels, now)]
+        ahead = [*first_jobs(levels, depth, now, avoided), *_others(self._opened, levels, now)]
         ahead += [] if known is None else [unknown_streams(known)]
         gates, documents = read_gates(collections, request, now, ahead, streams=known)
         if any("unknown_stream" in one for one in documents):
@@ -64,7 +69,7 @@ class KnownLevels:
         if found or set(opened) - set(self._opened):
             more = _levels(_levels_with_jobs(collections, opened, levels, now))
             depth = _share(request, [_party(gates, key) for key in (*levels, *more)])
-            for stage in _first_jobs(more, depth, now, avoided):
+            for stage in first_jobs(more, depth, now, avoided):
                 pipeline = stage["$unionWith"]["pipeline"]
                 _absorb(
                     more, collections[Names.STREAMS].aggregate(pipeline, batchSize=BATCH), depth, request, now
@@ -133,11 +138,11 @@ EARLIEST: Final = -(2**63)
 def first_due(collections: Collections, stream_ids: Iterable[int]) -> Iterator[Document]:
     """The first job of each level of these streams, due or not."""
     keys = [(stream_id, priority) for stream_id in stream_ids for priority in PRIORITIES]
-    for stage in _first_jobs(keys, 1, None, ()):
+    for stage in first_jobs(keys, 1, None, ()):
         yield from collections[Names.STREAMS].aggregate(stage["$unionWith"]["pipeline"], batchSize=BATCH)
 
 
-def _first_jobs(
+def first_jobs(
     keys: Collection[LevelKey], depth: int, now: datetime | None, avoided: Collection[UUID]
 ) -> list[Document]:
     """Stages that bring the first jobs of each of these levels; with *now* only those that are due."""

@@ -50,6 +50,21 @@ class StreamRegistry(StreamCache):
             self.remember({key: found})
         return found
 
+    def look_up(self, keys: Iterable[StreamKey]) -> None:
+        """Look up the ids of these together, where many are unknown; what has to be marked as used is left to `id_of`."""
+        known = self.known_ids()
+        missing = {_hash(key): key for key in keys if key not in known}
+        if len(missing) < 2:
+            return
+        fresh = {
+            "key_hash": {"$in": list(missing)},
+            "used_at": {"$gte": micros(datetime.now(UTC) - MARKED_EVERY)},
+        }
+        found = self._database.read(
+            lambda collections: list(collections[Names.STREAMS].find(fresh, {"key_hash": 1}))
+        )
+        self.remember({missing[one["key_hash"]]: int(one["_id"]) for one in found})
+
     def make(self, keys: Iterable[StreamKey]) -> None:
         """Make what is missing of these, before a transaction that needs them."""
         known = self.known_ids()
@@ -83,6 +98,10 @@ class StreamRegistry(StreamCache):
             self.remember_key(stream_id, key)
 
 
+def _hash(key: StreamKey) -> str:
+    return hashlib.sha256(json.encode(astuple(key))).hexdigest()
+
+
 def key_of(document: Document) -> StreamKey:
     """The key of a stream's document."""
     return StreamKey(
@@ -99,7 +118,7 @@ def key_of(document: Document) -> StreamKey:
 
 def _find_or_make(collections: Collections, key: StreamKey) -> int:
     streams = collections[Names.STREAMS]
-    hashed = hashlib.sha256(json.encode(astuple(key))).hexdigest()
+    hashed = _hash(key)
     parts = {name: value for name, value in asdict(key).items() if value is not None}
     now = datetime.now(UTC)
     while True:

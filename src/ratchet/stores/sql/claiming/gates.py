@@ -44,7 +44,8 @@ PARKED_ELSEWHERE = "(s.parked_target IS NOT NULL AND s.parked_target {not in par
 SERVED_QUEUE = f"(:every_queue OR s.queue {{in queues text}}) AND NOT {PARKED_ELSEWHERE}"
 RUNNABLE_QUEUE = f"""{SERVED_QUEUE}
        AND NOT {QUEUE_PAUSED}"""
-RUNNABLE_STREAM = f"s.lane = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
+# Streams that are named are read by their numbers: SQLite would rather read every stream of the lane, in the order of turns.
+RUNNABLE_STREAM = f"{{unindexed}}(s.lane) = :lane AND s.suspect = :suspects AND {RUNNABLE_QUEUE}"
 # An empty pool is seen here, without a lock, so that jobs behind it do not slow down the claim of others. Rates, and
 # what is left of other pools, are counted by `Limits`. Each name by itself: for one among two columns MariaDB reads all
 # limits, for each stream and priority; a claim among 1,500 keys with limits took seconds, one among 5,000 never ended.

@@ -457,6 +457,8 @@ CREATE TABLE scheduler_move (
 -- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
 -- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
 ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at DATETIME(6);
+-- In which order keys take turns: where thousands have work, a claim looks only at those whose turn is next.
+CREATE INDEX idx_stream_turns ON scheduler_stream (lane, suspect, fairness_key, stream_id);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'ccec5cdab0cda1f68cf60810b51e81ef959c5c5625299eb4b528cab7f0e4a34c', UTC_TIMESTAMP(6), NULL);
@@ -480,4 +482,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', '491cb2f09899c210e79801844d65cdef0ecbf4c5d124a4a72822892d5a84cbbe', UTC_TIMESTAMP(6), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V008__key_limits', '459a0a01614866b7815e263a7731d8d3214b96877d23f36b09d26ccf162c9b13', UTC_TIMESTAMP(6), 1);
+VALUES ('V008__key_limits', '221f88fa869a005899db145512b57d70f3366094e9cac784b7b5a7bf4b6de211', UTC_TIMESTAMP(6), 1);

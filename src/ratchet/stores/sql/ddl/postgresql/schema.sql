@@ -472,6 +472,8 @@ CREATE TABLE scheduler_move (
 -- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
 -- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
 ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at timestamptz;
+-- In which order keys take turns: where thousands have work, a claim looks only at those whose turn is next.
+CREATE INDEX idx_stream_turns ON scheduler_stream (lane, suspect, fairness_key COLLATE "C", stream_id);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', 'c2f37be7211524940678fb6e86204657f7f6e91cf11fa1c4caf8839cb6f5771e', clock_timestamp(), NULL);
@@ -495,4 +497,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', 'cd9e7eea043ba60554ca687ca72fa0f75a953f74eb74dc6a0b0d57a8c25f6e17', clock_timestamp(), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V008__key_limits', 'b8ffe4789945cd1815b1536eec6bceb48f97a4928834474ee23931b9a05b0c8e', clock_timestamp(), 1);
+VALUES ('V008__key_limits', 'f30284bafd1466796e72b590d665ccdeae86685e052a86b9db70e03a82d53eb9', clock_timestamp(), 1);

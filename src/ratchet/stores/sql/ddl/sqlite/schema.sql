@@ -546,6 +546,8 @@ CREATE TABLE scheduler_move (
 -- When a submission last asked for a limit that was made for its key (`with_concurrency_key`, `with_rate_key`); NULL: a person has set it.
 -- It counts only while it is updated_at: code of an earlier version sets limits without this column, and what it has set must stay.
 ALTER TABLE scheduler_resource_limit ADD COLUMN asked_at INTEGER;
+-- In which order keys take turns: where thousands have work, a claim looks only at those whose turn is next.
+CREATE INDEX idx_stream_turns ON scheduler_stream (lane, suspect, fairness_key, stream_id);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V001__initial', '18c35f50467a467e3de2764fd9f5060113d711a72599a8153041512bca051dc1', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), NULL);
@@ -569,4 +571,4 @@ INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
 VALUES ('V007__moves', '2c9d8404adfbe0868c0d4b2fb7ecffb03616d368b7410435282e47d3dc54fa4c', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
 
 INSERT INTO ratchet_schema_version (script, checksum, applied_at, serves)
-VALUES ('V008__key_limits', '68182cf3509ad33835af46d2caa0ee2c705929d6173f2c7756333199741b31e5', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);
+VALUES ('V008__key_limits', '62715bac6c92765539cbbd26a8d4379ecc74fd551ca1aad1dfcf21ff50643c8d', (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000), 1);

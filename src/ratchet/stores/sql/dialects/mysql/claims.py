@@ -10,15 +10,17 @@ Measured with two claimers: without the lock 18 of 40 claims were not full, and 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.levels import Level
+from ratchet.stores.next_parties import NextParties
 from ratchet.stores.sql.claiming.gates import (
     OPEN_STREAM,
+    Choice,
     LevelKey,
     choose_gated,
     heads_params,
@@ -26,6 +28,7 @@ from ratchet.stores.sql.claiming.gates import (
     stream_params,
 )
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
+from ratchet.stores.sql.claiming.turns import SqlRegistry, parties_of, walks
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.mysql.many_streams import COUNT_STREAMS, COUNTED, BusyStreams
 from ratchet.stores.sql.dialects.mysql.session import MysqlSession
@@ -70,6 +73,8 @@ TAKE = """
 """
 FIND_BODIES = f"SELECT j.job_id, {BODY_COLUMNS} FROM scheduler_job j WHERE j.job_id {{in job_ids uuid}}"
 
+WALKS = walks(hint="FORCE INDEX (idx_claim_executable)")
+
 #: Levels in one look: the server would take longer to parse a statement with thousands than to run it.
 _LEVELS = 200
 _LOCK_WAIT = 1  # seconds to wait for other claims
@@ -81,6 +86,7 @@ class MysqlClaimPlan:
 
     def __init__(self, lock: str) -> None:
         self.busy = BusyStreams()
+        self.parties = NextParties()
         self._lock = lock
         self._unlocked_until = 0.0  # a claim that was stopped while it held the lock must not stop the others
 
@@ -88,15 +94,9 @@ class MysqlClaimPlan:
         return database.run(lambda session: self._claim(session, request, now), claiming=True)
 
     def _claim(self, session: Session, request: ClaimRequest, now: datetime) -> list[Row]:
-        due = self._find_due(session, request, now)
-        if not due:
-            return []
-        self._lock_claims(session, request)
-        # of many levels few have due jobs: the others are not looked at
-        choice = choose_gated(
-            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
-        )
-        if not choice.ranks:
+        choice = self._choose_next_parties(session, request, now) if self.parties.steps else None
+        choice = choice or self._choose(session, request, now)
+        if choice is None or not choice.ranks:
             return []
         level_of = owners(choice.levels)
         rows = self._take(session, request, now, {rank[2]: level_of[rank[2]] for rank in choice.ranks})
@@ -105,6 +105,41 @@ class MysqlClaimPlan:
             body_of = {body[0]: body[1:] for body in found}
             rows = [row + body_of[row[0]] for row in rows]
         return choice.permitted(session, request, rows, now)
+
+    def _choose(self, session: Session, request: ClaimRequest, now: datetime) -> Choice | None:
+        """What to take of all streams with work; None: nothing is due."""
+        due = self._find_due(session, request, now)
+        if not due:
+            return None
+        self._lock_claims(session, request)
+        choice = self._choose_among(session, request, now, due)
+        if len(choice.streams) > 1 and choice.has_keys:
+            self.parties.saw(request, choice.streams, lambda: parties_of(choice))
+        return choice
+
+    def _choose_next_parties(self, session: Session, request: ClaimRequest, now: datetime) -> Choice | None:
+        """What to take of the parties whose turn is next; None: look at all of them."""
+        if not self.parties.are_many(request):
+            return None
+        # before the look: another claim would take what this one has seen
+        self._lock_claims(session, request)
+        registry = SqlRegistry(session.rows, WALKS, stream_params(request, now))
+        turns = self.parties.find(registry, request)
+        if turns is None:
+            return None
+        choice = self._choose_among(session, request, now, turns.levels)
+        if turns.suffice(parties_of(choice), request.limit):
+            return choice
+        self.parties.forget(request)
+        return None
+
+    def _choose_among(
+        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
+    ) -> Choice:
+        # of many levels few have due jobs: the others are not looked at
+        return choose_gated(
+            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
+        )
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         return Question(FIND_HEADS[False], heads_params(requests, now))

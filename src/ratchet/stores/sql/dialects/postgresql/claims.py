@@ -26,6 +26,7 @@ from ratchet.stores.sql.claiming.gates import (
     stream_params,
 )
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question
+from ratchet.stores.sql.claiming.turns import parties_of
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.postgresql.fairness import BODIES, TAKE_LOCKED, PostgresqlFairness
 from ratchet.stores.sql.dialects.postgresql.many_streams import FEW, HEADS, ManyStreams, among
@@ -215,6 +216,10 @@ class PostgresqlClaimPlan:
     def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row]:
         if self.streams.in_doubt or self.streams.are_many:
             self.streams.count(database)
+        if self.fairness.parties.steps and self.fairness.parties.are_many(request):
+            taken = self.fairness.claim_next_parties(database, request, now)
+            if taken is not None:
+                return taken
         if self.fairness.expected and (taken := self.fairness.claim(database, request, now)) is not None:
             return taken
         look = _Look(self.starts, request, self.streams)
@@ -239,6 +244,8 @@ class PostgresqlClaimPlan:
 
         choice = choose_gated(session, request, now, read, look.level_keys())
         look.learn_levels(choice.levels)
+        if choice.has_keys and len(choice.streams) > 1:
+            self.fairness.parties.saw(request, choice.streams, lambda: parties_of(choice))
         if choice.has_keys:
             self.fairness.expect(request)
         if not choice.ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -9,6 +10,7 @@ from ratchet.model.options import Options
 from ratchet.model.storage import StoreSize, TableSize
 from ratchet.spi.cluster_coordinator import ClusterCoordinator
 from ratchet.spi.store import Capabilities
+from ratchet.stores.sql.beside_writers import Index, beside_writers
 from ratchet.stores.sql.columns import Kind
 from ratchet.stores.sql.database import Session
 from ratchet.stores.sql.dependants.batch_counters import count_at_once
@@ -29,6 +31,8 @@ from ratchet.stores.sql.dialects.postgresql.session import (
 from ratchet.stores.sql.dialects.postgresql.wakeups import notify_within, postgresql_wakeups
 from ratchet.stores.sql.finish.completions import succeed_at_once
 
+log = logging.getLogger("ratchet.stores.sql")
+
 QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 #: Milliseconds; shorter than the server's deadlock_timeout, so that nobody else is chosen as the victim.
@@ -40,6 +44,8 @@ _FENCE_FUNCTION = f"""
     END
     $fence$
 """
+#: An index of so few rows is built in the script's transaction: nobody notices.
+_FEW_ROWS = 10_000
 _BULK = 2500  # jobs per transaction; COPY and the disk like more, memory does not
 
 
@@ -51,6 +57,11 @@ TABLE_SIZES = """
       LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
      WHERE c.relnamespace = (SELECT o.relnamespace FROM pg_class o WHERE o.oid = to_regclass(:ours))
        AND c.relkind = 'r' AND left(c.relname, 10) = 'scheduler_'
+"""
+
+INDEX_IS_VALID = "SELECT i.indisvalid AS is_valid FROM pg_index i WHERE i.indexrelid = to_regclass(:name)"
+IS_BEING_BUILT = """
+    SELECT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.index_relid = to_regclass(:name)) AS is_built
 """
 
 
@@ -149,6 +160,37 @@ class PostgresqlDialect(PostgresqlTransactions):
 
     def run_script(self, session: Session, script: str) -> None:
         run_plain(session.connection.cursor(), script)
+        for index in beside_writers(script):
+            some = f"SELECT count(*) FROM (SELECT 1 FROM {self.table(index.table)} LIMIT {_FEW_ROWS + 1}) n"
+            if session.value(some) <= _FEW_ROWS:
+                run_plain(session.connection.cursor(), index.statement)
+
+    def build_indexes(self, indexes: Sequence[Index]) -> None:
+        for index in indexes:
+            name = self.table(index.name)
+            with self.reading() as session:
+                is_valid = session.value(INDEX_IS_VALID, {"name": name})
+                if is_valid or session.value(IS_BEING_BUILT, {"name": name}):
+                    continue
+            connection = self._connections.take()
+            deadline, connection.answer_timeout = connection.answer_timeout, None
+            try:
+                cursor = connection.cursor()
+                run_plain(cursor, f"DROP INDEX CONCURRENTLY IF EXISTS {name}")  # one whose build was stopped
+                words = f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {index.name} ON {self.table(index.table)}"
+                run_plain(
+                    cursor, index.statement.replace(f"CREATE INDEX {index.name} ON {index.table}", words)
+                )
+            except Exception as error:
+                log.warning(
+                    "the index %s could not be built (%s); everything works without it, but claims among thousands of keys "
+                    "take longer; run `ratchet db upgrade` again",
+                    index.name,
+                    error,
+                )
+            finally:
+                connection.answer_timeout = deadline
+                self._connections.give_back(connection)
 
     def refuse(self, session: Session, refusal: Refusal) -> None:
         when = f"WHEN ({refusal.condition}) " if refusal.condition else ""

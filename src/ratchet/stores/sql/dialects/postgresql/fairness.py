@@ -19,10 +19,19 @@ from ratchet.model.claim import ClaimRequest
 from ratchet.model.cluster import BREAKER_GATE
 from ratchet.stores.fairness import Rank
 from ratchet.stores.levels import Level
-from ratchet.stores.sql.claiming.gates import OPEN_STREAM, LevelKey, choose_gated, owners, stream_params
+from ratchet.stores.next_parties import MANY, NextParties, Turns
+from ratchet.stores.sql.claiming.gates import (
+    OPEN_STREAM,
+    Choice,
+    LevelKey,
+    choose_gated,
+    owners,
+    stream_params,
+)
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS
+from ratchet.stores.sql.claiming.turns import SqlRegistry, parties_of, walks
 from ratchet.stores.sql.database import Database, Row, Session
-from ratchet.stores.sql.dialects.postgresql.many_streams import FEW, STREAMS, ManyStreams
+from ratchet.stores.sql.dialects.postgresql.many_streams import AMONG, FEW, STREAMS, ManyStreams
 from ratchet.stores.sql.dialects.postgresql.scan_start import (
     BEGINNING,
     LOWEST,
@@ -34,6 +43,7 @@ from ratchet.stores.sql.dialects.postgresql.scan_start import (
     in_place_of,
     start_at,
     start_id,
+    start_params,
     with_empty,
 )
 from ratchet.stores.unreadable import NO_TIME
@@ -182,7 +192,7 @@ FIND_MORE = f"""
                   AND (q.scheduled_time, q.job_id) > (b.scheduled_time, b.job_id)
                 ORDER BY q.scheduled_time, q.job_id LIMIT b.wanted) h
 """
-_TAKE = f"""
+_TAKE_SHARES = f"""
     WITH shares AS MATERIALIZED (
         SELECT c.stream_id, c.priority, c.jobs FROM {{rows c (stream_id, priority, jobs int)}}
     ), locked AS MATERIALIZED (
@@ -222,7 +232,14 @@ CLAIMS = {
     for many, streams in STREAMS.items()
 }
 CLAIM = CLAIMS[False]
-TAKE = _composed(_TAKE, boosted=False)
+#: Among the streams that are named.
+CLAIMS_AMONG = {
+    boosted: _composed(_CLAIM.replace("<streams>", AMONG), boosted=boosted) for boosted in (True, False)
+}
+TAKE = _composed(_TAKE_SHARES, boosted=False)
+
+WALKS = walks(by='COLLATE "C"')
+_BEGINNINGS = start_params(())
 
 
 _TURN, _TIME = 0, 5  # the indexes of the type and of the due time among CLAIM_COLUMNS, after the first three
@@ -233,6 +250,7 @@ class PostgresqlFairness:
 
     def __init__(self, streams: ManyStreams, starts: ScanStarts) -> None:
         self.expected: set[Any] = set()
+        self.parties = NextParties()
         self._streams = streams
         self._starts = starts
 
@@ -249,30 +267,98 @@ class PostgresqlFairness:
         tell = self._starts.wants(request, start)
         sql = CLAIMS[self._streams.are_many][bool(request.boost_interval)]
         params = {**claim_params(request, now), **self._starts.params(start), "tell": tell}
-        answer = database.autocommit(sql, params)
-        if answer is None:
-            answer = database.run(lambda session: session.rows(sql, params), claiming=True)
-        rows = [row for row in answer if row[-1] is None]
-        seen: list[ScanStart] = []
-        due: set[LevelKey] = set()
-        turn_of: dict[int, int] = {}
-        for job_id, stream_id, priority, *row, epoch in answer[len(rows) :]:
-            if stream_id is None:
-                self.expected.discard(kind)
-                return None
-            if epoch < 0:
-                turn_of = _turns(row[_TURN])
-            elif row[_TIME] is None:
-                due.add((stream_id, priority))
-            else:
-                seen.append((stream_id, priority, epoch, row[_TIME], job_id))
+        answer = _Answer(_ask(database, sql, params, claiming=True))
+        if answer.has_no_keys:
+            self.expected.discard(kind)
+            return None
         if tell:
-            if len({one[0] for one in seen}) not in FEW:
+            if len({one[0] for one in answer.seen}) not in FEW:
                 self._streams.in_doubt = True
-            self._starts.learn(request, with_empty(seen), swept_since=None if start else begun)
-        if not due:
-            return _in_turns(rows, turn_of)
-        return database.run(lambda session: _counted(session, request, now, due), claiming=True)
+            self._starts.learn(request, with_empty(answer.seen), swept_since=None if start else begun)
+        if not answer.due:
+            if self._streams.are_many:
+                turns = [answer.turn_of[row[1]] for row in answer.rows]
+                self.parties.saw(request, range(MANY + 1), lambda: turns)
+            return _in_turns(answer.rows, answer.turn_of)
+
+        def count(session: Session) -> list[Row]:
+            choice = _choice(session, request, now, answer.due)
+            self.parties.saw(request, choice.streams, lambda: parties_of(choice))
+            return _take(session, request, now, choice)
+
+        return database.run(count, claiming=True)
+
+    def claim_next_parties(
+        self, database: Database, request: ClaimRequest, now: datetime
+    ) -> list[Row] | None:
+        """What the parties give whose turn is next; None: look at all of them."""
+
+        def ask(sql: str, params: Mapping[str, object]) -> Sequence[Row]:
+            return _ask(database, sql, params)
+
+        registry = SqlRegistry(ask, WALKS, stream_params(request, now))
+        turns = self.parties.find(registry, request)
+        if turns is None or not turns.levels:
+            return None if turns is None else []
+        answer = self._take_among(database, request, now, turns)
+        if not answer.rows and not answer.due and not answer.has_no_keys:
+            # others were faster, and took all of it
+            if (turns := self.parties.find(registry, request)) is None:
+                return None
+            answer = self._take_among(database, request, now, turns)
+        if answer.has_no_keys:
+            return None
+        if not answer.due:
+            return _in_turns(answer.rows, answer.turn_of)
+        return self._counted(database, request, now, turns, answer.due)
+
+    def _take_among(self, database: Database, request: ClaimRequest, now: datetime, turns: Turns) -> _Answer:
+        params = {**claim_params(request, now), **_BEGINNINGS, "tell": False, "among": turns.stream_ids}
+        return _Answer(_ask(database, CLAIMS_AMONG[bool(request.boost_interval)], params, claiming=True))
+
+    def _counted(
+        self, database: Database, request: ClaimRequest, now: datetime, turns: Turns, due: set[LevelKey]
+    ) -> list[Row] | None:
+        """The same where limits have to be counted."""
+
+        def count(session: Session) -> list[Row] | None:
+            choice = _choice(session, request, now, due)
+            if turns.suffice(parties_of(choice), request.limit):
+                return _take(session, request, now, choice)
+            self.parties.forget(request)
+            return None
+
+        return database.run(count, claiming=True)
+
+
+def _ask(database: Database, sql: str, params: Mapping[str, object], *, claiming: bool = False) -> list[Row]:
+    """The rows of one statement, in one round trip where that can be."""
+    rows = database.autocommit(sql, params, harmless=not claiming)
+    if rows is not None:
+        return rows
+    if not claiming:
+        return database.read(lambda session: session.rows(sql, params))
+    return database.run(lambda session: session.rows(sql, params), claiming=True)
+
+
+class _Answer:
+    """What CLAIM returned: the claimed rows, and what it tells."""
+
+    def __init__(self, answer: Sequence[Row]) -> None:
+        self.rows = [row for row in answer if row[-1] is None]
+        self.seen: list[ScanStart] = []
+        self.due: set[LevelKey] = set()
+        self.turn_of: dict[int, int] = {}
+        self.has_no_keys = False  # no open stream has one
+        for job_id, stream_id, priority, *row, epoch in answer[len(self.rows) :]:
+            if stream_id is None:
+                self.has_no_keys = True
+            elif epoch < 0:
+                self.turn_of = _turns(row[_TURN])
+            elif row[_TIME] is None:
+                self.due.add((stream_id, priority))
+            else:
+                self.seen.append((stream_id, priority, epoch, row[_TIME], job_id))
 
 
 def claim_params(request: ClaimRequest, now: datetime) -> dict[str, object]:
@@ -305,13 +391,16 @@ def _kind(request: ClaimRequest) -> Any:
     return request.lane, request.suspects, request.queues, request.parked_targets
 
 
-def _counted(session: Session, request: ClaimRequest, now: datetime, due: set[LevelKey]) -> list[Row]:
-    """The claim where limits have to be counted: look, count, share out, take."""
+def _choice(session: Session, request: ClaimRequest, now: datetime, due: set[LevelKey]) -> Choice:
+    """Which jobs of these levels to take, limits counted."""
 
     def read(wanted: Sequence[tuple[Level, int]]) -> None:
         _read(session, wanted, request, now)
 
-    choice = choose_gated(session, request, now, read, due)
+    return choose_gated(session, request, now, read, due)
+
+
+def _take(session: Session, request: ClaimRequest, now: datetime, choice: Choice) -> list[Row]:
     if not choice.ranks:
         return []
     owner = owners(choice.levels)

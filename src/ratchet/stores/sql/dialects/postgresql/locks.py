@@ -14,5 +14,6 @@ LOCKS: Final[Locks] = {
     ),  # ACCESS EXCLUSIVE; a column without a default is the catalog's only
     Action.ADD_CHECK: Locking(TableLock.EVERYBODY, remark="its rows are read before, without a lock"),
     Action.CREATE_TRIGGER: Locking(TableLock.WRITERS),  # SHARE ROW EXCLUSIVE
+    Action.BUILD_INDEX: Locking(TableLock.NOBODY),  # CONCURRENTLY; where there are few rows, at once
     Action.CREATE_INDEX: Locking(TableLock.WRITERS, LockTime.READING, rate=1_000_000),  # SHARE
 }

@@ -42,6 +42,9 @@ _WALK = """WITH RECURSIVE busy (stream_id, priority) AS (
             )"""
 _ROW = "CROSS JOIN LATERAL (SELECT * FROM scheduler_stream t WHERE t.stream_id = {}.stream_id LIMIT 1) s"
 
+#: Those that are named.
+AMONG = "(SELECT * FROM scheduler_stream WHERE stream_id {in among int}) s"
+
 #: Where streams come from, as *s*, by whether they are many.
 STREAMS = {
     False: "scheduler_stream s",

@@ -9,8 +9,17 @@ from typing import Any
 
 from ratchet.model.claim import ClaimRequest
 from ratchet.stores.levels import Level
-from ratchet.stores.sql.claiming.gates import LevelKey, choose_gated, heads_params, next_opening
+from ratchet.stores.next_parties import NextParties, Turns
+from ratchet.stores.sql.claiming.gates import (
+    Choice,
+    LevelKey,
+    choose_gated,
+    heads_params,
+    next_opening,
+    stream_params,
+)
 from ratchet.stores.sql.claiming.plan import BODY_COLUMNS, CLAIM_COLUMNS, Question, find_heads
+from ratchet.stores.sql.claiming.turns import SqlRegistry, parties_of, walks
 from ratchet.stores.sql.database import Database, Row, Session
 from ratchet.stores.sql.dialects.sqlite.session import json_list, micros
 
@@ -45,6 +54,7 @@ FIND_CLAIMED = f"""
       FROM scheduler_job_queue q JOIN scheduler_job j ON j.job_id = q.job_id
      WHERE q.job_id {{in job_ids uuid}} AND q.claim_id = :claim_id AND q.status = 'RUNNING'
 """
+WALKS = walks()
 #: Longer than any wait: no job ever rises.
 _NO_BOOST = 2**62
 
@@ -52,12 +62,41 @@ _NO_BOOST = 2**62
 class SqliteClaimPlan:
     """Peeks into the levels of the claim index, merges them here, and marks what was chosen by its id."""
 
+    def __init__(self) -> None:
+        self.parties = NextParties()
+
     def claim(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row]:
+        if self.parties.steps and self.parties.are_many(request):
+            rows = self._claim_in_turns(database, request, now)
+            if rows is not None:
+                return rows
         # an idle node must not write, and BEGIN IMMEDIATE would stop those who do
         opening, due = database.read(lambda session: next_opening(session, request, now))
         if opening is None or opening > now:
             return []
         return database.run(lambda session: self._take(session, request, now, due))
+
+    def _claim_in_turns(self, database: Database, request: ClaimRequest, now: datetime) -> list[Row] | None:
+        """What the next parties give; None: look at all of them."""
+        turns = database.read(lambda session: self._next_parties(session, request, now))
+        if turns is None or not turns.levels:
+            return None if turns is None else []
+        return database.run(lambda session: self._take_in_turns(session, request, now, turns))
+
+    def _take_in_turns(
+        self, session: Session, request: ClaimRequest, now: datetime, turns: Turns
+    ) -> list[Row] | None:
+        choice = self._choose(session, request, now, turns.levels)
+        if not turns.suffice(parties_of(choice), request.limit):
+            # another process has taken some of it since; here nobody else can
+            found = self._next_parties(session, request, now)
+            if found is None:
+                return None
+            choice = self._choose(session, request, now, found.levels)
+            if not found.suffice(parties_of(choice), request.limit):
+                self.parties.forget(request)
+                return None
+        return self._mark(session, request, now, choice)
 
     def heads(self, requests: Sequence[ClaimRequest], now: datetime) -> Question:
         return Question(FIND_HEADS, heads_params(requests, now))
@@ -84,9 +123,12 @@ class SqliteClaimPlan:
     def _take(
         self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
     ) -> list[Row]:
-        choice = choose_gated(
-            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
-        )
+        choice = self._choose(session, request, now, due)
+        if len(choice.streams) > 1 and choice.has_keys:
+            self.parties.saw(request, choice.streams, lambda: parties_of(choice))
+        return self._mark(session, request, now, choice)
+
+    def _mark(self, session: Session, request: ClaimRequest, now: datetime, choice: Choice) -> list[Row]:
         if not choice.ranks:
             return []
         # the ids stay text, as the index gave them
@@ -96,6 +138,17 @@ class SqliteClaimPlan:
         found = {row[0]: row[1:] for row in session.rows(FIND_CLAIMED, token)}
         rows = [found[job_id] for job_id in ids if job_id in found]
         return choice.permitted(session, request, rows, now)
+
+    def _next_parties(self, session: Session, request: ClaimRequest, now: datetime) -> Turns | None:
+        registry = SqlRegistry(session.rows, WALKS, stream_params(request, now))
+        return self.parties.find(registry, request)
+
+    def _choose(
+        self, session: Session, request: ClaimRequest, now: datetime, due: Collection[LevelKey]
+    ) -> Choice:
+        return choose_gated(
+            session, request, now, lambda wanted: self.read(session, wanted, request, now), due
+        )
 
 
 def _boost(interval: timedelta | None) -> int:

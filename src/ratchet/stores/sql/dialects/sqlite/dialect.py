@@ -109,7 +109,6 @@ class SqliteDialect(Dialect):
     migrates_itself = True
     one_writer = True
     constraints = SqliteConstraints()
-    claim_plan = SqliteClaimPlan()
     words = {  # noqa: RUF012 - never changed
         "uuid": "TEXT",
         "time": "INTEGER",
@@ -131,6 +130,7 @@ class SqliteDialect(Dialect):
     def __init__(self, path: Path | None, options: Options) -> None:
         super().__init__()
         self.path = path
+        self.claim_plan = SqliteClaimPlan()
         self.capabilities = Capabilities(
             survives_restart=path is not None,
             several_processes=path is not None,
