@@ -72,6 +72,24 @@ def export(table):
     released.wait(60)
 
 
+class Declined(Exception):
+    pass
+
+
+@scheduler.job
+def bill(order):
+    if order % 100 == 0:
+        raise Declined(f"the card of order {order} was declined")
+    if Path("down").exists():
+        raise TimeoutError("the bank does not answer")
+
+
+@scheduler.job
+def mail(order):
+    if Path("down").exists():
+        raise ConnectionError("mail.example.org refused the connection")
+
+
 @scheduler.job
 def resize(picture):
     time.sleep(3)
@@ -254,6 +272,28 @@ def first_hour(shop: Shop) -> None:
             worker.wait(timeout=30)
 
 
+def last_night(shop: Shop) -> None:
+    """The bank and the mail server were away; some orders fail for a reason of their own."""
+    Path("down").touch()
+    shop.scheduler.enqueue_many(shop.module.bill, [(n,) for n in range(1, 301)])
+    shop.scheduler.enqueue_many(shop.module.mail, [(n,) for n in range(100)])
+
+    def ended(status: JobStatus, how_many: int) -> Callable[[], bool]:
+        return lambda: shop.scheduler.jobs.counts().get(status) == how_many
+
+    with shop.scheduler:
+        shop.until(ended(JobStatus.FAILED, 400))
+        Path("down").unlink()
+        shop.run("dlq", "summary")
+        shop.run("dlq", "retry", "--target", "bill", "--error", "TimeoutError", "--limit", "5", "--yes")
+        shop.until(ended(JobStatus.SUCCEEDED, 5))
+        shop.run("jobs", "list", "--target", "bill", "--status", "SUCCEEDED", "--limit", "2")
+        shop.run("dlq", "retry", "--target", "bill", "--error", "TimeoutError", "--yes")
+        shop.run("dlq", "retry", "--target", "mail", "--yes")
+        shop.until(ended(JobStatus.SUCCEEDED, 397))
+        shop.run("dlq", "summary")
+
+
 def permit(shop: Shop) -> None:
     """A limit of one is taken."""
     shop.scheduler.limits.set("printer", concurrent=1)
@@ -392,6 +432,7 @@ def browser(shop: Shop) -> None:
 
 SCENARIOS: dict[str, Callable[[Shop], None]] = {
     "first-hour": first_hour,
+    "last-night": last_night,
     "permit": permit,
     "priorities": priorities,
     "alarms": alarms,
