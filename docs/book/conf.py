@@ -36,6 +36,7 @@ html_static_path = [os.environ["RATCHET_BOOK_STATIC"]]
 html_css_files = ["book.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_use_index = False
 html_domain_indices = False
 html_show_sourcelink = False
