@@ -79,9 +79,9 @@ format: $(STAMP)  ## Apply the formatter and the safe fixes
 docs: $(STAMP)  ## Generate the reference pages and schema.sql from the code
 	@$(BIN)/python docs/generate.py
 
-site: $(STAMP)  ## Build the site of the docs into build/site; a warning or a broken link is an error
+site: $(STAMP)  ## Build the site of the docs into build/site; a warning or a broken link is an error (VERSIONS="v0.2.0" adds older ones)
 	@$(BIN)/python docs/generate.py --check
-	@$(BIN)/python -m docs.book
+	@$(BIN)/python -m docs.book build/site $(VERSIONS)
 
 transcripts: $(STAMP)  ## Run the commands of the docs and write what they print into the pages
 	@$(BIN)/python docs/transcripts.py

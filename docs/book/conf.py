@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-import ratchet
+from docs.book import versions
 
 project = "Ratchet"
-version = release = ratchet.__version__
+version = release = versions.label()
 html_title = f"Ratchet {release}"
 extensions = ["myst_parser", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
@@ -20,10 +20,23 @@ highlight_language = "text"
 pygments_dark_style = "one-dark"
 
 html_theme = "furo"
+templates_path = [os.environ["RATCHET_BOOK_TEMPLATES"]]
+# As furo has them, with the versions below the name.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_static_path = [os.environ["RATCHET_BOOK_STATIC"]]
 html_css_files = ["book.css"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_use_index = False
 html_domain_indices = False
 html_show_sourcelink = False

@@ -39,12 +39,12 @@ class Section:
 def sections() -> list[Section]:
     """The navigation, still without its pages. A page that is named in one section stays out of the others."""
     return [
-        Section("Start", ("tutorial/first-job",), ("tutorial",)),
+        Section("Start", ("tutorial/first-job", "tutorial/web-application", "tutorial/production"), ("tutorial",)),
         Section(
             "How to",
             (
-                "how-to/transactions", "how-to/errors", "how-to/composition", "how-to/gates", "how-to/stopping",
-                "how-to/asyncio", "how-to/events", "how-to/listings", "how-to/testing", "how-to/django", "how-to/web",
+                "how-to/transactions", "how-to/unique", "how-to/errors", "how-to/when", "how-to/composition", "how-to/gates",
+                "how-to/long-jobs", "how-to/stopping", "how-to/asyncio", "how-to/events", "how-to/listings", "how-to/testing", "how-to/django", "how-to/web",
             ),
             ("how-to",),
         ),

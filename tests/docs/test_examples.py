@@ -24,8 +24,10 @@ def code_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    """In an empty directory, as a newcomer would type them; comments after print() are what it prints."""
-    script = tmp_path / "example.py"
+    """In an empty directory, as a newcomer would type them; comments after print() are what it prints, and so are blocks "printed by"."""
+    text = (ROOT / page).read_text()
+    printed = re.findall(r"<!-- printed by (\w+\.py) -->\n```text\n(.*?)```", text, re.DOTALL)
+    script = tmp_path / (printed[0][0] if printed else "example.py")
     script.write_text(code_of(page))
     ran = subprocess.run(
         [sys.executable, "-W", "error::ResourceWarning", str(script)],
@@ -39,6 +41,8 @@ def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
     for line in expected:
         if not line.startswith(("one ", "True CANCELED", "Declined")):
             assert line in ran.stdout, f"{line!r} was promised, but it printed:\n{ran.stdout}"
+    for _, block in printed:
+        assert block in ran.stdout, f"the page shows:\n{block}\nbut it printed:\n{ran.stdout}"
 
 
 def test_there_are_examples() -> None:

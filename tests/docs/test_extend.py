@@ -18,6 +18,16 @@ EXTEND = ROOT / "docs" / "extend"
 #: What is set, not replaced: these have pages of their own.
 SETTINGS = {"self", "url", "allow", "imports", "options"}
 PARTS = sorted(set(inspect.signature(Scheduler.__init__).parameters) - SETTINGS)
+#: Protocols that nobody implements by themselves, and why.
+INNER = {
+    "Sender": "made by a Medium, and shown with it",
+    "Receiver": "made by a Medium, and shown with it",
+    "Poster": "a Sender that is faster, for PostgreSQL",
+    "TracedAttempt": "made by a Tracer, and shown with it",
+    "ConstraintDetector": "a part of a SQL dialect, which CONTRIBUTING.md explains",
+    "SurroundingTransaction": "what the integration of a framework gives; Django's is the only one",
+    "Shield": "what a run gives to a store's code",
+}
 CHECKED = re.compile(r"print\(.*\)\s+# \S")
 
 
@@ -45,6 +55,29 @@ def test_a_part_has_a_worked_example(part: str) -> None:
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     assert re.search(rf"\b(Scheduler|manual_scheduler)\([^\n]*\b{part}=", code), f"no example passes {part}="
     assert CHECKED.search(code), f"the example of {part} prints nothing that is checked"
+
+
+def protocols() -> dict[str, str]:
+    """The Protocols of `ratchet.spi` and the modules that they are in; those of the nouns of a store count as the one `JobStore`."""
+    found = {"JobStore": "store", "SendingStore": "store"}
+    for module in sorted((ROOT / "src" / "ratchet" / "spi").glob("*.py")):
+        for name in re.findall(r"^class (\w+)\(.*\bProtocol\):", module.read_text(), re.MULTILINE):
+            found[name] = module.stem
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(protocols()))
+def test_an_interface_is_explained(name: str) -> None:
+    """Each Protocol is named on the pages about extending, in the table of parts, or where dialects are explained."""
+    if name in INNER:
+        return
+    pages = [*EXTEND.glob("*.md"), ROOT / "docs" / "how-to" / "parts.md"]
+    assert any(re.search(rf"`(ratchet\.spi\.[\w.]+)?{name}`", page.read_text()) for page in pages)
+
+
+def test_what_is_not_explained_is_there() -> None:
+    """An exemption for a Protocol that is gone is removed."""
+    assert set(INNER) <= set(protocols())
 
 
 def test_no_section_is_about_a_part_that_is_gone() -> None:

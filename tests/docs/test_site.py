@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import os
 import re
 import subprocess
 import sys
@@ -30,23 +28,6 @@ from tests.browser.conftest import served
 from tests.services import chromium
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site; the workers of a run share one."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    base = tmp_path_factory.getbasetemp() if run is None else tmp_path_factory.getbasetemp().parent
-    place = base / f"site-{run}"
-    with (base / f"site-{run}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            built = subprocess.run(
-                [sys.executable, "-m", "docs.book", str(place)], cwd=ROOT, capture_output=True, text=True
-            )
-            assert built.returncode == 0, built.stderr
-            assert built.stderr == ""
-    return place
 
 
 def text_of(page: Path) -> str:

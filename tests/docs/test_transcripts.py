@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from docs import transcripts
 
+ROOT = transcripts.DOCS.parent
+SHOWN = {
+    name: (page, body)
+    for page in transcripts.PAGES
+    for _, name, body, _ in transcripts.BLOCK.findall(page.read_text(encoding="utf-8"))
+}
 
-@pytest.mark.parametrize("page", transcripts.PAGES, ids=lambda page: page.stem)
-def test_a_transcript_is_what_its_commands_print(page: object) -> None:
-    """Word for word, except for ids, times and sizes; every scenario is shown, and nothing else is marked as run."""
-    shown = {name: body for _, name, body, _ in transcripts.BLOCK.findall(page.read_text())}  # type: ignore[attr-defined]
-    assert set(shown) == set(transcripts.SCENARIOS)
-    for name, body in shown.items():
-        assert transcripts.normalized(transcripts.transcript(name)) == transcripts.normalized(body), name
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_a_transcript_is_what_its_commands_print(name: str) -> None:
+    """Word for word, except for ids, times and sizes."""
+    _, body = SHOWN[name]
+    assert transcripts.normalized(transcripts.transcript(name)) == transcripts.normalized(body)
+
+
+def test_every_scenario_is_shown() -> None:
+    """On one page, and nothing else is marked as run."""
+    marks = [
+        mark
+        for page in transcripts.PAGES
+        for mark in re.findall(r"<!-- run: ([\w-]+) -->", page.read_text(encoding="utf-8"))
+    ]
+    assert sorted(marks) == sorted(transcripts.SCENARIOS)
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted(transcripts.DOCS.rglob("*.md"))], ids=lambda page: page.stem
+)
+def test_nothing_is_shown_as_printed_that_no_command_has_printed(page: Path) -> None:
+    """A block with a command and its output is one that `make transcripts` writes."""
+    text = transcripts.BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL):
+        joined = block.replace("\\\n", " ")
+        if re.search(r"^\$ ", joined, re.MULTILINE):
+            output = [
+                line for line in joined.splitlines() if line.strip() and not line.startswith(("$ ", "#"))
+            ]
+            assert output == [], f"{page.name}: add a scenario for this to docs/transcripts.py"
 
 
 def test_what_is_compared() -> None:

@@ -284,7 +284,10 @@ def _with_full_targets(scheduler: Scheduler, where: JobFilter) -> JobFilter:
     known = _known_targets(scheduler)
     targets: list[str] = []
     for name in where.targets:
-        meant = [target for target in known if name in (target, target.rpartition(":")[2])]
+        meant = _meant(name, known)
+        if not meant:  # what failed last night may lie behind thousands of newer jobs
+            known |= {group.target for group in scheduler.dead_letters.summary()}
+            meant = _meant(name, known)
         if not meant:
             some = ", ".join(sorted(known)[:NAMED_TARGETS]) or "none"
             raise typer.BadParameter(
@@ -293,6 +296,10 @@ def _with_full_targets(scheduler: Scheduler, where: JobFilter) -> JobFilter:
             )
         targets += meant
     return dataclasses.replace(where, targets=targets)
+
+
+def _meant(name: str, known: set[str]) -> list[str]:
+    return sorted(target for target in known if name in (target, target.rpartition(":")[2]))
 
 
 def _known_targets(scheduler: Scheduler) -> set[str]:

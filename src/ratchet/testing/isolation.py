@@ -28,6 +28,7 @@ from ratchet.model.identifiers import IdFactory
 from ratchet.model.job import Job
 from ratchet.scheduler import Scheduler
 from ratchet.scheduler.core import Core, LazyStore
+from ratchet.scheduler.nodes import store_recurrences
 from ratchet.stores.memory import MemoryStore
 from ratchet.stores.memory.state import State, Transaction
 from ratchet.testing.manual import Enqueued, ManualCore
@@ -131,9 +132,11 @@ class IsolatedCore(ManualCore):
         return self.world.running
 
     def start(self) -> None:
-        """No thread begins: ``drain()`` runs the jobs."""
+        """Store the schedules that code declares, as a real start does. No thread begins: ``drain()`` runs the jobs."""
         if self.world.running:
             raise RatchetError("this scheduler is already running; stop() it before it is started again")
+        self.import_modules()
+        store_recurrences(self)
         self.world.running = True
 
     def stop(self, *, drain: bool = True, timeout: Duration | None = None) -> bool:
@@ -194,8 +197,8 @@ def isolated(*schedulers: Scheduler, clock: Clock | None = None) -> Iterator[Iso
     Let *schedulers* live in memory, on a clock that you move, while the block runs.
 
     Nothing reaches their databases meanwhile: neither submissions nor questions, also not from builders and handles
-    that were made before. Listeners, middleware and declared jobs are the application's own. ``start()`` starts no thread; ``drain()`` runs
-    what is due. A scheduler that is running is refused: stop it first.
+    that were made before. Listeners, middleware and declared jobs are the application's own. ``start()`` stores the schedules that are
+    declared and starts no thread; ``drain()`` runs what is due. A scheduler that is running is refused: stop it first.
     """
     if not schedulers:
         raise RatchetError("isolated() takes the schedulers of your application: isolated(shop.scheduler)")

@@ -42,6 +42,10 @@ def charge(number: int) -> str:
     return f"receipt {number}"
 
 
+def charge_nobody() -> str:
+    return "nobody"
+
+
 def flaky() -> None:
     DONE.append(JobContext.current().attempt)
     if JobContext.current().attempt == 1:
@@ -71,6 +75,18 @@ class TestNothingReachesTheDatabase:
         assert file.exists()
         with pytest.raises(RatchetError, match="this test is over"):
             test.drain()
+
+    def test_a_declared_schedule_is_stored_by_start(self, scheduler: Scheduler) -> None:
+        """As a real start does: the night that passes after it fires the schedule, once."""
+        nightly = scheduler.recurring("0 3 * * *", name="nightly")(charge_nobody)
+        with isolated(scheduler) as test:
+            assert scheduler.schedules.list() == []
+            with scheduler:
+                assert [schedule.name for schedule in scheduler.schedules.list()] == ["nightly"]
+                test.clock.advance(timedelta(days=1))
+                assert test.drain() == 1
+            (run,) = scheduler.schedules.get("nightly").runs()
+            assert run.result == nightly()
 
     def test_what_was_made_before(self, scheduler: Scheduler) -> None:
         """A builder that is submitted inside goes to memory; a handle from before does not find its job there."""

@@ -448,6 +448,15 @@ def test_a_bare_function_name_is_a_target(ratchet: CommandLine, world: World) ->
     assert ratchet.json("jobs", "list", "--target", "shop.jobs:charge")["jobs"] == []
 
 
+def test_a_bare_name_is_found_behind_newer_jobs(
+    ratchet: CommandLine, world: World, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed last night is known by its bare name, however many jobs of other functions came after it."""
+    scheduler.enqueue_many(errands.greet, [(str(number),) for number in range(5)])
+    monkeypatch.setattr("ratchet.cli.parameters.PAGE", 3)
+    assert "would retry 1 job" in ratchet("dlq", "retry", "--target", "fail", "--dry-run").stdout
+
+
 def test_tables_are_as_wide_as_columns_says(
     ratchet: CommandLine, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
