@@ -76,10 +76,16 @@
       if (open) { open.open = false; open.querySelector("summary").focus(); }
     }
   });
-  let leaving = false;
+  let leaving = false, stay = null, look = () => {};
   document.addEventListener("submit", (event) => {
     // what is under way leads to another page: a look that comes meanwhile must not lead back to this one
-    if (event.target.method !== "get") { leaving = true; setTimeout(() => { leaving = false; }, STAYED); return; }
+    if (event.target.method !== "get") {
+      leaving = true;
+      clearTimeout(stay);
+      // what was told of meanwhile is not told again
+      stay = setTimeout(() => { leaving = false; look(); }, STAYED);
+      return;
+    }
     // an empty field says nothing: addresses stay short
     for (const field of event.target.elements)
       if (field.name && !field.value) { field.disabled = true; setTimeout(() => { field.disabled = false; }); }
@@ -212,6 +218,7 @@
   addEventListener("pagehide", stop);
   addEventListener("pageshow", (event) => { if (event.persisted) { leaving = false; refresh(); start(); } });
   setInterval(() => { if (!document.hidden) localize(document); }, TICK);
+  look = refresh;
   prepare(document);
   start();
 })();
