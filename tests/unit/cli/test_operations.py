@@ -110,8 +110,8 @@ def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) 
     assert (shown["limit"]["held"], shown["holders"]) == (0, [])
     assert "nobody holds a permit" in ratchet("limits", "show", "gateway").stdout
     assert "there is no limit" in ratchet("limits", "show", "nothing", code=3).stderr
-    assert ratchet.json("limits", "remove", "gateway") == {"removed": "gateway"}
-    assert "there is no limit" in ratchet("limits", "remove", "gateway", code=3).stderr
+    assert ratchet.json("limits", "remove", "gateway", "--yes") == {"removed": "gateway"}
+    assert "there is no limit" in ratchet("limits", "remove", "gateway", "--yes", code=3).stderr
     assert "--concurrent" in ratchet("limits", "set", "gateway", code=2).stderr
     assert "--per" in ratchet("limits", "set", "gateway", "--rate", 1, "--per", "soon", code=2).stderr
 
@@ -145,7 +145,7 @@ def test_schedules_are_shown_and_held(ratchet: CommandLine, scheduler: Scheduler
     job = ratchet.json("recurring", "trigger", "nightly")["job_id"]
     assert ratchet.json("jobs", "show", job)["job"]["schedule"] == "nightly"
     assert job in ratchet("recurring", "show", "nightly").stdout
-    assert "removed nightly" in ratchet("recurring", "remove", "nightly").stdout
+    assert "removed nightly" in ratchet("recurring", "remove", "nightly", "--yes").stdout
     assert "there are no schedules" in ratchet("recurring", "list").stdout
 
 
@@ -173,7 +173,7 @@ def test_the_options_of_a_schedule_are_shown_and_its_tag_names_it(
     assert [each["name"] for each in ratchet.json("recurring", "list", "--tag", "eu")["schedules"]] == ["a"]
     assert "NAME" in ratchet("recurring", "remove", code=2).stderr
     assert "no schedule has the tag" in ratchet("recurring", "remove", "--tag", "us").stdout
-    assert ratchet.json("recurring", "remove", "--tag", "eu") == {"removed": ["a"]}
+    assert ratchet.json("recurring", "remove", "--tag", "eu", "--yes") == {"removed": ["a"]}
     assert [schedule.name for schedule in scheduler.schedules.list()] == ["b"]
 
 
