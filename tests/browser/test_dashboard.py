@@ -20,6 +20,7 @@ from ratchet.model.cluster import NodeSpec, NodeState
 from tests.browser import shop
 from tests.browser.conftest import Shop, Watched, served
 from tests.services.postgresql import PostgreSQL
+from tests.support.store_urls import KINDS
 from tests.support.waiting import until
 
 Windows = Callable[..., Watched]
@@ -60,8 +61,9 @@ def status(page: Page) -> Any:
     return page.locator("#status .badge")
 
 
+@pytest.mark.parametrize("served_shop", KINDS, indirect=True)
 def test_the_main_path(served_shop: Shop, windows: Windows) -> None:
-    """From the overview to a failed job, its retry, and back to the list; then many at once, with a question before."""
+    """On every store: from the overview to a failed job, its retry, and back to the list; then many at once, with a question before."""
     window = windows(served_shop.address)
     page = window.open("/")
     expect(page.locator("h1")).to_have_text("Overview")
@@ -355,6 +357,35 @@ class TestLive:
         expect(page.locator(f'input[name="id"][value="{made.id}"]')).to_be_visible()
         expect(page.locator(f'input[name="id"][value="{chosen}"]')).to_be_checked()
         assert page.evaluate("document.activeElement.value") == chosen
+
+    def test_a_job_that_runs(self, served_shop: Shop, windows: Windows, tmp_path: Path) -> None:
+        """Its page follows its log and its progress, line by line, from its start to its result."""
+        steps = [tmp_path / name for name in ("first", "second")]
+        handle = served_shop.scheduler.enqueue(shop.follow, [str(step) for step in steps]).submit()
+        page = windows(served_shop.address).open(f"/jobs/{handle.id}")
+        expect(page.locator("#logs")).to_contain_text("It has logged nothing")
+        with served_shop.scheduler:
+            expect(page.locator("#logs")).to_contain_text("waiting for first")
+            expect(page.locator("#state")).to_contain_text("0 % first")
+            steps[0].touch()
+            expect(page.locator("#logs")).to_contain_text("waiting for second")
+            expect(page.locator("#state")).to_contain_text("50 % second")
+            expect(status(page)).to_have_text("running")
+            steps[1].touch()
+            expect(status(page)).to_have_text("succeeded")
+            expect(page.locator("#values")).to_contain_text("followed to the end")
+
+    def test_a_graph(self, served_shop: Shop, windows: Windows) -> None:
+        """What becomes of a job is seen in the drawing of its graph."""
+        scheduler = served_shop.scheduler
+        chain = scheduler.enqueue(shop.validate, 1).with_delay(timedelta(hours=1)).then(shop.ship, 1).submit()
+        page = windows(served_shop.address).open(f"/graphs/{chain.id}")
+        first = page.locator("#graph a").filter(has_text="orders.validate")
+        expect(first).to_contain_text("pending")
+        until(lambda: served_shop.app.live.connected == 1)
+        assert chain.cancel()
+        expect(first).to_contain_text("canceled")
+        expect(page.locator("#graph a").filter(has_text="orders.ship")).to_contain_text("canceled")
 
     def test_a_hidden_page_asks_nothing(self, served_shop: Shop, windows: Windows) -> None:
         """It lets go of its connection, and looks again at once when it is shown."""
