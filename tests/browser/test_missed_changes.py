@@ -40,15 +40,16 @@ class Opened:
         self.handle: JobHandle[object] = scheduler.enqueue(shop.resize, "x").submit()
         self.page = window.page
         self.streams = 0
-        #: Times at which this page has asked for what changes on it.
-        self.looks = 0
+        #: Times at which this page has asked for what changes on it, and was answered.
+        self.looks = self.answers = 0
         self.page.on("request", self._asked)
+        self.page.on("requestfinished", self._answered)
         self.page.add_init_script(COUNTING)
         self.page.clock.install()
         window.open(f"/jobs/{self.handle.id}")
         # The first reading of the page is told too.
         self.goes_on_until(lambda: self.hints == 1)
-        self.goes_on_until(lambda: self.looks == 1)
+        self.goes_on_until(lambda: self.answers == 1)
 
     @property
     def hints(self) -> int:
@@ -66,6 +67,9 @@ class Opened:
     def _asked(self, request: Request) -> None:
         self.streams += "/live?" in request.url
         self.looks += FRAGMENT in request.headers
+
+    def _answered(self, request: Request) -> None:
+        self.answers += FRAGMENT in request.headers
 
 
 @pytest.fixture
