@@ -18,7 +18,7 @@ from ratchet import JobFilter, JobStatus, Scheduler, dashboard
 from ratchet.dashboard.verbs import VERBS
 from ratchet.model.cluster import NodeSpec, NodeState
 from tests.browser import shop
-from tests.browser.conftest import Shop, Watched, served
+from tests.browser.conftest import Shop, Watched, served, set_hidden
 from tests.services.postgresql import PostgreSQL
 from tests.support.store_urls import KINDS
 from tests.support.waiting import until
@@ -392,14 +392,14 @@ class TestLive:
         window = windows(served_shop.address)
         page = window.open(f"/jobs/{served_shop.ids['pending']}")
         until(lambda: served_shop.app.live.connected == 1)
-        _set_hidden(page, hidden=True)
+        set_hidden(page, hidden=True)
         until(lambda: served_shop.app.live.connected == 0)
         asked = len(window.requests)
         served_shop.scheduler.pause_job(served_shop.ids["pending"])
         page.wait_for_timeout(1500)
         assert len(window.requests) == asked
         expect(status(page)).to_have_text("pending")
-        _set_hidden(page, hidden=False)
+        set_hidden(page, hidden=False)
         expect(status(page)).to_have_text("paused")
 
     def test_without_a_stream(self, served_shop: Shop, windows: Windows) -> None:
@@ -464,17 +464,6 @@ class TestLive:
         page.get_by_role("link", name="fold all again").count()
         page.locator("#graph svg a.current").click()
         expect(page.locator("h1")).to_have_text("maintenance.cleanup")
-
-
-def _set_hidden(page: Page, *, hidden: bool) -> None:
-    """As if another tab were in front, or this one again."""
-    page.evaluate(
-        """hidden => {
-            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-            document.dispatchEvent(new Event("visibilitychange"));
-        }""",
-        hidden,
-    )
 
 
 def test_the_database_goes_away_and_comes_back(windows: Windows, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,14 +12,17 @@ from playwright.sync_api import Page, Request, Route, expect
 
 from ratchet import JobHandle, Scheduler, dashboard
 from ratchet.dashboard.app import FRAGMENT
+from ratchet.dashboard.live import LIFE, Live
 from tests.browser import shop
-from tests.browser.conftest import Watched, served
+from tests.browser.conftest import Watched, served, set_hidden
 from tests.support.waiting import until
 
 Windows = Callable[..., Watched]
 
 #: What dashboard.js waits for, in milliseconds: until it asks again, and until a form that leads nowhere was stopped.
 POLL, STAYED = 5_000, 30_000
+#: And how long it believes in a stream that says nothing: longer than the server keeps one.
+OLD = 660_000
 #: Counts the hints that a page is given.
 COUNTING = """
     window.hints = 0;
@@ -43,7 +47,7 @@ class Opened:
         #: Times at which this page has asked for what changes on it, and was answered.
         self.looks = self.answers = 0
         self.page.on("request", self._asked)
-        self.page.on("requestfinished", self._answered)
+        self.page.on("response", lambda response: self._answered(response.request))
         self.page.add_init_script(COUNTING)
         self.page.clock.install()
         window.open(f"/jobs/{self.handle.id}")
@@ -138,3 +142,25 @@ def test_a_form_that_was_stopped(opened: Opened) -> None:
     assert (opened.hints, opened.streams) == (2, 1), "it was told again: the test has shown nothing"
     opened.scheduler.jobs.delete(opened.handle.id)
     expect(page.locator("h1")).to_have_text("Not Found")
+
+
+def test_a_stream_that_was_cut_without_a_word(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a sleep of the machine, say: hints no longer come, and nobody says so. The page asks for a new stream, and looks."""
+    assert LIFE * 1000 < OLD, "the server ends a stream in time: an older one is dead"
+
+    async def silence(*_: object) -> AsyncIterator[str]:
+        yield ": connected\n\n"
+        await asyncio.sleep(3600)
+
+    page = opened.page
+    monkeypatch.setattr(Live, "hints", silence)
+    set_hidden(page, hidden=True)
+    set_hidden(page, hidden=False)
+    opened.goes_on_until(lambda: (opened.streams, opened.answers) == (2, 2))
+    assert opened.handle.pause()
+    page.clock.fast_forward(LIFE * 1000)
+    page.evaluate("0")
+    opened.shows("pending")
+    page.clock.fast_forward(OLD - LIFE * 1000 + 10_000)
+    opened.shows("paused")
+    assert (opened.hints, opened.streams) == (1, 3)
