@@ -6,18 +6,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from starlette.testclient import TestClient
 
 from ratchet import Scheduler, dashboard
 from ratchet.dashboard import live
+from ratchet.dashboard.answers import Answers
+from ratchet.dashboard.app import _matching as matching
 from ratchet.dashboard.filters import words_of
 from ratchet.dashboard.live import Live
-from ratchet.dashboard.pages import Page
+from ratchet.dashboard.pages import PAGES, Page
 from ratchet.dashboard.pages.overview import rest_of
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.identifiers import new_id
 from tests.browser import shop
+from tests.stores.counting import Statements
 from tests.unit.dashboard.conftest import Browse
+
+#: Minutes for which a page is left open.
+MINUTES = 3
 
 
 def watched(work: Callable[[Live], Awaitable[None]]) -> None:
@@ -159,10 +168,10 @@ class TestPulse:
         assert found[0] == found[1] != found[2]
 
     def test_a_page_that_rests(self, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The overview of a thousand queues is read every 25 s, however often it is looked at; of a few, each time."""
+        """The overview of two thousand queues is read every 50 s, however often it is looked at; of a few, every 30 s."""
         now = [100.0]
         monkeypatch.setattr("ratchet.dashboard.app.time.monotonic", lambda: now[0])
-        for queues, expected in ((1000, 2), (10, 4)):
+        for queues, expected in ((2000, 1), (10, 2)):
             read = list[int]()
 
             def reading(_: Any, read: list[int] = read, queues: int = queues) -> dict[str, Any]:
@@ -176,6 +185,42 @@ class TestPulse:
                 look()
                 now[0] += 10
             assert len(read) == expected, queues
+
+
+class TestCost:
+    def test_a_page_at_rest(
+        self, scheduler: Scheduler, ids: dict[str, UUID], browse: Browse, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever page is open, and in however many browsers: while nothing happens, it costs the store one statement in a second at most; that of a job that runs, whose log is followed, two."""
+        now = [1000.0]
+        monkeypatch.setattr("ratchet.dashboard.app.time.monotonic", lambda: now[0])
+        app: Any = browse().app
+        app._answers = Answers(lambda: now[0])
+        statements = Statements(monkeypatch)
+        scheduler.enqueue(shop.resize, "runs").with_queue("runs").submit()
+        request = ClaimRequest(node_id="busy", claim_id=new_id(), limit=1, queues=frozenset({"runs"}))
+        (running,) = scheduler.store.claim_next_batch(request, now=scheduler.backend.now())
+        cost = {}
+        for path in (
+            *("/", "/jobs", "/jobs?status=FAILED", "/jobs?queue=mail", "/dead-letters", "/queues", "/limits"),
+            *("/schedules", "/schedules/nightly-cleanup", "/batches", f"/batches/{ids['batch']}"),
+            *(f"/graphs/{ids['chain']}", "/nodes", "/audit", f"/jobs/{running.claim.job_id}"),
+            *(f"/jobs/{ids[name]}" for name in ("failed", "charged", "pending", "waiting", "paused")),
+        ):
+            target, _, words = path.partition("?")
+            page, names = matching(PAGES, target)
+            look = app._looking(page, names, words_of(words))
+            look()
+
+            def minutes(page: Page = page, look: Any = look) -> None:
+                ends = now[0] + MINUTES * 60
+                while now[0] < ends:
+                    now[0] += page.every
+                    look()
+
+            cost[path] = len(statements.of(minutes)) / (MINUTES * 60)
+        assert 1 < cost.pop(f"/jobs/{running.claim.job_id}") < 2
+        assert {path: round(value, 2) for path, value in cost.items() if value > 1} == {}
 
 
 class TestConnections:

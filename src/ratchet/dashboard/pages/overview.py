@@ -16,14 +16,15 @@ from ratchet.model.permissions import Permission
 
 #: The windows that can be looked at.
 WINDOWS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
-#: Runs, the newest, that queues and functions are told of: a third of what a page takes is their reading.
-RUNS = 5_000
+#: Runs, the newest, that queues and functions are told of: each costs some microseconds.
+RUNS = 3_000
 #: Targets and queues that are listed, those with most to tell first.
 MOST_TARGETS = 20
 MOST_QUEUES = 15
 
-#: Due jobs are counted for 32 queues in one statement: with a thousand queues an open overview is read every 30 s, and so
-#: sends one statement in a second.
+#: An overview is some thirty statements, and an open one is to send one in a second. Due jobs are counted for 32 queues in one
+#: statement, so with thousands of queues it is read more seldom.
+SHORTEST_REST = 30.0
 QUEUES_PER_SECOND = 40
 LONGEST_REST = 60.0
 
@@ -91,7 +92,7 @@ def overview(question: Question) -> Data:
 def rest_of(data: Data) -> float:
     """For how many seconds an open overview is not read again: the longer, the more queues there are."""
     queues: int = len(data["queues"]) + data.get("more_queues", 0)
-    return min(queues / QUEUES_PER_SECOND, LONGEST_REST)
+    return min(max(queues / QUEUES_PER_SECOND, SHORTEST_REST), LONGEST_REST)
 
 
 def _load(backend: Backend) -> Load | None:
