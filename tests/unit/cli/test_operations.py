@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import Result
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import NodeSpec
+from ratchet.model.cluster import NodeInfo, NodeSpec
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Priority
 from ratchet.scheduler import Scheduler
@@ -27,6 +29,22 @@ def test_nodes_are_listed(ratchet: CommandLine, scheduler: Scheduler) -> None:
         assert node["state"] == "ACTIVE"
         assert node["node_id"] in ratchet("nodes").stdout
     assert ratchet.json("nodes", "--all")["nodes"] == []
+
+
+def test_a_node_says_what_it_holds(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """Its memory, and how many runs were ended whose code goes on: in the table, and as numbers in JSON."""
+    info = NodeInfo(memory=96 * 1024**2, still_running=7)
+    minute = timedelta(minutes=1)
+    node = NodeSpec(
+        node_id="web-1", name="web", host="h", pid=1, version="0", beat_interval=minute, silence=minute,
+        info=msgspec.json.encode(info).decode(),
+    )  # fmt: skip
+    scheduler.store.register(node, now=scheduler.store.database_time())
+    heading, _, row = ratchet("nodes").stdout.splitlines()[:3]
+    cells = dict(zip(re.split(r"\s{2,}", heading.strip()), re.split(r"\s{2,}", row.strip()), strict=True))
+    assert (cells["memory"], cells["still"]) == ("96.0 MiB", "7")
+    (found,) = ratchet.json("nodes")["nodes"]
+    assert (found["memory"], found["still_running"]) == (96 * 1024**2, 7)
 
 
 def test_nodes_that_are_gone_are_removed(ratchet: CommandLine, scheduler: Scheduler) -> None:
