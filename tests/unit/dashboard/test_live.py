@@ -38,9 +38,14 @@ async def _run(work: Callable[[Live], Awaitable[None]]) -> None:
     await work(Live())
 
 
+def _readers() -> int:
+    """How many tasks read a page again and again."""
+    return sum("_watch" in str(task.get_coro()) for task in asyncio.all_tasks())
+
+
 async def _ended() -> bool:
     """True once nothing reads any more."""
-    while any("_watch" in str(task.get_coro()) for task in asyncio.all_tasks()):
+    while _readers():
         await asyncio.sleep(0.01)
     return True
 
@@ -63,6 +68,7 @@ class TestHints:
             assert (hub.connected, hub.watched) == (10, 1)
             for stream in streams:
                 assert "changed" in await anext(stream)
+            assert _readers() == 1
             while reads < 3:
                 await asyncio.sleep(0.01)
             waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]

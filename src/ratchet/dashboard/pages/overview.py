@@ -16,8 +16,9 @@ from ratchet.model.permissions import Permission
 
 #: The windows that can be looked at.
 WINDOWS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
-#: Runs, the newest, that queues and functions are told of: each costs some microseconds.
+#: Runs, the newest, and jobs that wait or run, the first, that queues and functions are told of. Each costs some microseconds.
 RUNS = 3_000
+QUEUED = 5_000
 #: Targets and queues that are listed, those with most to tell first.
 MOST_TARGETS = 20
 MOST_QUEUES = 15
@@ -65,7 +66,7 @@ def overview(question: Question) -> Data:
     }
     if load is None or not (health["reachable"] and health["schema_ok"]):
         return {**data, "totals": None, "points": [], "queues": [], "targets": [], "sampled": False}
-    found = read_statistics(backend, WINDOWS[window], load, backend.now(), most=RUNS)
+    found = read_statistics(backend, WINDOWS[window], load, backend.now(), most=RUNS, most_queued=QUEUED)
     points = question.scheduler.jobs.history(WINDOWS[window])
     queues = sorted(found.queues, key=_busiest)
     targets = sorted(found.targets, key=lambda flow: (-flow.failed, -flow.started - flow.pending, flow.name))
@@ -81,6 +82,7 @@ def overview(question: Question) -> Data:
             for name in ("started", "succeeded", "failed", "retried")
         },
         "most_runs": RUNS,
+        "most_queued": QUEUED,
         "queues": queues[:MOST_QUEUES],
         "more_queues": max(len(queues) - MOST_QUEUES, 0),
         "targets": targets[:MOST_TARGETS],
