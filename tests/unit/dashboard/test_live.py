@@ -162,6 +162,16 @@ class TestPulse:
         assert (second != first, len(read)) == (True, 2)
         assert (look(), len(read)) == (second, 2)
 
+    def test_what_changed_between_the_answer_and_the_first_look(self, browse: Browse) -> None:
+        """The pulse knows it already, so it would not change again: what is read for it is not the answer that is kept."""
+        state = ["old"]
+        page = Page("x", "/x", lambda _: {"is": state[0]}, pulse=lambda _: state[0], whole=1000)
+        app: Any = browse().app
+        assert app._read(page, {}, words_of("")) == {"is": "old"}
+        state[0] = "new"
+        app._looking(page, {}, words_of(""))()
+        assert app._read(page, {}, words_of("")) == {"is": "new"}
+
     def test_a_page_without_one(self, browse: Browse) -> None:
         """It is read each time, as often as its answers are allowed to be read."""
         values = iter("aab")
