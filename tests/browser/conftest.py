@@ -65,6 +65,17 @@ def served(app: Any) -> Iterator[str]:
         thread.join(30)
 
 
+def set_hidden(page: Page, *, hidden: bool) -> None:
+    """As if another tab were in front, or this one again."""
+    page.evaluate(
+        """hidden => {
+            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium; if it is missing, the run fails with the command that installs it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 from ratchet import RESULT, JobContext, JobStatus, Priority, Scheduler, do_not_retry
@@ -53,6 +54,16 @@ def export_report(kind: str) -> str:
         ctx.check_canceled()
         time.sleep(0.05)
     return kind
+
+
+def follow(steps: list[str]) -> str:
+    """Says what it waits for, one file after the other."""
+    ctx = JobContext.current()
+    for number, step in enumerate(map(Path, steps)):
+        ctx.logger.info("waiting for %s", step.name)
+        ctx.progress(number / len(steps), step.name)
+        until(step.exists, 60)
+    return "followed to the end"
 
 
 def validate(order: int) -> int:

@@ -18,8 +18,9 @@ from ratchet import JobFilter, JobStatus, Scheduler, dashboard
 from ratchet.dashboard.verbs import VERBS
 from ratchet.model.cluster import NodeSpec, NodeState
 from tests.browser import shop
-from tests.browser.conftest import Shop, Watched, served
+from tests.browser.conftest import Shop, Watched, served, set_hidden
 from tests.services.postgresql import PostgreSQL
+from tests.support.store_urls import KINDS
 from tests.support.waiting import until
 
 Windows = Callable[..., Watched]
@@ -60,8 +61,9 @@ def status(page: Page) -> Any:
     return page.locator("#status .badge")
 
 
+@pytest.mark.parametrize("served_shop", KINDS, indirect=True)
 def test_the_main_path(served_shop: Shop, windows: Windows) -> None:
-    """From the overview to a failed job, its retry, and back to the list; then many at once, with a question before."""
+    """On every store: from the overview to a failed job, its retry, and back to the list; then many at once, with a question before."""
     window = windows(served_shop.address)
     page = window.open("/")
     expect(page.locator("h1")).to_have_text("Overview")
@@ -356,19 +358,48 @@ class TestLive:
         expect(page.locator(f'input[name="id"][value="{chosen}"]')).to_be_checked()
         assert page.evaluate("document.activeElement.value") == chosen
 
+    def test_a_job_that_runs(self, served_shop: Shop, windows: Windows, tmp_path: Path) -> None:
+        """Its page follows its log and its progress, line by line, from its start to its result."""
+        steps = [tmp_path / name for name in ("first", "second")]
+        handle = served_shop.scheduler.enqueue(shop.follow, [str(step) for step in steps]).submit()
+        page = windows(served_shop.address).open(f"/jobs/{handle.id}")
+        expect(page.locator("#logs")).to_contain_text("It has logged nothing")
+        with served_shop.scheduler:
+            expect(page.locator("#logs")).to_contain_text("waiting for first")
+            expect(page.locator("#state")).to_contain_text("0 % first")
+            steps[0].touch()
+            expect(page.locator("#logs")).to_contain_text("waiting for second")
+            expect(page.locator("#state")).to_contain_text("50 % second")
+            expect(status(page)).to_have_text("running")
+            steps[1].touch()
+            expect(status(page)).to_have_text("succeeded")
+            expect(page.locator("#values")).to_contain_text("followed to the end")
+
+    def test_a_graph(self, served_shop: Shop, windows: Windows) -> None:
+        """What becomes of a job is seen in the drawing of its graph."""
+        scheduler = served_shop.scheduler
+        chain = scheduler.enqueue(shop.validate, 1).with_delay(timedelta(hours=1)).then(shop.ship, 1).submit()
+        page = windows(served_shop.address).open(f"/graphs/{chain.id}")
+        first = page.locator("#graph a").filter(has_text="orders.validate")
+        expect(first).to_contain_text("pending")
+        until(lambda: served_shop.app.live.connected == 1)
+        assert chain.cancel()
+        expect(first).to_contain_text("canceled")
+        expect(page.locator("#graph a").filter(has_text="orders.ship")).to_contain_text("canceled")
+
     def test_a_hidden_page_asks_nothing(self, served_shop: Shop, windows: Windows) -> None:
         """It lets go of its connection, and looks again at once when it is shown."""
         window = windows(served_shop.address)
         page = window.open(f"/jobs/{served_shop.ids['pending']}")
         until(lambda: served_shop.app.live.connected == 1)
-        _set_hidden(page, hidden=True)
+        set_hidden(page, hidden=True)
         until(lambda: served_shop.app.live.connected == 0)
         asked = len(window.requests)
         served_shop.scheduler.pause_job(served_shop.ids["pending"])
         page.wait_for_timeout(1500)
         assert len(window.requests) == asked
         expect(status(page)).to_have_text("pending")
-        _set_hidden(page, hidden=False)
+        set_hidden(page, hidden=False)
         expect(status(page)).to_have_text("paused")
 
     def test_without_a_stream(self, served_shop: Shop, windows: Windows) -> None:
@@ -433,17 +464,6 @@ class TestLive:
         page.get_by_role("link", name="fold all again").count()
         page.locator("#graph svg a.current").click()
         expect(page.locator("h1")).to_have_text("maintenance.cleanup")
-
-
-def _set_hidden(page: Page, *, hidden: bool) -> None:
-    """As if another tab were in front, or this one again."""
-    page.evaluate(
-        """hidden => {
-            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
-            document.dispatchEvent(new Event("visibilitychange"));
-        }""",
-        hidden,
-    )
 
 
 def test_the_database_goes_away_and_comes_back(windows: Windows, tmp_path: Path) -> None:

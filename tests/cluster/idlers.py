@@ -23,6 +23,11 @@ def pay(name: str) -> str:
     return f"paid {name}"
 
 
+def fail() -> None:
+    """Fails."""
+    raise ValueError("no")
+
+
 def kill() -> None:
     """Takes the whole process with it."""
     os._exit(9)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.terminal import hear_interrupts
 from tests.support.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -81,6 +82,8 @@ def test_it_starts_with_one_command(name: str, environment: dict[str, str], tmp_
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # What runs in the background of a shell ignores Ctrl-C, and so do its children.
+            preexec_fn=hear_interrupts,
         )
     try:
         base = f"http://127.0.0.1:{port}"

@@ -154,7 +154,7 @@ def test_the_shell_speaks_of_options_and_commands(tmp_path: Path, request: pytes
         ["jobs", "show", "abcdef"],
         ["queues", "pause", "nosuch"],
         ["recurring", "pause", "nosuch"],
-        ["limits", "remove", "nosuch"],
+        ["limits", "remove", "nosuch", "--yes"],
         ["breakers", "reset", "nosuch"],
     ):
         said.append(CliRunner().invoke(app, [*words, "--url", upgraded]).output)

@@ -22,7 +22,8 @@ from tests.support.waiting import until
 ROOT = Path(__file__).parents[2]
 
 
-def _hear_interrupts() -> None:
+def hear_interrupts() -> None:
+    """For a process that is started here: Ctrl-C ends it, also where this one ignores it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -48,7 +49,7 @@ class Terminal:
             env={**inherited, "TERM": "xterm-256color", **(environment or {})},
             start_new_session=True,
             # A test run in the background ignores SIGINT, and so would the program.
-            preexec_fn=_hear_interrupts,
+            preexec_fn=hear_interrupts,
         )
         os.close(theirs)
 

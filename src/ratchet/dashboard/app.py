@@ -217,7 +217,7 @@ class Dashboard:
             pulse = "" if page.pulse is None else _digest(page.pulse(self._question(names, words)))
             if pulse != felt or time.monotonic() - read_at >= rest:
                 # What browsers are given must not be older than what was felt.
-                fresh = 0.0 if pulse != felt != "?" else None
+                fresh = 0.0 if page.pulse is not None and pulse != felt else None
                 data = self._read(page, names, words, fresh)
                 whole, felt, read_at = _digest(data), pulse, time.monotonic()
                 rest = page.rest(data) if page.pulse is None else page.whole

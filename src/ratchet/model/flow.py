@@ -91,8 +91,9 @@ def statistics_of(
     window: timedelta,
     now: datetime,
     most: int = SAMPLED,
+    most_queued: int = SAMPLED,
 ) -> Statistics:
-    """The statistics that samples give, of *most* runs. How long a queue has waited comes from its *load*, which knows the oldest job."""
+    """The statistics that samples give, of *most* runs and *most_queued* others. How long a queue has waited comes from its *load*, which knows the oldest job."""
     since = earlier(now, window)
     lately = [run for run in runs if run.finished_at is not None and since <= run.finished_at <= now]
     oldest: dict[str, datetime] = {}
@@ -102,7 +103,7 @@ def statistics_of(
             oldest[stream.key.queue] = min(at, stream.first_at)
     queues = _flows(lately, queued, lambda one: one.queue, since, now, oldest)
     targets = _flows(lately, queued, lambda one: plain_target(one.target), since, now, {})
-    return Statistics(queues=queues, targets=targets, sampled=len(runs) >= most or len(queued) >= SAMPLED)
+    return Statistics(queues=queues, targets=targets, sampled=len(runs) >= most or len(queued) >= most_queued)
 
 
 def _flows(

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from math import log2
-from typing import Final
+from typing import Any, Final
 
-from msgspec import Raw, Struct, json
+from msgspec import Struct, defstruct, field, json
 
 from ratchet.model.flow import Percentiles
 from ratchet.model.load import Load
@@ -111,27 +111,39 @@ class FlowPeriod(Struct, kw_only=True):
         """
         The period that a store has kept; ValueError if nobody can read it.
 
-        With *only* it has this queue alone (or `TOTAL`). Measured: of a hundred queues that takes a sixth of the time.
+        With *only* it has this queue alone (or `TOTAL`): the rest of the text is passed over, which takes half of the time.
         """
         if only is None:
             found = _DECODER.decode(document)
             return cls(at=at, source=source, seconds=seconds, runs=found.runs, depths=found.depths)
-        raw = _RAW_DECODER.decode(document)
-        runs = {only: _TALLY_DECODER.decode(raw.runs[only])} if only in raw.runs else {}
-        names = {only, TOTAL} & raw.depths.keys()
-        depths = {name: _DEPTH_DECODER.decode(raw.depths[name]) for name in names}
-        return cls(at=at, source=source, seconds=seconds, runs=runs, depths=depths)
-
-
-class _RawDocument(Struct):
-    runs: dict[str, Raw] = {}
-    depths: dict[str, Raw] = {}
+        part = _decoder_of(only).decode(document)
+        runs = {only: part.runs.one} if part.runs.one is not None else {}
+        depths = {TOTAL: getattr(part.depths, "total", None), only: part.depths.one}
+        return cls(
+            at=at,
+            source=source,
+            seconds=seconds,
+            runs=runs,
+            depths={name: depth for name, depth in depths.items() if depth is not None},
+        )
 
 
 _DECODER: Final = json.Decoder(_Document)
-_RAW_DECODER: Final = json.Decoder(_RawDocument)
-_TALLY_DECODER: Final = json.Decoder(Tally)
-_DEPTH_DECODER: Final = json.Decoder(Depth)
+
+
+@lru_cache(maxsize=64)
+def _decoder_of(only: str) -> json.Decoder[Any]:
+    """Reads of a document what it says about one queue, and about all together."""
+    named: dict[str, Any] = {"one": only} if only == TOTAL else {"one": only, "total": TOTAL}
+    runs = defstruct("_Runs", [("one", Tally | None, field(name=only, default=None))], frozen=True)
+    depths = defstruct(
+        "_Depths",
+        [(one, Depth | None, field(name=name, default=None)) for one, name in named.items()],
+        frozen=True,
+    )
+    return json.Decoder(
+        defstruct("_Part", [("runs", runs, runs()), ("depths", depths, depths())], frozen=True)
+    )
 
 
 class FlowPoint(Struct, frozen=True, kw_only=True):

@@ -43,3 +43,22 @@ def test_json_lines_are_json() -> None:
     assert facts["level"] == "WARNING"
     assert facts["job_id"] == "j"
     assert "node_id" not in facts
+
+
+def test_json_lines_have_every_fact() -> None:
+    """The job, its target and attempt, the type of the error, and the node: of the record, or else of this process."""
+    formatter = JsonFormatter()
+    formatter.node_id = "web-1"
+    told = {"job_id": "j", "job_target": "shop:charge", "attempt": 2}
+    failed = record("no", **told)
+    try:
+        raise ValueError("no")
+    except ValueError:
+        failed.exc_info = sys.exc_info()
+    facts = json.loads(formatter.format(failed))
+    wanted = {"job_id": "j", "target": "shop:charge", "attempt": 2, "node": "web-1", "node_id": "web-1"}
+    assert wanted.items() <= facts.items()
+    assert facts["error_type"] == "ValueError"
+    assert {"at", "level", "process", "logger", "message", "traceback"} <= facts.keys()
+    named = json.loads(formatter.format(record("no", node_id="other", error_type="Declined")))
+    assert (named["node_id"], named["error_type"]) == ("other", "Declined")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import Result
 
 from ratchet.model.claim import ClaimRequest
-from ratchet.model.cluster import NodeSpec
+from ratchet.model.cluster import NodeInfo, NodeSpec
 from ratchet.model.identifiers import new_id
 from ratchet.model.status import Priority
 from ratchet.scheduler import Scheduler
@@ -27,6 +29,22 @@ def test_nodes_are_listed(ratchet: CommandLine, scheduler: Scheduler) -> None:
         assert node["state"] == "ACTIVE"
         assert node["node_id"] in ratchet("nodes").stdout
     assert ratchet.json("nodes", "--all")["nodes"] == []
+
+
+def test_a_node_says_what_it_holds(ratchet: CommandLine, scheduler: Scheduler) -> None:
+    """Its memory, and how many runs were ended whose code goes on: in the table, and as numbers in JSON."""
+    info = NodeInfo(memory=96 * 1024**2, still_running=7)
+    minute = timedelta(minutes=1)
+    node = NodeSpec(
+        node_id="web-1", name="web", host="h", pid=1, version="0", beat_interval=minute, silence=minute,
+        info=msgspec.json.encode(info).decode(),
+    )  # fmt: skip
+    scheduler.store.register(node, now=scheduler.store.database_time())
+    heading, _, row = ratchet("nodes").stdout.splitlines()[:3]
+    cells = dict(zip(re.split(r"\s{2,}", heading.strip()), re.split(r"\s{2,}", row.strip()), strict=True))
+    assert (cells["memory"], cells["still"]) == ("96.0 MiB", "7")
+    (found,) = ratchet.json("nodes")["nodes"]
+    assert (found["memory"], found["still_running"]) == (96 * 1024**2, 7)
 
 
 def test_nodes_that_are_gone_are_removed(ratchet: CommandLine, scheduler: Scheduler) -> None:
@@ -110,8 +128,8 @@ def test_limits_are_set_and_removed(ratchet: CommandLine, scheduler: Scheduler) 
     assert (shown["limit"]["held"], shown["holders"]) == (0, [])
     assert "nobody holds a permit" in ratchet("limits", "show", "gateway").stdout
     assert "there is no limit" in ratchet("limits", "show", "nothing", code=3).stderr
-    assert ratchet.json("limits", "remove", "gateway") == {"removed": "gateway"}
-    assert "there is no limit" in ratchet("limits", "remove", "gateway", code=3).stderr
+    assert ratchet.json("limits", "remove", "gateway", "--yes") == {"removed": "gateway"}
+    assert "there is no limit" in ratchet("limits", "remove", "gateway", "--yes", code=3).stderr
     assert "--concurrent" in ratchet("limits", "set", "gateway", code=2).stderr
     assert "--per" in ratchet("limits", "set", "gateway", "--rate", 1, "--per", "soon", code=2).stderr
 
@@ -145,7 +163,7 @@ def test_schedules_are_shown_and_held(ratchet: CommandLine, scheduler: Scheduler
     job = ratchet.json("recurring", "trigger", "nightly")["job_id"]
     assert ratchet.json("jobs", "show", job)["job"]["schedule"] == "nightly"
     assert job in ratchet("recurring", "show", "nightly").stdout
-    assert "removed nightly" in ratchet("recurring", "remove", "nightly").stdout
+    assert "removed nightly" in ratchet("recurring", "remove", "nightly", "--yes").stdout
     assert "there are no schedules" in ratchet("recurring", "list").stdout
 
 
@@ -173,7 +191,7 @@ def test_the_options_of_a_schedule_are_shown_and_its_tag_names_it(
     assert [each["name"] for each in ratchet.json("recurring", "list", "--tag", "eu")["schedules"]] == ["a"]
     assert "NAME" in ratchet("recurring", "remove", code=2).stderr
     assert "no schedule has the tag" in ratchet("recurring", "remove", "--tag", "us").stdout
-    assert ratchet.json("recurring", "remove", "--tag", "eu") == {"removed": ["a"]}
+    assert ratchet.json("recurring", "remove", "--tag", "eu", "--yes") == {"removed": ["a"]}
     assert [schedule.name for schedule in scheduler.schedules.list()] == ["b"]
 
 

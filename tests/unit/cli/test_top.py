@@ -74,7 +74,7 @@ def screen(found: Snapshot, view: View, width: int, height: int | None) -> list[
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
-@pytest.mark.parametrize("height", [18, 24, 40, 100])
+@pytest.mark.parametrize("height", [8, 12, 15, 16, 18, 24, 40, 100])
 @pytest.mark.parametrize("sizes", [(0, 0, 0, 0), (3, 2, 5, 1), (50, 1, 0, 0), (40, 40, 50, 9)], ids=str)
 def test_it_fits(width: int, height: int, sizes: tuple[int, int, int, int]) -> None:
     """No more lines and columns than there are, and the keys in the last line, however much there is to show."""
@@ -82,6 +82,16 @@ def test_it_fits(width: int, height: int, sizes: tuple[int, int, int, int]) -> N
     assert len(lines) <= height
     assert all(len(line) <= width for line in lines)
     assert lines[-1].startswith("↑↓ choose")
+
+
+@pytest.mark.parametrize("section", Section)
+def test_a_low_screen_has_the_table_that_was_chosen(section: Section) -> None:
+    """Where not all of them have room it is the one that the keys are for, with its chosen row."""
+    lines = screen(snapshot(40, 40, 50, 9), View(section=section, chosen={section: 30}), 80, 12)
+    headings = [line for line in lines if line[2:].startswith(("QUEUE ", "NODE ", "JOB "))]
+    assert len(headings) == 1
+    assert headings[0][2:].startswith(section.value[:-1].upper())
+    assert any(line.startswith("> ") and line is not headings[0] for line in lines)
 
 
 def test_what_was_chosen_is_in_sight() -> None:

@@ -6,18 +6,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from starlette.testclient import TestClient
 
 from ratchet import Scheduler, dashboard
 from ratchet.dashboard import live
+from ratchet.dashboard.answers import Answers
+from ratchet.dashboard.app import _matching as matching
 from ratchet.dashboard.filters import words_of
 from ratchet.dashboard.live import Live
-from ratchet.dashboard.pages import Page
+from ratchet.dashboard.pages import PAGES, Page
 from ratchet.dashboard.pages.overview import rest_of
+from ratchet.model.claim import ClaimRequest
+from ratchet.model.identifiers import new_id
 from tests.browser import shop
+from tests.stores.counting import Statements
 from tests.unit.dashboard.conftest import Browse
+
+#: Minutes for which a page is left open.
+MINUTES = 3
 
 
 def watched(work: Callable[[Live], Awaitable[None]]) -> None:
@@ -29,9 +38,14 @@ async def _run(work: Callable[[Live], Awaitable[None]]) -> None:
     await work(Live())
 
 
+def _readers() -> int:
+    """How many tasks read a page again and again."""
+    return sum("_watch" in str(task.get_coro()) for task in asyncio.all_tasks())
+
+
 async def _ended() -> bool:
     """True once nothing reads any more."""
-    while any("_watch" in str(task.get_coro()) for task in asyncio.all_tasks()):
+    while _readers():
         await asyncio.sleep(0.01)
     return True
 
@@ -54,6 +68,7 @@ class TestHints:
             assert (hub.connected, hub.watched) == (10, 1)
             for stream in streams:
                 assert "changed" in await anext(stream)
+            assert _readers() == 1
             while reads < 3:
                 await asyncio.sleep(0.01)
             waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
@@ -147,6 +162,16 @@ class TestPulse:
         assert (second != first, len(read)) == (True, 2)
         assert (look(), len(read)) == (second, 2)
 
+    def test_what_changed_between_the_answer_and_the_first_look(self, browse: Browse) -> None:
+        """The pulse knows it already, so it would not change again: what is read for it is not the answer that is kept."""
+        state = ["old"]
+        page = Page("x", "/x", lambda _: {"is": state[0]}, pulse=lambda _: state[0], whole=1000)
+        app: Any = browse().app
+        assert app._read(page, {}, words_of("")) == {"is": "old"}
+        state[0] = "new"
+        app._looking(page, {}, words_of(""))()
+        assert app._read(page, {}, words_of("")) == {"is": "new"}
+
     def test_a_page_without_one(self, browse: Browse) -> None:
         """It is read each time, as often as its answers are allowed to be read."""
         values = iter("aab")
@@ -159,10 +184,10 @@ class TestPulse:
         assert found[0] == found[1] != found[2]
 
     def test_a_page_that_rests(self, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The overview of a thousand queues is read every 25 s, however often it is looked at; of a few, each time."""
+        """The overview of two thousand queues is read every 50 s, however often it is looked at; of a few, every 30 s."""
         now = [100.0]
         monkeypatch.setattr("ratchet.dashboard.app.time.monotonic", lambda: now[0])
-        for queues, expected in ((1000, 2), (10, 4)):
+        for queues, expected in ((2000, 1), (10, 2)):
             read = list[int]()
 
             def reading(_: Any, read: list[int] = read, queues: int = queues) -> dict[str, Any]:
@@ -176,6 +201,42 @@ class TestPulse:
                 look()
                 now[0] += 10
             assert len(read) == expected, queues
+
+
+class TestCost:
+    def test_a_page_at_rest(
+        self, scheduler: Scheduler, ids: dict[str, UUID], browse: Browse, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever page is open, and in however many browsers: while nothing happens, it costs the store one statement in a second at most; that of a job that runs, whose log is followed, two."""
+        now = [1000.0]
+        monkeypatch.setattr("ratchet.dashboard.app.time.monotonic", lambda: now[0])
+        app: Any = browse().app
+        app._answers = Answers(lambda: now[0])
+        statements = Statements(monkeypatch)
+        scheduler.enqueue(shop.resize, "runs").with_queue("runs").submit()
+        request = ClaimRequest(node_id="busy", claim_id=new_id(), limit=1, queues=frozenset({"runs"}))
+        (running,) = scheduler.store.claim_next_batch(request, now=scheduler.backend.now())
+        cost = {}
+        for path in (
+            *("/", "/jobs", "/jobs?status=FAILED", "/jobs?queue=mail", "/dead-letters", "/queues", "/limits"),
+            *("/schedules", "/schedules/nightly-cleanup", "/batches", f"/batches/{ids['batch']}"),
+            *(f"/graphs/{ids['chain']}", "/nodes", "/audit", f"/jobs/{running.claim.job_id}"),
+            *(f"/jobs/{ids[name]}" for name in ("failed", "charged", "pending", "waiting", "paused")),
+        ):
+            target, _, words = path.partition("?")
+            page, names = matching(PAGES, target)
+            look = app._looking(page, names, words_of(words))
+            look()
+
+            def minutes(page: Page = page, look: Any = look) -> None:
+                ends = now[0] + MINUTES * 60
+                while now[0] < ends:
+                    now[0] += page.every
+                    look()
+
+            cost[path] = len(statements.of(minutes)) / (MINUTES * 60)
+        assert 1 < cost.pop(f"/jobs/{running.claim.job_id}") < 2
+        assert {path: round(value, 2) for path, value in cost.items() if value > 1} == {}
 
 
 class TestConnections:

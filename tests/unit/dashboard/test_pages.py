@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ratchet import Scheduler, dashboard
+from ratchet.api.observe.queries import Jobs
 from ratchet.dashboard.answers import Answers
 from ratchet.dashboard.rendering import _timed
 from tests.browser import shop
@@ -225,7 +226,16 @@ class TestAddresses:
         """Counting ends at a number, and a page that holds all counts nothing."""
         monkeypatch.setattr(sys.modules["ratchet.dashboard.pages.jobs"], "COUNTED", 5)
         scheduler.enqueue_many(shop.resize, [(str(number),) for number in range(9)])
+        counted = list[int]()
+        count = Jobs.count
+
+        def seen(jobs: Jobs, *words: Any, **more: Any) -> int:
+            counted.append(count(jobs, *words, **more))
+            return counted[-1]
+
+        monkeypatch.setattr(Jobs, "count", seen)
         assert "5+ jobs" in client.get("/jobs?limit=2").text
+        assert counted == [6], "more is read than is told"
         monkeypatch.setattr(sys.modules["ratchet.dashboard.pages.jobs"], "COUNTED", 10)
         monkeypatch.setattr("ratchet.api.observe.queries.Jobs.count", None)
         assert "9 jobs" in client.get("/jobs?limit=20").text

@@ -30,12 +30,18 @@ _LONGEST = timedelta(days=3650)
 
 
 def read_statistics(
-    backend: Backend, window: timedelta, load: Load, now: datetime, *, most: int = SAMPLED
+    backend: Backend,
+    window: timedelta,
+    load: Load,
+    now: datetime,
+    *,
+    most: int = SAMPLED,
+    most_queued: int = SAMPLED,
 ) -> Statistics:
-    """`Jobs.statistics`, with the *load* that was read just now, and made of so many runs at *most*."""
+    """`Jobs.statistics`, with the *load* that was read just now, and made of so many runs, and jobs that wait or run, at most."""
     require(backend, Permission.LIST, about="statistics")
-    runs, queued = backend.store.run_samples(limit=most), backend.store.queued_samples(limit=SAMPLED)
-    return statistics_of(runs, queued, load, window=window, now=now, most=most)
+    runs, queued = backend.store.run_samples(limit=most), backend.store.queued_samples(limit=most_queued)
+    return statistics_of(runs, queued, load, window=window, now=now, most=most, most_queued=most_queued)
 
 
 def history_of(

@@ -225,13 +225,12 @@ def no_filter(where: JobFilter, verb: str) -> None:
         raise typer.BadParameter(f"{verb} takes either ids or a filter, not both", param_hint="JOB_ID")
 
 
-def confirmed(what: str, *, yes: bool, out: Output) -> bool:
-    """Ask, if a person is there to answer; a script has to say ``--yes``."""
+def confirmed(what: str, *, yes: bool, out: Output, can_look: bool = True) -> bool:
+    """Ask, if a person is there to answer; a script has to say ``--yes``. *can_look*: the command has ``--dry-run``."""
     if yes:
         return True
     if out.as_json or not sys.stdin.isatty():
         where = "with --json" if out.as_json else "without a terminal"
-        raise Refused(
-            f"{where} nobody can be asked, and this would {what}; repeat with --yes, or look with --dry-run"
-        )
+        look = ", or look with --dry-run" if can_look else ""
+        raise Refused(f"{where} nobody can be asked, and this would {what}; repeat with --yes{look}")
     return typer.confirm(f"{what}?", err=True)

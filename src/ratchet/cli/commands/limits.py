@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ratchet.cli import parameters as given
+from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, NothingFound
 from ratchet.cli.output import Output, shown_value
 from ratchet.model.cluster import LimitRecord
@@ -108,9 +109,12 @@ def set_(
 
 
 @commands.command(epilog=EPILOG)
-def remove(name: Name, url: given.Url = None, json: given.Json = False) -> None:
+def remove(name: Name, yes: given.Yes = False, url: given.Url = None, json: given.Json = False) -> None:
     """Forget a limit; jobs of the resource are no longer held back."""
+    out = Output(as_json=json)
     with given.opened(url) as scheduler:
+        if not confirmed(f"remove the limit of {name}", yes=yes, out=out, can_look=False):
+            return
         if not scheduler.limits.remove(name):
             raise NothingFound(f"there is no limit for {name!r}")
-        Output(as_json=json).say(f"removed the limit of {name}", removed=name)
+        out.say(f"removed the limit of {name}", removed=name)

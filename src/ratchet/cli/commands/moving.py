@@ -143,7 +143,7 @@ def export_command(
     end first. Then the store is open again, and its nodes go on.
     """
     out, chosen = Output(as_json=json), given.existing(given.store_url(url))
-    if not confirmed(f"close {shown_url(chosen)} while it is exported", yes=yes, out=out):
+    if not confirmed(f"close {shown_url(chosen)} while it is exported", yes=yes, out=out, can_look=False):
         return
     report = export_store(
         chosen,

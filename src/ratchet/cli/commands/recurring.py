@@ -9,6 +9,7 @@ import typer
 
 from ratchet.api.recurring import Schedule, run_facts
 from ratchet.cli import parameters as given
+from ratchet.cli.commands.job_changes import confirmed
 from ratchet.cli.exit_codes import EPILOG, Refused
 from ratchet.cli.output import Output, ago
 from ratchet.model.composition import ScheduleSpec
@@ -164,17 +165,22 @@ def remove(
     tag: Annotated[
         str | None, typer.Option("--tag", help="Instead of NAME: all schedules whose runs have this tag.")
     ] = None,
+    yes: given.Yes = False,
     url: given.Url = None,
     json: given.Json = False,
 ) -> None:
     """Forget a schedule; its runs stay. A schedule that is declared in code comes back when a worker starts."""
     if (name is None) == (tag is None):
         raise typer.BadParameter("give the schedule's NAME, or --tag TAG for several")
+    out = Output(as_json=json)
     with given.opened(url) as scheduler:
-        if name is not None:
-            scheduler.schedules.get(name).remove()
-            Output(as_json=json).say(f"removed {name}", removed=name)
+        found = scheduler.schedules.list(tag=tag) if name is None else [scheduler.schedules.get(name)]
+        named = ", ".join(schedule.name for schedule in found)
+        if found and not confirmed(f"remove {named}", yes=yes, out=out, can_look=False):
             return
-        names = [schedule.name for schedule in scheduler.schedules.list(tag=tag) if schedule.remove()]
-        shown = f"removed {', '.join(names)}" if names else f"no schedule has the tag {tag!r}"
-        Output(as_json=json).say(shown, removed=names)
+        removed = [schedule.name for schedule in found if schedule.remove()]
+        if name is not None:
+            out.say(f"removed {name}", removed=name)
+            return
+        shown = f"removed {', '.join(removed)}" if removed else f"no schedule has the tag {tag!r}"
+        out.say(shown, removed=removed)

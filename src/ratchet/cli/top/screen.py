@@ -19,10 +19,11 @@ from ratchet.model.durations import format_duration
 from ratchet.model.process import shown_size
 
 KEYS = "↑↓ choose · tab table · p pause queue · d drain node · c cancel job · q quit"
-#: Lines that are no rows of tables: two at the top, one at the bottom, and an empty one and a heading for each table.
-FIXED_LINES = 3 + 3 * 2
-#: A row of each table, and a line that says how many more there are.
-TABLE_LINES = 3 * 2
+#: Lines around the tables: two at the top, one at the bottom.
+FIXED_LINES = 3
+#: Of each table: an empty line and a heading; then a row at least, and a line that says how many more there are.
+HEAD_LINES = 2
+LEAST_LINES = 2
 #: Lines for problems, at most.
 MOST_PROBLEMS = 5
 MARK = ">"
@@ -60,15 +61,26 @@ def drawn(found: Snapshot | None, view: View, where: str, *, width: int, height:
     """The whole screen; without a *height* every row of every table."""
     if found is None:
         return Group(Text(f"ratchet top · {where}", style="bold"), Text(view.error or "asking the store …"))
-    most = MOST_PROBLEMS if height is None else max(1, min(MOST_PROBLEMS, height - FIXED_LINES - TABLE_LINES))
+    tables = {
+        Section.QUEUES: _queues(found),
+        Section.NODES: _nodes(found),
+        Section.JOBS: _jobs(found, width >= WIDE),
+    }
+    if height is not None and height <= FIXED_LINES + len(tables) * (HEAD_LINES + LEAST_LINES):
+        # There is no room for all of them and a problem: the one that the keys are for.
+        tables = {view.section: tables[view.section]}
+    fixed = FIXED_LINES + len(tables) * HEAD_LINES
+    most = (
+        MOST_PROBLEMS
+        if height is None
+        else max(1, min(MOST_PROBLEMS, height - fixed - len(tables) * LEAST_LINES))
+    )
     problems = _problems(found, view, width, most)
-    room = None if height is None else max(3, height - FIXED_LINES - len(problems))
-    shares = _shares(room, [len(found.queues), len(found.nodes), len(found.jobs)])
+    room = None if height is None else max(len(tables), height - fixed - len(problems))
+    shares = _shares(room, [len(columns[0].cells) for columns in tables.values()])
     parts: list[Any] = [_title(found, where, width), _cut(_totals(found), width), *problems]
-    for section, rows, share in zip(
-        Section, (_queues(found), _nodes(found), _jobs(found, width >= WIDE)), shares, strict=True
-    ):
-        parts += [Text(""), _table(section, rows, view, share, width)]
+    for (section, columns), share in zip(tables.items(), shares, strict=True):
+        parts += [Text(""), _table(section, columns, view, share, width)]
     if view.live:
         parts.append(_last_line(view, width))
     return Group(*parts)

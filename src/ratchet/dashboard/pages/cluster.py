@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ratchet.api.observe.rates import read_statistics
-from ratchet.dashboard.pages.overview import RUNS
+from ratchet.dashboard.pages.overview import QUEUED, RUNS
 from ratchet.dashboard.pages.question import Data, Question
 from ratchet.model.cluster import BREAKER_GATE, NodeRecord, NodeState, QueueRecord
 from ratchet.model.flow import Flow
@@ -30,7 +30,7 @@ def queues(question: Question) -> Data:
     """The busiest queues, or those with these words in their names: what waits, runs and has run in the last hour."""
     backend = question.scheduler.backend
     load = backend.store.load(now=question.now, most=1)  # the numbers come from samples
-    found = read_statistics(backend, timedelta(hours=1), load, question.now, most=RUNS)
+    found = read_statistics(backend, timedelta(hours=1), load, question.now, most=RUNS, most_queued=QUEUED)
     flows = {flow.name: flow for flow in found.queues}
     records = {record.name: record for record in question.scheduler.queues.list(counting=False)}
     text = question.words.get("name", "").strip()
@@ -52,6 +52,7 @@ def queues(question: Question) -> Data:
         ],
         "sampled": found.sampled,
         "most_runs": RUNS,
+        "most_queued": QUEUED,
     }
 
 

@@ -16,14 +16,16 @@ from ratchet.model.permissions import Permission
 
 #: The windows that can be looked at.
 WINDOWS = {"hour": timedelta(hours=1), "day": timedelta(days=1)}
-#: Runs, the newest, that queues and functions are told of: a third of what a page takes is their reading.
-RUNS = 5_000
+#: Runs, the newest, and jobs that wait or run, the first, that queues and functions are told of. Each costs some microseconds.
+RUNS = 3_000
+QUEUED = 5_000
 #: Targets and queues that are listed, those with most to tell first.
 MOST_TARGETS = 20
 MOST_QUEUES = 15
 
-#: Due jobs are counted for 32 queues in one statement: with a thousand queues an open overview is read every 30 s, and so
-#: sends one statement in a second.
+#: An overview is some thirty statements, and an open one is to send one in a second. Due jobs are counted for 32 queues in one
+#: statement, so with thousands of queues it is read more seldom.
+SHORTEST_REST = 30.0
 QUEUES_PER_SECOND = 40
 LONGEST_REST = 60.0
 
@@ -64,7 +66,7 @@ def overview(question: Question) -> Data:
     }
     if load is None or not (health["reachable"] and health["schema_ok"]):
         return {**data, "totals": None, "points": [], "queues": [], "targets": [], "sampled": False}
-    found = read_statistics(backend, WINDOWS[window], load, backend.now(), most=RUNS)
+    found = read_statistics(backend, WINDOWS[window], load, backend.now(), most=RUNS, most_queued=QUEUED)
     points = question.scheduler.jobs.history(WINDOWS[window])
     queues = sorted(found.queues, key=_busiest)
     targets = sorted(found.targets, key=lambda flow: (-flow.failed, -flow.started - flow.pending, flow.name))
@@ -80,6 +82,7 @@ def overview(question: Question) -> Data:
             for name in ("started", "succeeded", "failed", "retried")
         },
         "most_runs": RUNS,
+        "most_queued": QUEUED,
         "queues": queues[:MOST_QUEUES],
         "more_queues": max(len(queues) - MOST_QUEUES, 0),
         "targets": targets[:MOST_TARGETS],
@@ -91,7 +94,7 @@ def overview(question: Question) -> Data:
 def rest_of(data: Data) -> float:
     """For how many seconds an open overview is not read again: the longer, the more queues there are."""
     queues: int = len(data["queues"]) + data.get("more_queues", 0)
-    return min(queues / QUEUES_PER_SECOND, LONGEST_REST)
+    return min(max(queues / QUEUES_PER_SECOND, SHORTEST_REST), LONGEST_REST)
 
 
 def _load(backend: Backend) -> Load | None:

@@ -5,6 +5,8 @@
   const POLL = 5000, TICK = 10000, SOON = 250;
   // after so long a submitted form has led nowhere: somebody has stopped it
   const STAYED = 30000;
+  // the server ends each stream after ten minutes: one that is older was cut somewhere, and the browser has not noticed
+  const OLD = 660000;
 
   // --- times ---
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
@@ -76,10 +78,16 @@
       if (open) { open.open = false; open.querySelector("summary").focus(); }
     }
   });
-  let leaving = false;
+  let leaving = false, stay = null, look = () => {};
   document.addEventListener("submit", (event) => {
     // what is under way leads to another page: a look that comes meanwhile must not lead back to this one
-    if (event.target.method !== "get") { leaving = true; setTimeout(() => { leaving = false; }, STAYED); return; }
+    if (event.target.method !== "get") {
+      leaving = true;
+      clearTimeout(stay);
+      // what was told of meanwhile is not told again
+      stay = setTimeout(() => { leaving = false; look(); }, STAYED);
+      return;
+    }
     // an empty field says nothing: addresses stay short
     for (const field of event.target.elements)
       if (field.name && !field.value) { field.disabled = true; setTimeout(() => { field.disabled = false; }); }
@@ -103,7 +111,7 @@
   // --- live ---
   if (!body.dataset.live || !document.querySelector("[data-live][id]")) { prepare(document); return; }
   const offline = document.getElementById("offline");
-  let source = null, timer = null, retry = null, asking = false, again = false, failures = 0;
+  let source = null, opened = 0, timer = null, retry = null, asking = false, again = false, failures = 0;
   const tags = new Map();
 
   function keep(old, fresh) {
@@ -194,6 +202,8 @@
     if (document.hidden) return;
     if (body.dataset.streams !== "yes" || !window.EventSource) { poll(); return; }
     source = new EventSource(`${body.dataset.live}?page=${encodeURIComponent(body.dataset.page)}`);
+    opened = Date.now();
+    source.onopen = () => { opened = Date.now(); };
     source.addEventListener("changed", () => setTimeout(refresh, SOON));
     source.onerror = () => {
       // refused for good: poll; a connection that was lost comes back by itself, and is looked at meanwhile
@@ -211,7 +221,12 @@
   });
   addEventListener("pagehide", stop);
   addEventListener("pageshow", (event) => { if (event.persisted) { leaving = false; refresh(); start(); } });
-  setInterval(() => { if (!document.hidden) localize(document); }, TICK);
+  setInterval(() => {
+    if (document.hidden) return;
+    localize(document);
+    if (source && Date.now() - opened > OLD) { refresh(); start(); }
+  }, TICK);
+  look = refresh;
   prepare(document);
   start();
 })();
