@@ -172,7 +172,7 @@ def test_processes_of_0_1_0(
         submitted, why = answer(at_source)
     assert "moved to" in why
     assert refused[0][0] == 0
-    assert "still arriving" in refused[0][1]
+    assert "nothing may be submitted or run here yet" in refused[0][1]
     before = runs(ledger)
     expected = {f"there-{number}" for number in range(submitted)} | {f"new-{number}" for number in range(50)}
     assert report.jobs == len(expected) + 1, "nothing of the target's own"
