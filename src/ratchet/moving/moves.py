@@ -5,7 +5,7 @@ Each step is written down before the next one begins, on the side that it is abo
 any point: the target is fenced off, then the source's claims; what runs there ends; the source takes no writes; rows are
 copied and compared; the source is given up for good; the target is opened. At no time may both be claimed from.
 
-A call that begins takes the move over: it writes itself down as the holder on both sides, the source first, and whatever an earlier one
+A call that goes on takes the move over: it writes itself down as the holder on both sides, the source first, and whatever an earlier one
 still wants to write is refused. So two calls at once cannot put rows into a target that is open.
 """
 
