@@ -12,19 +12,13 @@ from ratchet import JobContext
 from tests.chaos import diary, ledger
 
 
-def pay(book: str, number: int, rest: float = 0.0, hold: float = 0.0, *, looks: bool = False) -> str:
-    """
-    Works for *rest* seconds, then books one payment together with its own success, over *hold* seconds.
-
-    One that *looks* sends a statement of its own at the end of them: where the server has gone, its driver's error leaves the block.
-    """
+def pay(book: str, number: int, rest: float = 0.0, hold: float = 0.0) -> str:
+    """Works for *rest* seconds, then books one payment together with its own success, over *hold* seconds."""
     diary.write(book, "start", number)
     _rest(rest)
     with JobContext.current().transaction() as tx:
         ledger.book(tx.connection, number)
         _rest(hold)
-        if looks:
-            ledger.booked(tx.connection)
         tx.result = f"receipt-{number}"
     diary.write(book, "end", number)
     return "the transaction's result counts"

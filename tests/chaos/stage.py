@@ -197,7 +197,6 @@ class Stage:
         delay: float = 0.0,
         by: Scheduler | None = None,
         within: Any = None,
-        **named: Any,
     ) -> int | None:
         """
         One job; its number once it is acknowledged, None if it was refused.
@@ -205,7 +204,7 @@ class Stage:
         *by*: another scheduler than the stage's own. *within*: a transaction that the caller commits, or the play is void.
         """
         (number,) = self.take_numbers(1)
-        draft = (by or self.scheduler).enqueue(target, self.book, number, *arguments, **named)
+        draft = (by or self.scheduler).enqueue(target, self.book, number, *arguments)
         if retries:
             draft = draft.with_max_retries(retries)
         if delay:
