@@ -21,6 +21,7 @@ from ratchet.model.audit import AuditFilter
 from ratchet.model.flow_history import FlowPeriod, Tally
 from ratchet.model.job import JobFilter
 from ratchet.model.moves import FIELDS, RowKind, key_of
+from ratchet.spi.payload_codec import PayloadCodec
 from ratchet.spi.store import JobStore
 from ratchet.tck.steps import Steps
 from ratchet.testing import ManualScheduler
@@ -84,14 +85,14 @@ class _Steps(Steps):
         self.now = clock.now()
 
 
-def scheduler_on(store: JobStore, clock: ManualClock) -> ManualScheduler:
+def scheduler_on(store: JobStore, clock: ManualClock, codec: PayloadCodec | None = None) -> ManualScheduler:
     """A scheduler that runs the functions of this module."""
-    return ManualScheduler(store=store, clock=clock, options=OPTIONS)
+    return ManualScheduler(store=store, clock=clock, options=OPTIONS, codec=codec)
 
 
-def fill(store: JobStore, clock: ManualClock) -> None:
+def fill(store: JobStore, clock: ManualClock, codec: PayloadCodec | None = None) -> None:
     """Make everything that a store can hold, and leave the store at rest."""
-    scheduler = scheduler_on(store, clock)
+    scheduler = scheduler_on(store, clock, codec)
     with scheduler.acting_as("ann"):
         _old(scheduler, clock)
         _gates(scheduler)

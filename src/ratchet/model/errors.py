@@ -290,7 +290,7 @@ class StoreReadOnly(StoreUnavailable):
 
 
 class StoreMoved(StoreReadOnly):
-    """The jobs of this database are being moved to another one, or were; the message says which."""
+    """The jobs of this database are being moved to another one, or were, or are arriving from one; the message says which."""
 
 
 class CommitUnknown(StoreUnavailable):

@@ -257,7 +257,8 @@ class MoveState(StrEnum):
 
     DRAINING = "DRAINING"  # source: nothing is claimed any more
     FENCED = "FENCED"  # source: nothing is written any more
-    FILLING = "FILLING"  # target: rows arrive, nobody may work here
+    FILLING = "FILLING"  # target: rows arrive, nobody else may write here
+    ARRIVED = "ARRIVED"  # target of an import: it is whole, and about to be opened
     MOVED = "MOVED"  # source: its jobs are elsewhere, for good
     DONE = "DONE"  # target: open for work
     EXPORTING = "EXPORTING"  # source: as FENCED, and opened again at the end
@@ -275,7 +276,8 @@ class MoveRecord(Struct, frozen=True, kw_only=True):
     """
     A move as one side has it written down; a store is one side of at most one unfinished move.
 
-    ``origin`` identifies the source: an installation, or an export. ``reached``: the key of the last row of each kind that has
+    ``origin`` identifies the source: an installation, or an export. ``holder`` is the call that goes on with it: the latest one, and
+    what another one still wants to write is refused. ``reached``: the key of the last row of each kind that has
     arrived; ``finished``: the kinds that have arrived whole; ``before``: what was there of a kind before.
     """
 
@@ -285,10 +287,22 @@ class MoveRecord(Struct, frozen=True, kw_only=True):
     other: str  # the other side, for people; without a password
     origin: str
     begun_at: datetime
+    holder: str = ""
     reached: dict[str, list[Any]] = field(default_factory=dict)
     finished: tuple[str, ...] = ()
     lines: int = 0  # of an import: how many have arrived
     before: dict[str, Tally] = field(default_factory=dict)
+
+
+def same_move(one: MoveRecord | None, other: MoveRecord | None) -> bool:
+    """True if both say the same move in the same state, in the hands of the same call; or if there is none."""
+    if one is None or other is None:
+        return one is other
+    return _hands(one) == _hands(other)
+
+
+def _hands(record: MoveRecord) -> tuple[str, str, str, str]:
+    return record.move_id, record.role, record.state, record.holder
 
 
 class Fence(StrEnum):
@@ -296,6 +310,7 @@ class Fence(StrEnum):
 
     CLAIMS = "CLAIMS"  # claims, and nodes that want to join
     WRITES = "WRITES"  # every change of a job and of what belongs to it
+    FILLING = "FILLING"  # the same, except for the rows of a move that arrive here
 
 
 class RunningJob(Struct, frozen=True, kw_only=True):
@@ -311,3 +326,13 @@ class RunningJob(Struct, frozen=True, kw_only=True):
 
 class MoveRefused(RatchetError):
     """A move, an export or an import cannot begin or go on; the message says why, and what to do."""
+
+
+class MoveOvertaken(MoveRefused):
+    """Another call goes on with this move, has ended it or has given it up; nothing of this call was written since."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another call has taken this move over, has ended it or has given it up; this one has stopped. If nobody else is at it, "
+            "run the command again"
+        )

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ratchet.model.moves import (
+    MoveOvertaken,
     MoveRecord,
     MoveRefused,
     NeutralRow,
@@ -51,8 +52,8 @@ def copy_rows(
     """
     Copy what has not arrived yet; the record at the end, and how many jobs were copied.
 
-    A portion and how far the move has come with it are one transaction of the target, or the portion comes first: killed at any
-    point, the next call goes on from there, and what it brings twice stays as it is.
+    A portion and how far the move has come with it are one transaction of the target: killed at any point, the next call goes on
+    from there. `MoveOvertaken` if another call does so while this one is still at it.
     """
     jobs = 0
     for kind in RowKind:
@@ -66,7 +67,8 @@ def copy_rows(
             clockwork.add(kind, len(rows))
             jobs += len(rows) if kind in (RowKind.JOB, RowKind.ARCHIVED_JOB) else 0
         record = replace(record, finished=(*record.finished, kind.value))
-        target.save_move(record)
+        if not target.save_move(record, was=record):
+            raise MoveOvertaken
     return record, jobs
 
 
@@ -102,8 +104,8 @@ def require_equal(
         )
 
 
-def is_empty(store: MovableStore) -> RowKind | None:
-    """The first kind of which a store has rows; None: it has none. An audit log that says who made the tables does not count."""
+def filled_with(store: MovableStore) -> RowKind | None:
+    """The first kind of which a store has rows; None: it is empty. An audit log that says who made the tables does not count."""
     for kind in RowKind:
         if kind is not RowKind.AUDIT and store.neutral_rows(kind, limit=1):
             return kind

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from ratchet.model.cluster import NodeRequest, NodeState
-from ratchet.model.moves import MoveRefused, RunningJob
+from ratchet.model.moves import MoveOvertaken, MoveRecord, MoveRefused, RunningJob, same_move
 from ratchet.moving.reports import Clockwork
 from ratchet.moving.stores import Side
 
@@ -26,8 +26,11 @@ class Drain:
     is dead if its beat has not moved for its silence, as this process itself has seen.
     """
 
-    def __init__(self, side: Side, clockwork: Clockwork, *, wait: timedelta, hand_back: bool) -> None:
+    def __init__(
+        self, side: Side, clockwork: Clockwork, record: MoveRecord, *, wait: timedelta, hand_back: bool
+    ) -> None:
         self._side = side
+        self._record = record
         self._clockwork = clockwork
         self._wait = wait.total_seconds()
         self._hand_back = hand_back
@@ -42,9 +45,12 @@ class Drain:
                 store.request_of_node(node.node_id, NodeRequest.STOP, now=store.database_time())
 
     def run(self) -> None:
-        """Return when no claim is held; `MoveRefused` if that takes too long."""
+        """Return when no claim is held; `MoveRefused` if that takes too long, or if the move is not this one any more."""
         give_up = time.monotonic() + self._wait
         while held := self._side.movable.held_claims(limit=MOST):
+            # given up, say: then nodes work again, and nothing may be taken from them
+            if not same_move(self._side.movable.move_record(), self._record):
+                raise MoveOvertaken
             self._clockwork.now(None, len(held))
             self._rescue({claim.node_id for claim in held})
             if time.monotonic() > give_up:

@@ -23,6 +23,7 @@ from ratchet.model.durations import Duration, to_timedelta
 from ratchet.model.identifiers import new_id
 from ratchet.model.moves import (
     Fence,
+    MoveOvertaken,
     MoveRecord,
     MoveRefused,
     MoveRole,
@@ -32,11 +33,12 @@ from ratchet.model.moves import (
     Tally,
     line_of,
     row_of,
+    same_move,
     tally,
 )
 from ratchet.model.options import Options
-from ratchet.moving.copying import PORTION, is_empty, portions, require_equal, tallies_of, tally_of
-from ratchet.moving.moves import WAIT, drain
+from ratchet.moving.copying import PORTION, portions, require_equal, tallies_of, tally_of
+from ratchet.moving.moves import WAIT, close, drain, require_unused
 from ratchet.moving.reports import Clockwork, MoveReport, OnProgress, Stage, expected_rows, unheard
 from ratchet.moving.stores import Side, opened
 
@@ -126,11 +128,12 @@ def _close(there: Side, path: Path, wait: timedelta, on_progress: OnProgress) ->
         origin=store.origin(),
         begun_at=datetime.now(UTC),
     )
-    store.save_move(record)
+    if not store.save_move(record, was=before):
+        raise MoveOvertaken
     try:
-        store.fence_off(Fence.CLAIMS, reason)
-        drain(there, on_progress, wait=wait, hand_back=False, stop=False)
-        store.fence_off(Fence.WRITES, reason)
+        close(there, Fence.CLAIMS, reason, record)
+        drain(there, on_progress, record, wait=wait, hand_back=False, stop=False)
+        close(there, Fence.WRITES, reason, record)
     except BaseException:
         if store.save_move(None, was=record):
             store.lift_fence()
@@ -177,10 +180,9 @@ def import_file(
         record = _begun(here, header, path)
         if record.state is MoveState.DONE:
             return MoveReport(tallies=trailer.rows, resumed=True)
+        if record.state is MoveState.ARRIVED:
+            return _opened(here, record, trailer)
         resumed = record.lines > 0
-        here.movable.fence_off(
-            Fence.CLAIMS, f"an import of {path.name} is still arriving; nothing may run here yet"
-        )
         started = time.monotonic()
         expected = sum(one.count for one in trailer.rows.values())
         clockwork = Clockwork(Stage.COPY, on_progress, expected)
@@ -191,11 +193,15 @@ def import_file(
             clockwork.add(kind, len(rows))
             jobs += len(rows) if kind in (RowKind.JOB, RowKind.ARCHIVED_JOB) else 0
         found = tallies_of(here.movable, Clockwork(Stage.COMPARE, on_progress, expected))
+        if not same_move(here.movable.move_record(), record):
+            raise MoveOvertaken
         require_equal(trailer.rows, found, record.before, here.shown)
-        here.movable.lift_fence()
-        here.movable.save_move(replace(record, state=MoveState.DONE))
-        return MoveReport(
-            tallies=trailer.rows,
+        # From here on the rows are work. Another call that is still at it can put none any more.
+        whole = replace(record, state=MoveState.ARRIVED)
+        if not here.movable.save_move(whole, was=record):
+            raise MoveOvertaken
+        return replace(
+            _opened(here, whole, trailer),
             copied=clockwork.rows,
             copied_jobs=jobs,
             seconds=time.monotonic() - started,
@@ -204,16 +210,16 @@ def import_file(
 
 
 def _begun(here: Side, header: Header, path: Path) -> MoveRecord:
-    origin = f"export {header.export_id}"
-    record = here.movable.move_record()
-    if record is not None and record.origin == origin and record.role is MoveRole.TARGET:
-        return record
-    if record is not None and record.state in (MoveState.FILLING, MoveState.DRAINING, MoveState.FENCED):
-        raise MoveRefused(f"{here.shown} is a side of a move with {record.other}; take an empty database")
-    if (kind := is_empty(here.movable)) is not None:
-        raise MoveRefused(
-            f"{here.shown} is not empty: it has rows of {kind}; an import needs an empty database"
-        )
+    """The record of this import, which this call holds from now on, behind the fence; or of one that has arrived."""
+    origin, store = f"export {header.export_id}", here.movable
+    found = store.move_record()
+    ours = found is not None and found.origin == origin and found.role is MoveRole.TARGET
+    if ours and found is not None and found.state is not MoveState.FILLING:
+        return found
+    if not ours:
+        if found is not None and found.state not in (MoveState.DONE, MoveState.MOVED):
+            raise MoveRefused(f"{here.shown} is a side of a move with {found.other}; take an empty database")
+        require_unused(here, "an import")
     record = MoveRecord(
         move_id=str(new_id()),
         role=MoveRole.TARGET,
@@ -221,10 +227,34 @@ def _begun(here: Side, header: Header, path: Path) -> MoveRecord:
         other=path.name,
         origin=origin,
         begun_at=datetime.now(UTC),
-        before={RowKind.AUDIT.value: tally_of(here.movable, RowKind.AUDIT)},
     )
-    here.movable.save_move(record)
+    if ours and found is not None:
+        record = found
+    record = replace(record, holder=str(new_id()))
+    if not store.save_move(record, was=found):
+        raise MoveOvertaken
+    reason = f"nothing may be submitted or run here yet: an import of {path.name} is still arriving"
+    close(here, Fence.FILLING, reason, record)
+    if record.lines == 0:
+        # behind the fence, where nothing can come any more
+        try:
+            require_unused(here, "an import")
+        except MoveRefused:
+            if store.save_move(None, was=record):
+                store.lift_fence()
+            raise
+        record = replace(record, before={RowKind.AUDIT.value: tally_of(store, RowKind.AUDIT)})
+        if not store.save_move(record, was=record):
+            raise MoveOvertaken
     return record
+
+
+def _opened(here: Side, record: MoveRecord, trailer: Trailer) -> MoveReport:
+    """Open a store whose import is whole."""
+    if same_move(here.movable.move_record(), record):
+        here.movable.lift_fence()
+        here.movable.save_move(replace(record, state=MoveState.DONE), was=record)
+    return MoveReport(tallies=trailer.rows, resumed=True)
 
 
 def _ends(path: Path) -> tuple[Header, Trailer]:

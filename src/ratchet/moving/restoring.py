@@ -17,6 +17,7 @@ from ratchet.model.identifiers import new_id
 from ratchet.model.job import ExecutionStatus, JobFilter
 from ratchet.model.moves import (
     Fence,
+    MoveOvertaken,
     MoveRecord,
     MoveRefused,
     MoveRole,
@@ -117,17 +118,17 @@ class _Restoring:
         if dry_run:
             return report
         # First what was running is written down, and nobody may claim: killed from here on, the next call knows it.
-        movable.save_move(
-            MoveRecord(
-                move_id=str(new_id()),
-                role=MoveRole.SOURCE,
-                state=MoveState.RESTORING,
-                other="a backup",
-                origin=movable.origin(),
-                begun_at=datetime.now(UTC),
-                reached={"running": [str(one) for one in ids]},
-            )
+        written = MoveRecord(
+            move_id=str(new_id()),
+            role=MoveRole.SOURCE,
+            state=MoveState.RESTORING,
+            other="a backup",
+            origin=movable.origin(),
+            begun_at=datetime.now(UTC),
+            reached={"running": [str(one) for one in ids]},
         )
+        if not movable.save_move(written, was=record):
+            raise MoveOvertaken
         movable.fence_off(Fence.CLAIMS, "`ratchet db after-restore` has not ended; run it again")
         movable.put_rows(RowKind.RUN, [_run(one, now) for one in held])
         nodes = tuple(
@@ -143,7 +144,7 @@ class _Restoring:
         for name in queues:
             store.pause_queue(name, now=now)
         movable.lift_fence()
-        movable.save_move(None)
+        movable.save_move(None, was=written)
         return RestoreReport(
             running=report.running,
             overdue=report.overdue,

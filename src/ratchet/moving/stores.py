@@ -44,6 +44,8 @@ def opened(url: str, options: Options, *, new: bool = False) -> Iterator[Side]:
             )
         if new:
             store.migrate()
+        else:
+            store.check_schema()  # before anything is done to the other side
         yield Side(store, cast(MovableStore, store), options, shown(url))
     finally:
         store.close()

@@ -21,9 +21,10 @@ class MovableStore(Protocol):
         self, kind: RowKind, rows: Sequence[NeutralRow], *, record: MoveRecord | None = None
     ) -> None:
         """
-        Store rows under their keys, and *record* with them; one that is there already stays as it is.
+        Store rows under their keys; one that is there already stays as it is.
 
-        After a crash in the middle either nothing has arrived, or rows without the record: putting them again is harmless.
+        *record* is written down with them, in one transaction, and lets them through a fence of `Fence.FILLING`. `MoveOvertaken` if
+        another move, state or holder is written down by now.
         """
         ...
 
@@ -31,11 +32,11 @@ class MovableStore(Protocol):
         """The move that this store is a side of; None: there was none."""
         ...
 
-    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None = None) -> bool:
+    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None) -> bool:
         """
-        Write down a move in place of any other; None: forget it.
+        Write down a move in place of *was*, or forget it (None): True if this call has made the change.
 
-        With *was*, only if that move is written down in that state: True if this call has made the change.
+        False if it is not *was* that is written down (`same_move`); None: no move at all.
         """
         ...
 

@@ -104,7 +104,9 @@ class TestMigrations:
         """While one stands still, others wait for it; when its process is killed, one through another node goes on with it."""
         urls = cluster.create_database()
         command = [sys.executable, "-c", STOPPED, urls[0], "40"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with ExitStack() as stack:
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)  # it would not end by itself
             assert process.stdout is not None
             assert process.stdout.readline() == "stopped\n"
             store = open_store(urls[1])

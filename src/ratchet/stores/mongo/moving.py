@@ -10,7 +10,15 @@ from pymongo import ASCENDING
 from pymongo.errors import BulkWriteError
 
 from ratchet.model.errors import StoreError
-from ratchet.model.moves import Fence, MoveRecord, NeutralRow, RowKind, RunningJob
+from ratchet.model.moves import (
+    Fence,
+    MoveOvertaken,
+    MoveRecord,
+    NeutralRow,
+    RowKind,
+    RunningJob,
+    same_move,
+)
 from ratchet.model.status import JobStatus
 from ratchet.stores.mongo.connections import Collections
 from ratchet.stores.mongo.database import MongoPart
@@ -18,6 +26,7 @@ from ratchet.stores.mongo.documents.neutral import COLLECTIONS, JOBS, job_in, jo
 from ratchet.stores.mongo.documents.values import Document, time_or_none
 from ratchet.stores.mongo.errors import FENCED
 from ratchet.stores.mongo.schema import Names
+from ratchet.stores.mongo.transaction.work import Work
 
 _DUPLICATE: Final = 11000
 _THE_MOVE: Final = "move"  # there is one document
@@ -50,7 +59,7 @@ class MongoMoving(MongoPart):
     def put_rows(
         self, kind: RowKind, rows: Sequence[NeutralRow], *, record: MoveRecord | None = None
     ) -> None:
-        """Store rows, then how far the move has come: killed in between, the same rows come again."""
+        """Store rows and how far the move has come, in one transaction, if the move is still this one."""
         if kind in JOBS:
             name, documents = JOBS[kind], [job_in(row, self.database.streams.id_of) for row in rows]
         else:
@@ -66,35 +75,60 @@ class MongoMoving(MongoPart):
                     if any(one.get("code") != _DUPLICATE for one in problems):
                         raise
 
-        self.database.read(put)  # harmless to repeat, as a read is
-        if record is not None:
-            self.save_move(record)
+        def put_of_move(work: Work) -> None:
+            assert record is not None
+            moves, session = work.collection(Names.MOVES), work.session
+            # Written in any case, so that of two calls that put rows, or of this one and whoever takes over, one conflicts.
+            found = moves.find_one({"_id": _THE_MOVE}, session=session)
+            if found is None or not same_move(_record(found), record):
+                raise MoveOvertaken
+            work.write(
+                Names.MOVES,
+                lambda them: them.replace_one({"_id": _THE_MOVE}, _document(record), session=session),
+            )
+            if documents:
+                # a duplicate would end the transaction
+                ids = [one["_id"] for one in documents]
+                there = work.collection(name).find({"_id": {"$in": ids}}, {"_id": 1}, session=session)
+                known = {_hashable(one["_id"]) for one in there}
+                new = [one for one in documents if _hashable(one["_id"]) not in known]
+                if new:
+                    work.write(
+                        name,
+                        lambda them: them.insert_many(
+                            new, ordered=False, bypass_document_validation=True, session=session
+                        ),
+                    )
+
+        if record is None:
+            self.database.read(put)  # harmless to repeat, as a read is
+        else:
+            self.database.run(put_of_move)
 
     def move_record(self) -> MoveRecord | None:
         """The move that this store is a side of."""
         found = self.database.read(lambda collections: collections[Names.MOVES].find_one({"_id": _THE_MOVE}))
-        return None if found is None else json.decode(found["document"], type=MoveRecord)
+        return None if found is None else _record(found)
 
-    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None = None) -> bool:
-        """Write down a move in place of any other, or of *was*: one statement, which is whole by itself."""
-        query: Document = {"_id": _THE_MOVE}
-        if was is not None:
-            query |= {"move_id": was.move_id, "state": was.state.value}
+    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None) -> bool:
+        """Write down a move in place of *was*."""
 
-        def save(collections: Collections) -> bool:
-            moves = collections[Names.MOVES]
-            if record is None:
-                return moves.delete_one(query).deleted_count > 0
-            document = {
-                "_id": _THE_MOVE,
-                "move_id": record.move_id,
-                "state": record.state.value,
-                "document": json.encode(record).decode(),
-            }
-            return moves.replace_one(query, document, upsert=was is None).matched_count > 0
+        def save(work: Work) -> bool:
+            moves, session = work.collection(Names.MOVES), work.session
+            found = moves.find_one({"_id": _THE_MOVE}, session=session)
+            if not same_move(None if found is None else _record(found), was):
+                return False
+            if record is not None:
+                document = _document(record)
+                work.write(
+                    Names.MOVES,
+                    lambda them: them.replace_one({"_id": _THE_MOVE}, document, upsert=True, session=session),
+                )
+            elif was is not None:
+                work.write(Names.MOVES, lambda them: them.delete_one({"_id": _THE_MOVE}, session=session))
+            return True
 
-        done = self.database.write(save)
-        return done or was is None
+        return self.database.run(save)
 
     def fence_off(self, fence: Fence, reason: str) -> None:
         """
@@ -106,7 +140,7 @@ class MongoMoving(MongoPart):
         if fence is Fence.CLAIMS:
             self._validate(Names.JOBS, _not_running(reason), "moderate")
         self._validate(Names.NODES, _nothing(reason), "moderate")
-        if fence is Fence.WRITES:
+        if fence is not Fence.CLAIMS:  # the rows of a move that arrives are put past the validators
             for name in dict.fromkeys(HELD_BACK):
                 self._validate(name, _nothing(reason), "strict")
 
@@ -158,6 +192,24 @@ class MongoMoving(MongoPart):
             lambda c: min(one["applied_at"] for one in c[Names.VERSION].find({}, {"applied_at": 1}))
         )
         return f"mongodb {self.database.name} {installed}"
+
+
+def _record(document: Document) -> MoveRecord:
+    return json.decode(document["document"], type=MoveRecord)
+
+
+def _document(record: MoveRecord) -> Document:
+    return {
+        "_id": _THE_MOVE,
+        "move_id": record.move_id,
+        "state": record.state.value,
+        "document": json.encode(record).decode(),
+    }
+
+
+def _hashable(identity: Any) -> Any:
+    """A key of several fields is a document."""
+    return tuple(identity.items()) if isinstance(identity, dict) else identity
 
 
 def _readable(outward: Any, document: Document, collection: str) -> NeutralRow:

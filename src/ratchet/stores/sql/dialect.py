@@ -37,6 +37,7 @@ class Refusal(NamedTuple):
     event: str  # INSERT, UPDATE, DELETE
     condition: str = ""  # about OLD and NEW; empty: every row
     reason: str = ""
+    passable: bool = False  # what is done within `Dialect.past_fence` is not refused
 
     @property
     def name(self) -> str:
@@ -184,6 +185,10 @@ class Dialect(ABC):
     @abstractmethod
     def allow(self, session: Session, refusal: Refusal) -> None:
         """Remove the trigger of that name, if it is there."""
+
+    @abstractmethod
+    def past_fence(self, session: Session) -> AbstractContextManager[None]:
+        """What the transaction of *session* does inside is let through by refusals that are passable; nobody else's is."""
 
     @abstractmethod
     def has_table(self, session: Session, name: str) -> bool:

@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from msgspec import json
 
-from ratchet.model.moves import Fence, MoveRecord, NeutralRow, RowKind, RunningJob
+from ratchet.model.moves import (
+    Fence,
+    MoveOvertaken,
+    MoveRecord,
+    NeutralRow,
+    RowKind,
+    RunningJob,
+    same_move,
+)
 from ratchet.stores.sql.database import INSTALLED, Session, SqlPart
 from ratchet.stores.sql.dialect import Refusal
 from ratchet.stores.sql.migrations import SchemaMigrator
@@ -29,7 +37,9 @@ from ratchet.stores.sql.rows.neutral import (
 FIND_MOVE = "SELECT document FROM scheduler_move"
 LOCK_MOVE = "SELECT document FROM scheduler_move {for update}"
 FORGET_MOVE = "DELETE FROM scheduler_move"
-INSERT_MOVE = "INSERT INTO scheduler_move (move_id, document) VALUES (:move_id, :document)"
+CHANGE_MOVE = "UPDATE scheduler_move SET document = :document"
+#: The key of the one row, so that of two that come at once the second waits for the first, and then is none.
+_THE_MOVE: Final = "move"
 
 # by the index of what runs or is held back
 FIND_HELD_CLAIMS = """
@@ -68,8 +78,8 @@ def refusals(fence: Fence, reason: str) -> list[Refusal]:
     ]
     if fence is Fence.CLAIMS:
         return claims
-    events = ("INSERT", "UPDATE", "DELETE")
-    writes = [Refusal(table, event, "", reason) for table in HELD_BACK for event in events]
+    events, passable = ("INSERT", "UPDATE", "DELETE"), fence is Fence.FILLING
+    writes = [Refusal(table, event, "", reason, passable) for table in HELD_BACK for event in events]
     return claims + [one for one in writes if one.name != claims[0].name]
 
 
@@ -95,21 +105,31 @@ class SqlMoving(SqlPart):
     def put_rows(
         self, kind: RowKind, rows: Sequence[NeutralRow], *, record: MoveRecord | None = None
     ) -> None:
-        """Store rows and how far the move has come, in one transaction."""
+        """Store rows and how far the move has come, in one transaction, if the move is still this one."""
         keys = streams_of(rows) if kind in JOBS else {}
         # in a transaction of its own: SQLite has no other way to see them from the next one
         ids = dict(self.stream_registry.ids_of(None, keys.values())) if keys else {}
 
+        def write(session: Session) -> None:
+            if not rows:
+                return
+            if kind in JOBS:
+                write_jobs(session, kind, rows, keys, ids)
+            elif kind is RowKind.EDGE:
+                write_edges(session, rows)
+            else:
+                write_table(session, kind, rows)
+
         def put(session: Session) -> None:
-            if rows:
-                if kind in JOBS:
-                    write_jobs(session, kind, rows, keys, ids)
-                elif kind is RowKind.EDGE:
-                    write_edges(session, rows)
-                else:
-                    write_table(session, kind, rows)
-            if record is not None:
-                _save(session, record)
+            if record is None:
+                write(session)
+                return
+            # First, and under its lock: who takes the move over waits for this portion, or this portion comes too late.
+            if not same_move(_locked(session), record):
+                raise MoveOvertaken
+            with session.dialect.past_fence(session):
+                write(session)
+            session.execute(CHANGE_MOVE, {"document": _text(record)})
 
         self.database.run(put)
 
@@ -118,16 +138,22 @@ class SqlMoving(SqlPart):
         found = self.database.read(lambda session: session.value(FIND_MOVE))
         return None if found is None else json.decode(found, type=MoveRecord)
 
-    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None = None) -> bool:
-        """Write down a move in place of any other, or of *was*."""
+    def save_move(self, record: MoveRecord | None, *, was: MoveRecord | None) -> bool:
+        """Write down a move in place of *was*."""
 
         def save(session: Session) -> bool:
-            if was is not None:
-                found = session.value(LOCK_MOVE)
-                now = None if found is None else json.decode(found, type=MoveRecord)
-                if now is None or (now.move_id, now.state) != (was.move_id, was.state):
-                    return False
-            _save(session, record)
+            if not same_move(_locked(session), was):
+                return False
+            if record is None:
+                session.execute(FORGET_MOVE)
+            elif was is not None:
+                session.execute(CHANGE_MOVE, {"document": _text(record)})
+            else:
+                row = [(_THE_MOVE, _text(record))]
+                session.insert_rows(
+                    "scheduler_move", ("move_id", "document"), row, on_conflict_do_nothing=True
+                )
+                return same_move(_locked(session), record)  # there was no row to lock
             return True
 
         return self.database.run(save)
@@ -186,8 +212,11 @@ class SqlMoving(SqlPart):
         return f"{self.database.dialect.name} {installed}"
 
 
-def _save(session: Session, record: MoveRecord | None) -> None:
-    session.execute(FORGET_MOVE)
-    if record is not None:
-        document = json.encode(record).decode()
-        session.execute(INSERT_MOVE, {"move_id": record.move_id, "document": document})
+def _locked(session: Session) -> MoveRecord | None:
+    """The move that is written down, locked until the end of the transaction."""
+    found = session.value(LOCK_MOVE)
+    return None if found is None else json.decode(found, type=MoveRecord)
+
+
+def _text(record: MoveRecord) -> str:
+    return json.encode(record).decode()

@@ -75,6 +75,7 @@ _MIGRATION_LOCK_WAIT = (
 )
 
 _MESSAGE = 128  # characters that a trigger can say
+_PAST_FENCE = "@ratchet_past_fence"  # a variable of the connection
 _NO_TRIGGERS = {1142, 1227, 1419}  # no TRIGGER privilege, no SUPER, the binary log does not trust it
 
 # Under READ COMMITTED every statement sees what was committed before it; under the others the first one decides.
@@ -437,7 +438,8 @@ class MysqlDialect(Dialect):
         assert isinstance(session, MysqlSession)
         self.allow(session, refusal)
         signal = f"SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = {refusal.message(_MESSAGE)}"
-        body = f"IF {refusal.condition} THEN {signal}; END IF" if refusal.condition else signal
+        condition = f"{_PAST_FENCE} IS NULL" if refusal.passable else refusal.condition
+        body = f"IF {condition} THEN {signal}; END IF" if condition else signal
         try:
             session.plain(
                 f"CREATE TRIGGER {refusal.name} BEFORE {refusal.event} ON {refusal.table} FOR EACH ROW BEGIN {body}; END"
@@ -453,6 +455,15 @@ class MysqlDialect(Dialect):
     def allow(self, session: Session, refusal: Refusal) -> None:
         assert isinstance(session, MysqlSession)
         session.plain(f"DROP TRIGGER IF EXISTS {refusal.name}")
+
+    @contextmanager
+    def past_fence(self, session: Session) -> Iterator[None]:
+        assert isinstance(session, MysqlSession)
+        session.plain(f"SET {_PAST_FENCE} = 1")
+        try:
+            yield
+        finally:  # it belongs to the connection, which others use after this transaction
+            session.plain(f"SET {_PAST_FENCE} = NULL")
 
     def has_table(self, session: Session, name: str) -> bool:
         where = {"schema": self.schema, "name": name}

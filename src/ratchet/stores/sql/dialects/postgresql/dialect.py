@@ -37,6 +37,7 @@ QUEUE = "scheduler_job_queue"
 _MIGRATION_LOCK = 0x72617463686574  # "ratchet"
 #: Milliseconds; shorter than the server's deadlock_timeout, so that nobody else is chosen as the victim.
 _MIGRATION_LOCK_WAIT = 300
+_PAST_FENCE = "ratchet.past_fence"  # a setting of the transaction
 _FENCE_FUNCTION = f"""
     CREATE OR REPLACE FUNCTION ratchet_fence() RETURNS trigger LANGUAGE plpgsql AS $fence$
     BEGIN
@@ -193,7 +194,10 @@ class PostgresqlDialect(PostgresqlTransactions):
                 self._connections.give_back(connection)
 
     def refuse(self, session: Session, refusal: Refusal) -> None:
-        when = f"WHEN ({refusal.condition}) " if refusal.condition else ""
+        condition = refusal.condition
+        if refusal.passable:
+            condition = f"current_setting('{_PAST_FENCE}', true) IS DISTINCT FROM 'on'"
+        when = f"WHEN ({condition}) " if condition else ""
         cursor = session.connection.cursor()
         run_plain(cursor, _FENCE_FUNCTION)
         run_plain(
@@ -207,6 +211,15 @@ class PostgresqlDialect(PostgresqlTransactions):
             session.connection.cursor(),
             f"DROP TRIGGER IF EXISTS {refusal.name} ON {self.table(refusal.table)}",
         )
+
+    @contextmanager
+    def past_fence(self, session: Session) -> Iterator[None]:
+        cursor = session.connection.cursor()
+        run_plain(
+            cursor, f"SET LOCAL {_PAST_FENCE} = 'on'"
+        )  # of the transaction: behind a pooler the session is not ours
+        yield
+        run_plain(cursor, f"SET LOCAL {_PAST_FENCE} = 'off'")
 
     def has_table(self, session: Session, name: str) -> bool:
         found = session.value("SELECT to_regclass(:name) IS NOT NULL AS is_there", {"name": self.table(name)})
