@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from ratchet import JobHandle, Scheduler, dashboard
+from ratchet.dashboard.answers import FRESH
 from ratchet.dashboard.app import FRAGMENT
 from ratchet.dashboard.live import LIFE, Live
 from tests.browser import shop
@@ -158,6 +160,7 @@ def test_a_stream_that_was_cut_without_a_word(opened: Opened, monkeypatch: pytes
     set_hidden(page, hidden=False)
     opened.goes_on_until(lambda: (opened.streams, opened.answers) == (2, 2))
     assert opened.handle.pause()
+    time.sleep(FRESH)  # for so long the server gives what it has read before
     page.clock.fast_forward(LIFE * 1000)
     page.evaluate("0")
     opened.shows("pending")

@@ -40,7 +40,8 @@ def target_of(place: str | None) -> str | None:
     """The target that the jobs at *place* wait for; None if they wait for none."""
     if place is None or not place.startswith(_KEYS):
         return place
-    return place.partition(_AND_TARGET)[2] or None
+    _, names_one, target = place.partition(_AND_TARGET)
+    return target if names_one else None  # a damaged one may be empty
 
 
 def without_target(place: str | None) -> str | None:
@@ -73,4 +74,5 @@ def parked_at(place: str | None, lack: str) -> str | None:
     Keys that were needed before still are. Else nodes that lack one thing each would claim the job in turns, for ever.
     """
     keys = {*keys_of(place), *keys_of(lack)}
-    return with_keys(target_of(lack) or target_of(place), keys)
+    lacking = target_of(lack)
+    return with_keys(target_of(place) if lacking is None else lacking, keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -26,6 +26,9 @@ TEMPLATES = (
     "_NODES",
     "_COLD",
     "_QUEUED",
+    "_REGISTRY",
+    "_ROWS",
+    "_STREAMS",
 )  # with marks in it; what is made of them is in the list
 FENCE = re.compile(r"/\* fence \*/(.*?)/\* end fence \*/", re.DOTALL)
 
@@ -41,6 +44,8 @@ def constants() -> Iterator[tuple[str, str]]:
 def statements_of(module: Any) -> Iterator[tuple[str, str]]:
     for name, value in vars(module).items():
         texts = value if isinstance(value, tuple) else [value]
+        if isinstance(value, Mapping):
+            texts = list(value.values())
         for index, text in enumerate(texts):
             if not name.isupper() or name in (*FUSED, *TEMPLATES) or not isinstance(text, str):
                 continue
