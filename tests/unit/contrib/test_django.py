@@ -404,7 +404,7 @@ from ratchet.testing import IsolatedTestCase, isolated
 from shop.jobs import note, anote
 from shop.models import Order
 
-scheduler.jobs  # used before there is a test database
+scheduler.health()  # opens the store, before there is a test database
 
 class Joined(TestCase):
     def test_one(self):
