@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ratchet import (
     Permission,
     Scheduler,
 )
+from ratchet.spi.store.audit import PendingEntry
 from ratchet.stores.memory import MemoryStore
 from ratchet.tck.contracts.transactions import rolled_back
 from ratchet.testing import ManualScheduler
@@ -394,3 +395,29 @@ class TestKilled:
         written = [one.object for one in store.find_audit(AuditFilter(verb="pause"), limit=1000)]
         assert len(paused) >= 9
         assert sorted(str(one) for one in written) == sorted(paused)
+
+    def test_a_change_whose_entry_is_not_written_is_not_made(
+        self, stores: Stores, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The process ends between the two: neither is there afterwards."""
+
+        def dies(*_: object) -> None:
+            raise SystemExit("killed")
+
+        scheduler = ManualScheduler(store=stores.open(), clock=clock)
+        scheduler.migrate()
+        handle = scheduler.enqueue(work, 1).submit()
+        verbs: list[Callable[[], object]] = [
+            lambda: scheduler.queues.pause("mail"),
+            lambda: scheduler.limits.set_rate("gateway", 100, per=60),
+            lambda: scheduler.cancel_job(handle.id),
+        ]
+        monkeypatch.setattr(PendingEntry, "entry", dies)
+        for verb in verbs:
+            with pytest.raises(SystemExit, match="killed"), scheduler.acting_as("ann"):
+                verb()
+        monkeypatch.undo()
+        assert [queue.name for queue in scheduler.queues.list() if queue.paused] == []
+        assert scheduler.limits.list() == []
+        assert handle.status() is JobStatus.PENDING
+        assert [entry.verb for entry in scheduler.audit.find(AuditFilter(principal="ann"))] == []
