@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from pymongo.errors import OperationFailure
 
 from ratchet import (
     AuditFilter,
@@ -24,6 +25,7 @@ from ratchet import (
     Busy,
     JobFilter,
     JobHandle,
+    JobStatus,
     ManualClock,
     NotAuthorized,
     Options,
@@ -40,8 +42,11 @@ from ratchet.api.observe.queries import Batches, Breakers, DeadLetters, Jobs, Li
 from ratchet.stores import open_store
 from ratchet.stores.grants import COLLECTIONS, TABLES, Role, grants_for
 from ratchet.stores.mongo.schema import ALL_NAMES, STEPS, Names, Schema, Step
+from ratchet.stores.mongo.store import MongoStore
 from ratchet.stores.sql.dialects.mysql.shapes import KEYS
+from ratchet.stores.sql.errors import AccessDenied
 from ratchet.stores.sql.migrations import Migration, SchemaMigrator, migrations_of
+from ratchet.stores.sql.store import SqlStore
 from ratchet.tck.steps import Steps
 from ratchet.testing import ManualScheduler
 from tests.integration.people_samples import work
@@ -221,6 +226,35 @@ class TestRunning:
         steps = Steps()
         steps.store, steps.now = place.granted.store(role), place.clock.now()
         assert answer(lambda: steps.claim(1)) == "refused"
+
+    @pytest.mark.parametrize("role", [Role.SUBMITTER, Role.READER])
+    def test_nor_do_statements_of_its_own_change_a_job(self, place: Place, role: Role) -> None:
+        """Whatever a program sends with the password of that role: jobs are neither changed nor removed."""
+        job = place.scheduler(Role.SUBMITTER).enqueue(work, 1).submit()
+        store = place.granted.store(role)
+        attempts: list[Callable[[], object]]
+        if isinstance(store, SqlStore):
+            database = store.database
+            attempts = [
+                lambda text=text: database.run(lambda session: session.execute(text))  # type: ignore[misc]
+                for text in (
+                    "UPDATE scheduler_job_queue SET status = 'RUNNING'",
+                    "UPDATE scheduler_job SET target = 'os:system'",
+                    "DELETE FROM scheduler_job_queue",
+                    "DELETE FROM scheduler_job",
+                )
+            ]
+        else:
+            assert isinstance(store, MongoStore)
+            jobs = store.database.collections()[Names.JOBS]
+            attempts = [
+                lambda: jobs.update_many({}, {"$set": {"status": "RUNNING"}}),
+                lambda: jobs.delete_many({}),
+            ]
+        for attempt in attempts:
+            with pytest.raises((AccessDenied, OperationFailure)):
+                attempt()
+        assert place.scheduler(Role.SUBMITTER).jobs.get(job.id).status is JobStatus.PENDING
 
     def test_a_worker_runs_what_a_submitter_has_stored(
         self, place: Place, caplog: pytest.LogCaptureFixture
