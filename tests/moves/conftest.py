@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ratchet import ManualClock
+from ratchet import ManualClock, Options
+from ratchet.stores import open_store
+from tests.moves import samples
 
 #: Makes an empty database of a kind; its URL.
 MakeUrl = Callable[[str], str]
@@ -35,3 +37,13 @@ def make_url(request: pytest.FixtureRequest, tmp_path: Path) -> MakeUrl:
         return url
 
     return make
+
+
+@pytest.fixture
+def filled(make_url: MakeUrl, clock: ManualClock) -> str:
+    """The URL of a SQLite store with everything in it."""
+    url = make_url("sqlite")
+    store = open_store(url, Options())
+    samples.fill(store, clock)
+    store.close()
+    return url

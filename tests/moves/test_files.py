@@ -16,16 +16,6 @@ from tests.moves import samples
 from tests.moves.conftest import MakeUrl
 
 
-@pytest.fixture
-def filled(make_url: MakeUrl, clock: ManualClock) -> str:
-    """The URL of a SQLite store with everything in it."""
-    url = make_url("sqlite")
-    store = open_store(url, Options())
-    samples.fill(store, clock)
-    store.close()
-    return url
-
-
 def rows(url: str) -> dict[RowKind, object]:
     store = open_store(url, Options())
     try:

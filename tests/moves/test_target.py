@@ -26,13 +26,9 @@ Action = Callable[[], object]
 
 
 @pytest.fixture
-def source(make_url: MakeUrl, clock: ManualClock) -> str:
+def source(filled: str) -> str:
     """A store with everything in it."""
-    url = make_url("sqlite")
-    store = open_store(url, Options())
-    samples.fill(store, clock)
-    store.close()
-    return url
+    return filled
 
 
 class _Steps(Steps):

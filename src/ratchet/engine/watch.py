@@ -150,10 +150,13 @@ class RunWatch:
             run.target,
             run.interruption(),
         )
-        for lane in self._coordinator.lanes.values():
-            if any(other is run for other in lane.running()):
-                lane.replace(run)
-        self._completer.put(run, self._outcome(run))
+        try:
+            for lane in self._coordinator.lanes.values():
+                if any(other is run for other in lane.running()):
+                    lane.replace(run)
+        finally:
+            # Whatever becomes of the slot, nobody else can bring the end of this attempt any more.
+            self._completer.put(run, self._outcome(run))
         return 1
 
     def _outcome(self, run: Run) -> Outcome:

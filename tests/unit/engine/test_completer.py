@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ratchet import Scheduler
 from ratchet.engine.completer import Completer
+from ratchet.engine.lanes.threads import ThreadLane
 from ratchet.engine.run import Run, RunEnd, Stop
 from ratchet.model.claim import ClaimRequest
 from ratchet.model.clock import ManualClock
@@ -29,6 +34,7 @@ from ratchet.model.payload import encode
 from ratchet.model.status import JobStatus
 from ratchet.stores.memory import MemoryStore
 from tests.support.lanes import task_for, tools_for
+from tests.support.waiting import until
 
 
 class Counting(MemoryStore):
@@ -177,6 +183,10 @@ class TestFaults:
         assert stand.completer.backlog() == 0
 
 
+def deaf() -> None:
+    time.sleep(2.0)
+
+
 class TestCodeThatDoesNotEnd:
     def _busy(self, stand: Stand) -> bool:
         now = stand.clock.now()
@@ -218,6 +228,29 @@ class TestCodeThatDoesNotEnd:
         assert stand.status(run) is JobStatus.FAILED
         assert not self._busy(stand)
         assert [type(end.outcome) for end in stand.answered] == [TimedOut, StoppedLate]
+
+    def test_its_attempt_ends_although_its_slot_cannot_be_replaced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No new thread can be had: the job has failed all the same, and its key is free once the code has ended."""
+
+        def none_left(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(ThreadLane, "replace", none_left)
+        with closing(Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", allow=[__name__])) as scheduler:
+            draft = scheduler.enqueue(deaf).with_max_retries(0).with_timeout(timedelta(seconds=0.2))
+            handle = draft.with_business_key("one").submit()
+
+            def is_free() -> bool:
+                try:
+                    return scheduler.enqueue(deaf).with_business_key("one").submit().cancel()
+                except BusinessKeyBusy:
+                    return False
+
+            with scheduler:
+                until(lambda: handle.status() is JobStatus.FAILED)
+                until(is_free)
 
     def test_a_canceled_run_keeps_its_key_until_its_code_ends(self) -> None:
         """Giving up on canceled code frees its slot, not its key."""

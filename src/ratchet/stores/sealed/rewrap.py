@@ -34,11 +34,11 @@ MOST_PASSES: Final = 5
 #: What stands for the key of a value that was never encrypted.
 PLAIN: Final = "(none)"
 
-#: JSON with texts in it that are sealed one by one: the names of those.
 #: Texts that stores write by themselves too, in plain text.
 _FOR_PEOPLE: Final = frozenset({"error", "traceback", "message", "progress", "reason"})
 #: What a node has to open before it can run a job, as far as it is one text; the keys of a signal are found when it is claimed.
 _NEEDED: Final = ("payload", "params", "state")
+#: JSON with texts in it that are sealed one by one: the names of those.
 _INNER: Final = {"signal": ("payload", "rejected"), "template": ("payload", "params")}
 
 
@@ -144,9 +144,8 @@ class StoredKeys:
             texts = row.texts if change is None else {**row.texts, **change.after}
             needed = {key for field in _NEEDED if (key := sealing_key(texts.get(field))) is not None}
             if not needed and any(_asked_for(row)):
-                needed = {
-                    self.active
-                }  # a callback that a store has made by itself: it is told of a job with that key
+                # a callback that a store has made by itself: it is told of a job with that key
+                needed = {self.active}
             if any(asked_for != needed for asked_for in _asked_for(row)):
                 asked[row.facts["job_id"]] = needed
         if asked:
